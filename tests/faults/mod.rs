@@ -17,3 +17,4 @@ mod sizes;
 mod state_dir;
 mod strangers;
 pub(crate) mod support;
+mod sync_order;

@@ -3,6 +3,7 @@
 mod exits;
 mod limits;
 mod logs;
+mod many;
 mod over;
 mod parking;
 mod points;

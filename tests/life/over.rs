@@ -202,6 +202,11 @@ fn g11_prune_removes_what_is_over_and_what_belongs_to_nobody() {
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 6, "nothing is that old");
     let pruned = pool.json(&["--timeout", "60s", "prune", "--purge", "--archive"]);
     assert_eq!(pruned["sessions"].as_array().unwrap().len(), 3, "{pruned}");
+    assert_eq!(
+        (&pruned["kept"][0]["name"], &pruned["kept"][0]["messages"]),
+        (&"over0".into(), &1.into()),
+        "{pruned}"
+    );
     assert!(!sessions.join(&orphan).exists() && pruned["bytes"].as_u64().unwrap() > 0, "{pruned}");
     assert_eq!(fs::read_dir(pool.state().join("archive")).unwrap().count(), 3);
     let left: Vec<Value> = pool.lines(&["ls", "--all"]).iter().map(|s| s["name"].clone()).collect();
@@ -219,7 +224,6 @@ fn g20_all_that_are_stopped_are_removed_at_once() {
         let id = pool.ok(&["new", &format!("over{n}"), "--", "true"]);
         pool.await_lifecycle(&id, "stopped");
     }
-    pool.ctl(&["rm", "--all"]).expect(2);
     pool.ctl(&["rm", "--stopped"]).expect(2);
     pool.ok(&["--timeout", "60s", "rm", "--all", "--stopped"]);
     let left: Vec<Value> = pool.lines(&["ls", "--all"]).iter().map(|s| s["name"].clone()).collect();

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde_json::json;
 
@@ -173,21 +173,24 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
         // An error that cannot be printed cannot be reported either.
         drop(error.print());
         if let Some(tip) = tip(error, args) {
-            out::note(tip);
+            out::note(&tip);
         }
     }
     exit
 }
 
-/// Returns a hint for a command line that lacks `--` before its command.
-fn tip(error: &clap::Error, args: &[OsString]) -> Option<&'static str> {
+/// Returns a hint for a command line that lacks `--` before its command, or `help` before a topic.
+fn tip(error: &clap::Error, args: &[OsString]) -> Option<String> {
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
+        return manual::find(word).map(|topic| format!("`poolctl help {}` shows the page", topic.name));
+    }
     let verb = args.iter().skip(1).find(|arg| !arg.as_encoded_bytes().starts_with(b"-"))?;
     let definition = whole();
     let verb = definition.find_subcommand(verb)?;
     let takes_command = verb.get_arguments().any(clap::Arg::is_last_set);
     let lacks_dashes = takes_command && !args.iter().any(|arg| arg == "--");
     (lacks_dashes && error.kind() == ErrorKind::UnknownArgument)
-        .then_some("put `--` before the command to run: poolctl new web -- npm run dev")
+        .then(|| "put `--` before the command to run: poolctl new web -- npm run dev".to_owned())
 }
 
 #[cfg(test)]
@@ -237,6 +240,15 @@ mod tests {
         "poolctl thought get -",
         "poolctl run --rm --no-stream --env A=1 -- true",
         "poolctl kill web --grace 200ms",
+        "poolctl kill --all --label team=core --label stage=test --agent claude",
+        "poolctl restart web www",
+        "poolctl label web www a=b",
+        "poolctl label --all --agent claude a=b",
+        "poolctl update --label team=core --ttl 30d",
+        "poolctl restore --label team=core",
+        "poolctl rm --label team=core --stopped",
+        "poolctl rm --all",
+        "poolctl drain web --wait --deadline 5m",
         "poolctl rm web --keep-tmux --force",
         "poolctl rm --all --stopped",
         "poolctl rename web www",
@@ -353,6 +365,11 @@ mod tests {
         "poolctl park",
         "poolctl restore",
         "poolctl restore web --all",
+        "poolctl kill web --label a=b",
+        "poolctl park --label a",
+        "poolctl restart web --agent claude",
+        "poolctl rm web --stopped",
+        "poolctl rm --stopped",
         "poolctl drain",
         "poolctl pin",
         "poolctl clear",

@@ -27,6 +27,7 @@ pub(crate) struct Context {
     pub lock: Option<Token>,
     limit: Option<Limit>,
     current: Option<String>,
+    hides_progress: bool,
 }
 
 impl Context {
@@ -50,6 +51,7 @@ impl Context {
             lock,
             limit: global.timeout,
             current: variable("POOL_SESSION"),
+            hides_progress: false,
         })
     }
 
@@ -85,6 +87,18 @@ impl Context {
         })
     }
 
+    /// True for the session that this shell runs in, if it is named by its id or as it is known there.
+    #[must_use]
+    pub(crate) fn is_current(&self, session: &SessionRef) -> bool {
+        self.current.as_deref() == Some(session.0.as_str())
+    }
+
+    /// This context for requests that are made at the same time, of which one progress tells.
+    #[must_use]
+    pub(crate) fn without_progress(&self) -> Self {
+        Self { hides_progress: true, ..self.clone() }
+    }
+
     /// The origin of this command's messages: the session that this shell runs in, or a person.
     #[must_use]
     pub(crate) fn origin(&self) -> String {
@@ -94,13 +108,17 @@ impl Context {
     /// Shows on a terminal what is waited for, until it is dropped.
     #[must_use]
     pub(crate) fn progress(&self, what: &str) -> Progress {
-        Progress::start(what, self.style.quiet || self.style.json)
+        Progress::start(what, self.is_silent())
     }
 
     /// Shows on a terminal what is waited for, with a text that changes.
     #[must_use]
     pub(crate) fn progress_of(&self, what: impl FnMut() -> String + Send + 'static) -> Progress {
-        Progress::follow(what, self.style.quiet || self.style.json)
+        Progress::follow(what, self.is_silent())
+    }
+
+    fn is_silent(&self) -> bool {
+        self.style.quiet || self.style.json || self.hides_progress
     }
 
     /// Prints a line for people: not with `--json` or `--quiet`.

@@ -1,16 +1,197 @@
-//! One operation on several targets: sessions or messages named on a command line.
+//! One operation on several targets: sessions that a command line names or selects, or messages.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 use protocol::reply::SessionView;
+use protocol::request::List;
+use protocol::session::Reason;
+use protocol::{Lifecycle, Refusal, Session, SessionRef};
 
-use crate::args::Repeat;
+use crate::args::{Repeat, pair};
+use crate::calls;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::json::SessionJson;
+use crate::show::progress::Progress;
 use crate::show::{out, time};
 
-/// Requests under way at the same time.
-const AT_ONCE: usize = 16;
+/// Requests under way at the same time, each over a connection of its own: as many as the reaper ends.
+const AT_ONCE: usize = 64;
+
+/// The sessions of a verb: those that are named, or a selection.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub(crate) struct Targets {
+    /// The sessions
+    #[arg(required_unless_present = "Selection", conflicts_with = "Selection", value_name = "SESSION")]
+    pub sessions: Vec<String>,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// The flags that select sessions instead of naming them.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(id = "Selection", multiple = true)]
+pub(crate) struct Selection {
+    /// Instead of names: those with this label; of several, with all of them
+    #[arg(long = "label", value_name = "K=V", value_parser = pair)]
+    pub labels: Vec<(String, String)>,
+    /// Instead of names: those with this kind of agent
+    #[arg(long, value_name = "KIND")]
+    pub agent: Option<String>,
+    /// Instead of names: all; that there is none is no error
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// The sessions from which a selection chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those that run or start.
+    Running,
+    /// Those that run or start, are ending, or are about to start again by themselves.
+    NotOver,
+    /// Those that were lost.
+    Lost,
+    /// Those that are stopped or failed.
+    Ended,
+    /// All.
+    Any,
+}
+
+/// A session to act on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The session.
+    pub session: SessionRef,
+    /// The name by which failures are told.
+    pub name: String,
+}
+
+impl Scope {
+    fn contains(self, session: &Session) -> bool {
+        let Session { lifecycle, reason, budget, .. } = session;
+        match self {
+            Self::Running => matches!(lifecycle, Lifecycle::Starting | Lifecycle::Live),
+            Self::NotOver => {
+                lifecycle.holds_slot() || budget.due_at.is_some() || *reason == Some(Reason::Restarted)
+            }
+            Self::Lost => *lifecycle == Lifecycle::Lost,
+            Self::Ended => matches!(lifecycle, Lifecycle::Stopped | Lifecycle::Failed),
+            Self::Any => true,
+        }
+    }
+
+    /// What is true of each of them, as the end of a sentence about none.
+    fn predicate(self) -> &'static str {
+        match self {
+            Self::Running | Self::NotOver => "runs",
+            Self::Lost => "was lost",
+            Self::Ended => "is stopped or failed",
+            Self::Any => "exists",
+        }
+    }
+}
+
+impl Targets {
+    /// Checks what the command line's definition checks, for a verb that has further words beside the sessions.
+    ///
+    /// # Errors
+    /// Usage for both names and a selection, or neither.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match (self.sessions.is_empty(), self.selection.is_used()) {
+            (false, true) => {
+                Err(Error::usage("name sessions, or select them by --all, --label and --agent: not both"))
+            }
+            (true, false) => {
+                Err(Error::usage("which session? Name it, or select some by --all, --label or --agent"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds the sessions of a verb. Says how many a selection has: there is no question before they are acted
+    /// on. `to` says what for: `to end`.
+    ///
+    /// # Errors
+    /// Usage for an operation id with more than one session; not found if a selection without `--all` is empty.
+    pub(crate) fn find(
+        &self,
+        context: &Context,
+        repeat: &Repeat,
+        (scope, to): (Scope, &str),
+    ) -> Result<Vec<Target>, Error> {
+        if !self.selection.is_used() {
+            only_one(repeat, self.sessions.len())?;
+            return self.sessions.iter().map(|name| Target::named(context, name)).collect();
+        }
+        // It may be another one when the command is repeated.
+        only_one(repeat, 0)?;
+        self.selection.find(context, (scope, to))
+    }
+}
+
+impl Selection {
+    /// True if there is a selection.
+    pub(crate) fn is_used(&self) -> bool {
+        self.all || self.agent.is_some() || !self.labels.is_empty()
+    }
+
+    /// Finds the selected sessions, and says how many there are.
+    pub(crate) fn find(&self, context: &Context, (scope, to): (Scope, &str)) -> Result<Vec<Target>, Error> {
+        let labels: BTreeMap<_, _> = self.labels.iter().cloned().collect();
+        let list = List { all: true, state: None, labels, agent: self.agent.clone() };
+        let mut views = calls::sessions(&mut context.client(), list)?;
+        views.retain(|view| scope.contains(&view.session));
+        let what = match views.len() {
+            0 if self.all => format!("no session{} {}", self.described(), scope.predicate()),
+            0 => {
+                let none = format!("no session{} {}", self.described(), scope.predicate());
+                return Err(Error::not_found(format!("{none}: `poolctl ls --all` lists all")));
+            }
+            1 => format!("1 session {to}"),
+            n => format!("{n} sessions {to}"),
+        };
+        context.say(&what)?;
+        Ok(views.iter().map(Target::of).collect())
+    }
+
+    fn described(&self) -> String {
+        let labels = self.labels.iter().map(|(key, value)| format!(" with the label {key}={value}"));
+        let agent = self.agent.iter().map(|agent| format!(" of the agent {agent}"));
+        labels.chain(agent).collect()
+    }
+}
+
+impl Target {
+    /// The session that the user names.
+    ///
+    /// # Errors
+    /// `-` outside of any session.
+    pub(crate) fn named(context: &Context, name: &str) -> Result<Self, Error> {
+        Ok(Self { session: context.session(name)?, name: name.to_owned() })
+    }
+
+    /// A session that was listed.
+    pub(crate) fn of(view: &SessionView) -> Self {
+        Self { session: view.session.id.into(), name: view.session.name.to_string() }
+    }
+
+    /// The error, with the name of the session unless it is in it.
+    fn naming(&self, error: Error) -> Error {
+        match error {
+            Error::Refused(refusal) if !refusal.message.contains(&self.name) => {
+                let message = format!("{}: {}", self.name, refusal.message);
+                Refusal { message, ..refusal }.into()
+            }
+            error => error,
+        }
+    }
+}
 
 /// Refuses an operation id for several operations: it identifies one.
 pub(crate) fn only_one(repeat: &Repeat, operations: usize) -> Result<(), Error> {
@@ -20,29 +201,59 @@ pub(crate) fn only_one(repeat: &Repeat, operations: usize) -> Result<(), Error> 
     Ok(())
 }
 
-/// Calls `ask` for all targets, several at a time, and `tell` with the answers in the order of the targets.
-/// Continues after a failure.
+/// Calls `ask` for all sessions, many at a time, and `tell` with the answers in the order of the sessions, once
+/// all have answered. Continues after a failure. `what` is waited for (`to end`).
 ///
 /// # Errors
 /// The first failure; later ones are reported on standard error.
-pub(crate) fn for_all<T: Sync, R: Send>(
+pub(crate) fn for_all<R: Send>(
     context: &Context,
-    targets: &[T],
-    ask: impl Fn(&T) -> Result<R, Error> + Sync,
-    mut tell: impl FnMut(R) -> Result<(), Error>,
+    (targets, what): (&[Target], &str),
+    ask: impl Fn(&Target) -> Result<R, Error> + Sync,
+    mut tell: impl FnMut(&Target, R) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut answers = Vec::with_capacity(targets.len());
-    for part in targets.chunks(AT_ONCE) {
-        let ask = &ask;
+    let answered = Arc::new(AtomicUsize::new(0));
+    let progress = progress(context, (targets, what), &answered);
+    let (answers, answer) = mpsc::channel();
+    let numbered: Vec<(usize, &Target)> = targets.iter().enumerate().collect();
+    // The session that this command runs in comes last: the command may end with it.
+    let (own, others): (Vec<_>, Vec<_>) =
+        numbered.iter().partition(|(_, target)| context.is_current(&target.session));
+    for part in [others, own] {
+        let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            let asked: Vec<_> = part.iter().map(|target| scope.spawn(move || ask(target))).collect();
-            for one in asked {
-                answers.push(one.join().unwrap_or_else(|_| Err(Error::failed("a thread panicked"))));
+            for _ in 0..part.len().min(AT_ONCE) {
+                let (answers, part, next, ask, answered) = (answers.clone(), &part, &next, &ask, &answered);
+                scope.spawn(move || {
+                    while let Some((n, target)) = part.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let asked = ask(target);
+                        answered.fetch_add(1, Ordering::Relaxed);
+                        // The receiver outlives the threads.
+                        answers.send((*n, asked)).ok();
+                    }
+                });
             }
         });
     }
-    let mut answers = answers.into_iter();
-    for_each(context, targets, |_| answers.next().map_or(Ok(()), |answer| answer.and_then(&mut tell)))
+    drop((answers, progress));
+    let mut answers: BTreeMap<usize, Result<R, Error>> = answer.into_iter().collect();
+    for_each(context, &numbered, |(n, target)| {
+        let answer = answers.remove(n).unwrap_or_else(|| Err(Error::failed("it was not asked for")));
+        let told = answer.and_then(|answer| tell(target, answer));
+        if targets.len() > 1 { told.map_err(|error| target.naming(error)) } else { told }
+    })
+}
+
+fn progress(context: &Context, (targets, what): (&[Target], &str), answered: &Arc<AtomicUsize>) -> Progress {
+    let (all, answered) = (targets.len(), Arc::clone(answered));
+    let what = match targets {
+        [one] => format!("{} {what}", one.name),
+        _ => format!("the sessions {what}"),
+    };
+    context.progress_of(move || match all {
+        1 => what.clone(),
+        _ => format!("{what}: {} of {all}", answered.load(Ordering::Relaxed)),
+    })
 }
 
 /// Calls `each` for all targets, one after the other. Continues after a failure.

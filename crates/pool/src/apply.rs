@@ -77,6 +77,9 @@ impl Pool {
             Event::SessionDraining { session, reason, exit, missing_since } => {
                 self.drain(*session, at, (*reason, *exit), *missing_since);
             }
+            Event::DrainDeadlineSet(session, deadline) => {
+                self.change(*session, |s| s.drain_deadline = Some(*deadline));
+            }
             Event::SessionStopped { session, reason, exit } => {
                 self.finish(*session, at, (Lifecycle::Stopped, *reason), *exit);
             }
@@ -324,4 +327,7 @@ fn enter(session: &mut Session, lifecycle: Lifecycle, reason: Option<Reason>, at
     session.lifecycle = lifecycle;
     session.reason = reason;
     session.detail = None;
+    if lifecycle != Lifecycle::Draining || reason != Some(Reason::Drained) {
+        session.drain_deadline = None;
+    }
 }

@@ -56,6 +56,7 @@ pub fn event(event: &mut Event) {
         | Event::SessionAccounted { .. }
         | Event::LimitExceeded { .. }
         | Event::LogResumed { .. }
+        | Event::DrainDeadlineSet(..)
         | Event::LockUsedForSend { .. } => {}
     }
 }

@@ -236,6 +236,7 @@ impl Consequences {
             | Event::WatcherLost { .. }
             | Event::ForeignSeen { .. }
             | Event::ForeignGone { .. }
+            | Event::DrainDeadlineSet(..)
             | Event::LogResumed { .. } => Self::GLOBAL,
         }
     }

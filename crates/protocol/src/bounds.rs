@@ -82,7 +82,7 @@ impl Request {
                 list.labels.iter().try_for_each(|(key, value)| check_label_pair(key, value))?;
                 list.agent.iter().try_for_each(|agent| check_word("the agent", agent))
             }
-            Self::Show(of) | Self::ListMessages(of) | Self::Logs(of) | Self::Drain(of) => check_session(of),
+            Self::Show(of) | Self::ListMessages(of) | Self::Logs(of) => check_session(of),
             Self::Clear(of)
             | Self::Dismiss(of)
             | Self::Explain(of)
@@ -140,6 +140,7 @@ impl Request {
             Self::Backup { path: file } => check_path("the path", file),
             Self::Park(asked) => check_session(&asked.session).and_then(|()| check_grace(asked.grace_ms)),
             Self::Restore(asked) => asked.session.iter().try_for_each(check_session),
+            Self::Drain(asked) => check_session(&asked.session),
             Self::Pin(asked) => check_session(&asked.session),
             Self::Lock(asked) => {
                 check_session(&asked.session).and_then(|()| check_word("the purpose", &asked.purpose))

@@ -61,6 +61,7 @@ kinds! {
         RestartsExhausted = "restarts_exhausted",
         LimitExceeded = "limit_exceeded",
         LogResumed = "log_resumed",
+        DrainDeadlineSet = "drain_deadline_set",
         ActivityChanged = "activity_changed",
         AskAnswered = "ask_answered",
         ConversationLost = "conversation_lost",

@@ -1,6 +1,7 @@
 //! The lifecycle policy of a session, and the budget of its automatic starts.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -74,4 +75,28 @@ pub struct Budget {
     pub due_at: Option<Timestamp>,
     /// True if the budget is used up. It is not started again until a user does so.
     pub exhausted: bool,
+}
+
+/// The deadline of a drain: what still runs then is ended. An age rather than a time, so that setting the
+/// clock does not move it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainDeadline {
+    /// The time of the request.
+    pub since: Timestamp,
+    /// The time that the drain may take, in milliseconds.
+    pub after_ms: u64,
+}
+
+impl DrainDeadline {
+    /// The time that the drain may take.
+    #[must_use]
+    pub fn after(self) -> Duration {
+        Duration::from_millis(self.after_ms)
+    }
+
+    /// The wall clock's time of the deadline, unless the clock is set.
+    #[must_use]
+    pub fn at(self) -> Timestamp {
+        self.since.after(self.after())
+    }
 }

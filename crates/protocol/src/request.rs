@@ -29,7 +29,7 @@ pub use queue::{
     ResolveMessage, Send,
 };
 pub use session::{
-    Adopt, ClearContext, Kill, Label, New, Park, Pin, Prune, Remove, Rename, Restart, Restore, Update,
+    Adopt, ClearContext, Drain, Kill, Label, New, Park, Pin, Prune, Remove, Rename, Restart, Restore, Update,
 };
 pub use terminal::{Attach, Capture, Extent, INPUT_MAX, Input, Keys, Output, Resize};
 
@@ -165,7 +165,7 @@ pub enum Request {
     /// sessions → `Sessions`, before they are started one after the other. Mutates.
     Restore(Restore),
     /// Refuse further messages, process the queued ones, then stop. → `Session`, at once. Mutates.
-    Drain(SessionRef),
+    Drain(Drain),
     /// Pin or unpin a session. → `Session`. Mutates.
     Pin(Pin),
     /// Empty a session's log and its terminal's history. → `Done`. Mutates.

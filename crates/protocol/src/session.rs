@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{OpId, PaneId, ProcId, ServerId, SessionId, Tag, TmuxSessionId, Token};
 use crate::limits::Limits;
-use crate::policy::{Budget, Policy};
+use crate::policy::{Budget, DrainDeadline, Policy};
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
 use crate::usage::Account;
@@ -72,6 +72,8 @@ pub struct Session {
     pub account: Option<Account>,
     /// The lock that a user holds on it (`poolctl lock`).
     pub lock: Option<SessionLock>,
+    /// The deadline of its drain, while it drains.
+    pub drain_deadline: Option<DrainDeadline>,
 }
 
 /// A user's durable lock on a session: a lease that its holder renews.
@@ -147,6 +149,7 @@ impl Session {
             conversation: None,
             account: None,
             lock: None,
+            drain_deadline: None,
         }
     }
 }
@@ -330,6 +333,8 @@ pub enum Reason {
     HostMemory,
     /// The session was parked because the disk of the state directory was nearly full.
     HostDisk,
+    /// The session did not finish its queue before the deadline of its drain.
+    DrainDeadline,
 }
 
 impl Reason {

@@ -120,6 +120,7 @@ impl<'a> BatchWriter<'_, '_, 'a> {
             | Event::LockReleased { session, .. }
             | Event::LockRevoked { session, .. }
             | Event::LockUsedForSend { session, .. }
+            | Event::DrainDeadlineSet(session, _)
             | Event::AgentStarted { session, .. } => self.rows.push(DirtyRow::Session(*session)),
             Event::SessionDeleted { session, .. } => {
                 let session = *session;

@@ -46,6 +46,7 @@ pub(crate) fn reason(reason: Reason) -> Option<&'static str> {
         Reason::Hung => "hung: it had work, but wrote nothing and used no CPU",
         Reason::StaleAgent => "its agent held a message and showed no activity",
         Reason::TooIdle => "it had no work for longer than the rule idle_session allows",
+        Reason::DrainDeadline => "the deadline of its drain passed before it had finished its queue",
         Reason::Limited => "parked because its agent reached its usage limit",
         Reason::HostMemory => "parked because the machine was short of memory",
         Reason::HostDisk => "parked because the disk of the state directory was nearly full",

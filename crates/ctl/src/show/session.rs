@@ -9,7 +9,7 @@ use protocol::{Lifecycle, OsBytes, Session, SessionId, Timestamp, redact};
 use crate::show::json::json_name;
 use crate::show::out::Style;
 use crate::show::table::Table;
-use crate::show::time::when;
+use crate::show::time::{due, when};
 use crate::show::{agent, escape, lifecycle, lock, resources, tree};
 
 /// Returns a table of sessions. `needs` are the kinds of inbox items of each session.
@@ -66,6 +66,7 @@ pub(crate) fn session(view: &SessionView, replay: Option<&str>, style: Style, no
     rows.maybe("status", view.status().map(str::to_owned));
     rows.agent(view, style, now);
     rows.ending(session, style, now);
+    rows.maybe("ended at latest", session.drain_deadline.map(|deadline| due(deadline.at(), style, now)));
     rows.maybe("next start", lifecycle::next_start(session, now));
     rows.maybe("waits", view.slot_wait.map(|position| format!("for a slot, position {position}")));
     rows.add("agent", session.spec.agent.clone());

@@ -13,7 +13,7 @@ use crate::calls::{expect_session, expected};
 use crate::context::Context;
 use crate::error::Error;
 use crate::supervisor_lock;
-use crate::targets::for_all;
+use crate::targets::{Target, for_all};
 
 /// Time limit for the supervisor: 10 s for all daemons, and more for those that come after one that hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -40,12 +40,12 @@ pub(crate) fn supervisor(context: &Context) -> Result<bool, Error> {
 /// Ends all sessions that run, at the same time.
 pub(crate) fn sessions(context: &Context) -> Result<(), Error> {
     let views = running_sessions(context)?;
-    let _progress = context.progress("the sessions to end");
-    let ask = |view: &SessionView| {
-        let kill = Kill { session: view.session.id.into(), grace_ms: None };
+    let targets: Vec<Target> = views.iter().map(Target::of).collect();
+    let ask = |target: &Target| {
+        let kill = Kill { session: target.session.clone(), grace_ms: None };
         expect_session(context.client().change(&Repeat::default(), Request::Kill(kill))?)
     };
-    for_all(context, &views, ask, |_| Ok(()))
+    for_all(context, (&targets, "to end"), ask, |_, _| Ok(()))
 }
 
 /// The sessions that run.

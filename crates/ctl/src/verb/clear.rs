@@ -8,28 +8,28 @@ use crate::calls::expect_done;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::{escape, out};
-use crate::targets::{for_each, only_one};
+use crate::targets::{Scope, Target, Targets, for_all};
 
 /// Empty the log and the terminal history of sessions; their programs keep running
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The sessions
-    #[arg(required = true, value_name = "SESSION")]
-    sessions: Vec<String>,
+    #[command(flatten)]
+    targets: Targets,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Clears them one after the other.
+/// Clears them at the same time.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
-    only_one(&args.repeat, args.sessions.len())?;
-    let mut client = context.client();
-    for_each(context, &args.sessions, |session| {
-        let session = context.session(session)?;
-        expect_done(&client.change(&args.repeat, Request::Clear(session.clone()))?)?;
+    let targets = args.targets.find(context, &args.repeat, (Scope::Running, "to clear"))?;
+    let ask = |target: &Target| {
+        let clear = Request::Clear(target.session.clone());
+        expect_done(&context.client().change(&args.repeat, clear)?)
+    };
+    for_all(context, (&targets, "to be cleared"), ask, |target, ()| {
         if context.style.json {
-            return out::json(&json!({"session": session, "cleared": true}));
+            return out::json(&json!({"session": target.session, "cleared": true}));
         }
-        context.say(&format!("{}  cleared", escape::line(&session.0)))
+        context.say(&format!("{}  cleared", escape::line(&target.session.0)))
     })
 }

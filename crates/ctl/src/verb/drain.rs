@@ -1,62 +1,80 @@
-//! `drain`: sessions take no more messages, finish those that are queued, then stop.
+//! `drain`: sessions take no more messages, finish those that are queued, then stop; at the deadline,
+//! if there is one, they are ended.
 
-use protocol::request::{Until, Wait};
-use protocol::{Request, SessionRef};
+use std::time::Duration;
+
+use protocol::Request;
+use protocol::reply::SessionView;
+use protocol::request::{Drain, Until, Wait};
 
 use crate::args::Repeat;
 use crate::calls::expect_session;
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::{session, time};
-use crate::targets::{for_each, only_one, print_session};
+use crate::targets::{Scope, Target, Targets, for_all, print_session};
 
 /// Let sessions finish their queues, take no more messages, then stop
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The sessions
-    #[arg(required = true, value_name = "SESSION")]
-    sessions: Vec<String>,
+    #[command(flatten)]
+    targets: Targets,
     /// Return once they have stopped
     #[arg(long)]
     wait: bool,
+    /// End what still runs after this time; messages that are left stay queued
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
+    deadline: Option<Duration>,
     #[command(flatten)]
     repeat: Repeat,
 }
 
 /// Drains all of them, then waits for each if asked to.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
-    only_one(&args.repeat, args.sessions.len())?;
-    let mut client = if args.wait { context.unlimited_client() } else { context.client() };
-    let mut draining: Vec<SessionRef> = Vec::new();
-    let drained = for_each(context, &args.sessions, |session| {
-        let drain = Request::Drain(context.session(session)?);
-        let view = expect_session(client.change(&args.repeat, drain)?)?;
-        draining.push(view.session.id.into());
+    let targets = args.targets.find(context, &args.repeat, (Scope::Running, "to drain"))?;
+    let deadline_ms = args.deadline.map(time::millis);
+    let ask = |target: &Target| {
+        let drain = Request::Drain(Drain { session: target.session.clone(), deadline_ms });
+        let mut client = if args.wait { context.unlimited_client() } else { context.client() };
+        expect_session(client.change(&args.repeat, drain)?)
+    };
+    let mut draining = Vec::new();
+    let drained = for_all(context, (&targets, "to drain"), ask, |target, view| {
+        draining.push(Target { session: view.session.id.into(), ..target.clone() });
         if args.wait { Ok(()) } else { print_session(context, &view, &session::state_line(&view)) }
     });
-    let waited = if args.wait {
-        for_each(context, &draining, |session| wait(context, &mut client, session))
-    } else {
-        Ok(())
-    };
-    drained.and(waited)
+    if !args.wait {
+        return drained;
+    }
+    let what = "to finish their queues and to be idle";
+    let what = if draining.len() == 1 { "to finish its queue and to be idle" } else { what };
+    drained.and(for_all(
+        context,
+        (&draining, what),
+        |target| wait(context, target),
+        |_, view| tell(context, &view),
+    ))
 }
 
-fn wait(context: &Context, client: &mut Client, session: &SessionRef) -> Result<(), Error> {
-    let progress = context.progress(&format!("{session} to finish its queue and to be idle"));
+fn wait(context: &Context, target: &Target) -> Result<SessionView, Error> {
     let timeout_ms = context.waiting_limit().map(time::millis);
-    let wait = Wait { session: session.clone(), until: vec![Until::Exit], timeout_ms };
-    let view = expect_session(client.ask(Request::Wait(wait))?)?;
-    drop(progress);
+    let wait = Wait { session: target.session.clone(), until: vec![Until::Exit], timeout_ms };
+    expect_session(context.unlimited_client().ask(Request::Wait(wait))?)
+}
+
+/// Prints how a session ended.
+///
+/// # Errors
+/// Messages are left.
+fn tell(context: &Context, view: &SessionView) -> Result<(), Error> {
     let left = view.queue.queued + view.queue.claimed + view.queue.in_doubt;
     if left > 0 {
         let name = &view.session.name;
-        let why = session::why_ended(&view);
+        let why = session::why_ended(view);
         return Err(Error::failed(format!(
             "{why}; messages not worked: {left}. `poolctl restart {name}` continues with them, `poolctl \
              queue ls {name}` lists them"
         )));
     }
-    print_session(context, &view, &session::state_line(&view))
+    print_session(context, view, &session::state_line(view))
 }

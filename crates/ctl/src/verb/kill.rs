@@ -10,14 +10,13 @@ use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::{session, time};
-use crate::targets::{for_all, only_one, print_session};
+use crate::targets::{Scope, Target, Targets, for_all, print_session};
 
 /// End what a session runs, and prove it gone
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The sessions
-    #[arg(required = true, value_name = "SESSION")]
-    sessions: Vec<String>,
+    #[command(flatten)]
+    targets: Targets,
     /// Time between TERM and KILL [default: from the configuration]
     #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     grace: Option<Duration>,
@@ -27,16 +26,13 @@ pub(crate) struct Args {
 
 /// Kills them at the same time, so that their graces run concurrently.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
-    only_one(&args.repeat, args.sessions.len())?;
-    let what = if let [one] = args.sessions.as_slice() { one } else { "the sessions" };
-    let mut progress = Some(context.progress(&format!("{what} to end")));
-    let ask = |session: &String| {
-        let kill = Kill { session: context.session(session)?, grace_ms: args.grace.map(time::millis) };
+    let targets = args.targets.find(context, &args.repeat, (Scope::NotOver, "to end"))?;
+    let ask = |target: &Target| {
+        let kill = Kill { session: target.session.clone(), grace_ms: args.grace.map(time::millis) };
         let mut client = context.client_within(args.grace.unwrap_or_default());
         expect_session(client.change(&args.repeat, Request::Kill(kill))?)
     };
-    for_all(context, &args.sessions, ask, |view| {
-        drop(progress.take());
+    for_all(context, (&targets, "to end"), ask, |_, view| {
         print_session(context, &view, &session::state_line(&view))
     })
 }

@@ -1,4 +1,6 @@
-//! `label`: sets and removes a session's labels.
+//! `label`: sets and removes labels of sessions.
+
+use std::collections::BTreeMap;
 
 use protocol::Request;
 use protocol::request::Label;
@@ -8,16 +10,16 @@ use crate::calls::expect_session;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::session;
-use crate::targets::print_session;
+use crate::targets::{Scope, Selection, Target, Targets, for_all, print_session};
 
-/// Set and remove a session's labels
+/// Set and remove labels of sessions
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The session
-    session: String,
-    /// Set this label
-    #[arg(value_name = "K=V", value_parser = pair, required_unless_present = "remove")]
-    set: Vec<(String, String)>,
+    /// The sessions, and each label to set as K=V
+    #[arg(value_name = "SESSION|K=V")]
+    words: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
     /// Remove this label
     #[arg(long, value_name = "K")]
     remove: Vec<String>,
@@ -27,8 +29,25 @@ pub(crate) struct Args {
 
 /// Changes the labels, and prints all of them.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
-    let session = context.session(&args.session)?;
-    let label = Label { session, set: args.set.into_iter().collect(), remove: args.remove };
-    let view = expect_session(context.client().change(&args.repeat, Request::Label(label))?)?;
-    print_session(context, &view, &format!("{}  {}", view.session.id, session::labels(&view.session.labels)))
+    // No name of a session has an equals sign.
+    let (set, sessions): (Vec<String>, Vec<String>) =
+        args.words.into_iter().partition(|word| word.contains('='));
+    let set =
+        set.iter().map(|word| pair(word)).collect::<Result<BTreeMap<_, _>, _>>().map_err(Error::usage)?;
+    if set.is_empty() && args.remove.is_empty() {
+        return Err(Error::usage(
+            "no label to set or to remove: `poolctl label web stage=test --remove team`",
+        ));
+    }
+    let targets = Targets { sessions, selection: args.selection };
+    targets.check()?;
+    let targets = targets.find(context, &args.repeat, (Scope::Any, "to label"))?;
+    let ask = |target: &Target| {
+        let label = Label { session: target.session.clone(), set: set.clone(), remove: args.remove.clone() };
+        expect_session(context.client().change(&args.repeat, Request::Label(label))?)
+    };
+    for_all(context, (&targets, "to be labelled"), ask, |_, view| {
+        let labels = session::labels(&view.session.labels);
+        print_session(context, &view, &format!("{}  {}", view.session.id, labels))
+    })
 }

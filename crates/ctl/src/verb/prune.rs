@@ -58,6 +58,7 @@ fn document(pruned: &Pruned, dry_run: bool) -> Value {
         "directories": pruned.directories,
         "bytes": (!dry_run).then_some(pruned.bytes),
         "failed": pruned.failed,
+        "kept": pruned.kept.iter().map(|(id, name, messages)| json!({"id": id, "name": name, "messages": messages})).collect::<Vec<_>>(),
         "dry_run": dry_run,
     })
 }
@@ -67,7 +68,13 @@ fn text(pruned: &Pruned, dry_run: bool) -> String {
     let sessions = pruned.sessions.iter().map(|(id, name)| format!("{id}  {name}  {removed}\n"));
     let directory = |dir: &OsBytes| format!("{}  {removed}\n", escape::line(&dir.to_string_lossy()));
     let directories = pruned.directories.iter().map(directory);
-    let lines: String = sessions.chain(directories).collect();
+    let left = |(id, name, messages): &(protocol::SessionId, protocol::Name, u64)| {
+        let wait =
+            if *messages == 1 { "1 message waits".to_owned() } else { format!("{messages} messages wait") };
+        format!("{id}  {name}  left: {wait} there; `poolctl rm --force {name}` removes it all the same\n")
+    };
+    let left = pruned.kept.iter().map(left);
+    let lines: String = sessions.chain(directories).chain(left).collect();
     // The freed size is known after the removal only.
     if dry_run { lines } else { format!("{lines}{} freed\n", size::short(pruned.bytes)) }
 }

@@ -1,4 +1,4 @@
-//! `restart`: ends the incarnation, if one runs, and starts another.
+//! `restart`: ends the incarnations of sessions, if they run, and starts others.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::ready::{self, Blocking};
 use crate::show::{session, time};
-use crate::targets::print_session;
+use crate::targets::{Scope, Target, Targets, for_all, print_session};
 
-/// End what a session runs, if anything, and start it again
+/// End what sessions run, if anything, and start them again
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The session
-    session: String,
+    #[command(flatten)]
+    targets: Targets,
     /// Time between TERM and KILL [default: from the configuration]
     #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     grace: Option<Duration>,
@@ -33,19 +33,23 @@ pub(crate) struct Args {
     repeat: Repeat,
 }
 
-/// Returns once it runs again.
+/// Restarts them at the same time, and returns once they run again.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
-    let restart = Restart {
-        session: context.session(&args.session)?,
-        grace_ms: args.grace.map(time::millis),
-        fresh: args.fresh,
-        clear: false,
-        wait_slot_ms: args.wait_slot.map(time::millis),
+    let targets = args.targets.find(context, &args.repeat, (Scope::Running, "to restart"))?;
+    let quiet = context.without_progress();
+    let ask = |target: &Target| {
+        let restart = Restart {
+            session: target.session.clone(),
+            grace_ms: args.grace.map(time::millis),
+            fresh: args.fresh,
+            clear: false,
+            wait_slot_ms: args.wait_slot.map(time::millis),
+        };
+        let mut client = context.client_for_slot(args.wait_slot, args.grace.unwrap_or_default());
+        let view = expect_session(client.change(&args.repeat, Request::Restart(restart))?)?;
+        ready::wait(&quiet, args.blocking, view, None)
     };
-    let progress = context.progress(&format!("{} to run again", args.session));
-    let mut client = context.client_for_slot(args.wait_slot, args.grace.unwrap_or_default());
-    let view = expect_session(client.change(&args.repeat, Request::Restart(restart))?)?;
-    drop(progress);
-    let view = ready::wait(context, args.blocking, view, None)?;
-    print_session(context, &view, &session::state_line(&view))
+    for_all(context, (&targets, "to run again"), ask, |_, view| {
+        print_session(context, &view, &session::state_line(&view))
+    })
 }

@@ -13,17 +13,13 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::ready::{self, Blocking};
 use crate::show::{session, time};
-use crate::targets::{for_each, only_one, print_session};
+use crate::targets::{Scope, Selection, Target, Targets, for_all, print_session};
 
 /// Start sessions that were parked, lost or stopped, with everything they have
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The sessions
-    #[arg(required_unless_present = "all", value_name = "SESSION")]
-    sessions: Vec<String>,
-    /// All that were lost, one after the other
-    #[arg(long, conflicts_with = "sessions")]
-    all: bool,
+    #[command(flatten)]
+    targets: Targets,
     /// Time to wait for a slot; 0: not at all [default: from the configuration]
     #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     wait_slot: Option<Duration>,
@@ -35,24 +31,25 @@ pub(crate) struct Args {
 
 /// Returns once they run.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
-    if args.all {
+    let Selection { all, labels, agent } = &args.targets.selection;
+    if *all && labels.is_empty() && agent.is_none() {
         return restore_all(context, &args);
     }
-    only_one(&args.repeat, args.sessions.len())?;
-    let mut client = context.client_for_slot(args.wait_slot, Duration::ZERO);
-    for_each(context, &args.sessions, |session| restore(context, &mut client, &args, session))
+    let targets = args.targets.find(context, &args.repeat, (Scope::Lost, "to restore"))?;
+    let quiet = context.without_progress();
+    let ask = |target: &Target| {
+        let wait_slot_ms = args.wait_slot.map(time::millis);
+        let restore = Restore { session: Some(target.session.clone()), wait_slot_ms };
+        let mut client = context.client_for_slot(args.wait_slot, Duration::ZERO);
+        let view = expect_session(client.change(&args.repeat, Request::Restore(restore))?)?;
+        ready::wait(&quiet, args.blocking, view, None)
+    };
+    for_all(context, (&targets, "to run"), ask, |_, view| {
+        print_session(context, &view, &session::state_line(&view))
+    })
 }
 
-fn restore(context: &Context, client: &mut Client, args: &Args, session: &str) -> Result<(), Error> {
-    let session = context.session(session)?;
-    let progress = context.progress(&format!("{session} to run"));
-    let restore = Restore { session: Some(session), wait_slot_ms: args.wait_slot.map(time::millis) };
-    let view = expect_session(client.change(&args.repeat, Request::Restore(restore))?)?;
-    drop(progress);
-    let view = ready::wait(context, args.blocking, view, None)?;
-    print_session(context, &view, &session::state_line(&view))
-}
-
+/// Restores all lost sessions, which the daemon starts one after the other.
 fn restore_all(context: &Context, args: &Args) -> Result<(), Error> {
     let mut client = context.unlimited_client();
     let limit = RetryLimit::new(context.waiting_limit());

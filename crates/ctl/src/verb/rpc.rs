@@ -184,7 +184,7 @@ mod tests {
         assert!(changes(r#"{"rename":{"session":"a","name":"b"}}"#));
         assert!(changes(r#"{"adopt":{"target":"$3"}}"#));
         assert!(changes(r#"{"reap":{"force":true}}"#));
-        assert!(changes(r#"{"drain":"web"}"#));
+        assert!(changes(r#"{"drain":{"session":"web","deadline_ms":null}}"#));
         let published = r#"{"publish":{"target":"%3","text":"hi","state":null,"source":null,"rest_state":null,
             "commit_candidate":null,"objective":null,"objective_changed_at":null,"token_count":null,
             "context_limit":null,"updated_at":null,"place":null}}"#;

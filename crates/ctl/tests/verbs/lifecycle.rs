@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use protocol::limits::Limits;
 use protocol::policy::RestartPolicy;
 use protocol::reply::{Pruned, SessionView, UsageView};
-use protocol::request::{Attach, Park, Pin, Prune, Remove, Restart, Restore, Until, Wait};
+use protocol::request::{
+    Attach, Drain, Label, List, Park, Pin, Prune, Remove, Restart, Restore, Until, Wait,
+};
 use protocol::session::Exit;
 use protocol::usage::Usage;
 use protocol::{
@@ -32,6 +34,8 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("restore_all_ends_when_its_time_is_over", restore_all_ends_when_its_time_is_over),
     ("an_agent_that_ended_before_the_answer_is_reported", an_agent_that_ended_before_the_answer_is_reported),
     ("drain_waits_for_the_end", drain_waits_for_the_end),
+    ("a_selection_is_asked_for_and_its_size_is_told", a_selection_is_asked_for_and_its_size_is_told),
+    ("label_and_update_take_several", label_and_update_take_several),
     ("pin_and_unpin_say_how_it_is", pin_and_unpin_say_how_it_is),
     ("clear_empties_each", clear_empties_each),
     ("prune_says_what_went", prune_says_what_went),
@@ -109,8 +113,15 @@ fn flags_that_contradict_each_other_are_refused() {
         (pool.run("new --restart sometimes"), "on-failure"),
         (pool.run("rm web --keep-tmux --purge"), "cannot be used with"),
         (pool.run("rm web --keep-tmux --archive"), "cannot be used with"),
-        (pool.run("rm --stopped"), "rm --all --stopped"),
-        (pool.run("rm --all"), "rm --all --stopped"),
+        (pool.run("rm --stopped"), "--all"),
+        (pool.run("rm web --all"), "cannot be used with"),
+        (pool.run("kill web --label a=b"), "cannot be used with"),
+        (pool.run("kill"), "SESSION"),
+        (pool.run("kill --all --op-id x"), "one operation"),
+        (pool.run("label web --all a=b"), "not both"),
+        (pool.run("label a=b"), "which session"),
+        (pool.run("label web"), "no label"),
+        (pool.run("label web =b"), "the key is empty"),
         (pool.run("restore"), "SESSION"),
         (pool.run("park a b --op-id x"), "one operation"),
         (pool.run("restore a b --op-id x"), "one operation"),
@@ -225,7 +236,7 @@ fn restore_starts_each_that_is_named() {
         (3, "sess_1  web  live\n", "poolctl: no bad\n")
     );
     let restore = Restore { session: Some(named("web")), wait_slot_ms: None };
-    assert_eq!(requests(&pool)[1], Request::Restore(restore));
+    assert!(requests(&pool).contains(&Request::Restore(restore)));
 }
 
 fn restore_all_waits_for_each_and_names_what_failed() {
@@ -304,13 +315,13 @@ fn an_agent_that_ended_before_the_answer_is_reported() {
 
 fn drain_waits_for_the_end() {
     let pool = Pool::new(|call| match &call.request {
-        Request::Drain(session) if session.0 == "bad" => refused(ErrorCode::NotFound, "no bad"),
+        Request::Drain(drain) if drain.session == named("bad") => refused(ErrorCode::NotFound, "no bad"),
         Request::Drain(_) => shown(view(1, "web", Lifecycle::Draining, Some(Reason::Drained))),
         Request::Wait(_) => shown(view(1, "web", Lifecycle::Stopped, Some(Reason::Drained))),
         other => panic!("{other:?}"),
     });
     assert_eq!(pool.run("drain web").success(), "sess_1  web  draining(drained)\n");
-    assert_eq!(pool.request(), Request::Drain(named("web")));
+    assert_eq!(pool.request(), Request::Drain(Drain { session: named("web"), deadline_ms: None }));
     let ran = pool.run("drain bad web --wait");
     assert_eq!(
         (ran.code, ran.out.as_str(), ran.err.as_str()),
@@ -318,6 +329,79 @@ fn drain_waits_for_the_end() {
     );
     let wait = Wait { session: named("sess_1"), until: vec![Until::Exit], timeout_ms: None };
     assert_eq!(requests(&pool)[3], Request::Wait(wait));
+    pool.run("drain web --deadline 5m").success();
+    let drain = Drain { session: named("web"), deadline_ms: Some(300_000) };
+    assert_eq!(requests(&pool)[4], Request::Drain(drain));
+}
+
+/// Requests of a command for several sessions, which come in any order.
+fn unordered(mut requests: Vec<Request>) -> Vec<Request> {
+    requests.sort_by_key(|request| format!("{request:?}"));
+    requests
+}
+
+fn a_selection_is_asked_for_and_its_size_is_told() {
+    let pool = Pool::new(|call| match &call.request {
+        Request::List(list) => {
+            let mut all = vec![
+                view(1, "one", Lifecycle::Live, None),
+                view(2, "two", Lifecycle::Stopped, Some(Reason::Exited)),
+                view(3, "three", Lifecycle::Draining, Some(Reason::Drained)),
+                view(4, "four", Lifecycle::Lost, Some(Reason::ServerGone)),
+                view(5, "five", Lifecycle::Stopped, Some(Reason::Exited)),
+            ];
+            all[4].session.budget.due_at = Some(Timestamp(1));
+            all.retain(|_| list.labels.get("team").is_none_or(|team| team == "core"));
+            ok(Response::Sessions(all))
+        }
+        Request::Kill(kill) if kill.session == named("sess_5") => refused(ErrorCode::Failed, "no reaper"),
+        Request::Kill(kill) => {
+            shown(view(9, &kill.session.0.replace("sess_", "s"), Lifecycle::Stopped, Some(Reason::Killed)))
+        }
+        _ => live(call),
+    });
+    let ran = pool.run("kill --all");
+    let killed = ["s1", "s3"].map(|name| format!("sess_9  {name}  stopped(killed)\n")).concat();
+    assert_eq!(
+        (ran.code, ran.out),
+        (1, format!("3 sessions to end\n{killed}")),
+        "what is about to start, too"
+    );
+    assert_eq!(ran.err, "poolctl: five: no reaper\n", "each failure by the name of its session");
+    let list = List { all: true, ..List::default() };
+    assert_eq!(requests(&pool)[0], Request::List(list.clone()));
+    assert_eq!(
+        pool.run("park --label team=core --agent shell").success(),
+        "1 session to park\nsess_1  web  live\n"
+    );
+    let labels = [("team".to_owned(), "core".to_owned())].into();
+    let asked = List { labels, agent: Some("shell".to_owned()), ..list };
+    assert!(requests(&pool).contains(&Request::List(asked)));
+    for (line, none) in [
+        ("kill --label team=web", "no session with the label team=web runs"),
+        ("restore --label team=web --agent x", "no session with the label team=web of the agent x was lost"),
+        ("pin --label team=web", "no session with the label team=web exists"),
+        ("rm --label team=web --stopped", "no session with the label team=web is stopped or failed"),
+    ] {
+        let ran = pool.run(line);
+        assert_eq!((ran.code, ran.err.starts_with(&format!("poolctl: {none}"))), (3, true), "{}", ran.err);
+        assert_eq!(pool.run(&format!("{line} --all")).success(), format!("{none}\n"));
+    }
+    assert_eq!(pool.run("kill --all --label team=web --json").success(), "");
+}
+
+fn label_and_update_take_several() {
+    let pool = Pool::new(live);
+    assert_eq!(pool.run("label web www a=b c= --remove d").success().lines().count(), 2);
+    let label = |name| {
+        let set = [("a".to_owned(), "b".to_owned()), ("c".to_owned(), String::new())].into();
+        Request::Label(Label { session: named(name), set, remove: vec!["d".into()] })
+    };
+    assert_eq!(unordered(requests(&pool)), [label("web"), label("www")]);
+    let pool = Pool::new(live);
+    pool.run("update web www --ttl 1m").success();
+    let ttl = |request: &Request| matches!(request, Request::Update(update) if update.ttl_ms == Some(60_000));
+    assert_eq!(requests(&pool).iter().filter(|request| ttl(request)).count(), 2);
 }
 
 fn pin_and_unpin_say_how_it_is() {
@@ -330,7 +414,7 @@ fn pin_and_unpin_say_how_it_is() {
     assert_eq!(pool.run("pin web --op-id x").success(), "sess_1  web  pinned\n");
     assert_eq!(pool.run("unpin web www").success(), "sess_1  web  not pinned\n".repeat(2));
     let pin = |name, pinned| Request::Pin(Pin { session: named(name), pinned });
-    assert_eq!(requests(&pool), [pin("web", true), pin("web", false), pin("www", false)]);
+    assert_eq!(unordered(requests(&pool)), [pin("web", false), pin("web", true), pin("www", false)]);
     let document: Value = serde_json::from_str(&pool.run("pin web --json").success()).unwrap();
     assert_eq!(document["policy"]["pinned"], true);
     let help = pool.run("--help").out;
@@ -340,7 +424,7 @@ fn pin_and_unpin_say_how_it_is() {
 fn clear_empties_each() {
     let pool = Pool::new(|_| ok(Response::Done));
     assert_eq!(pool.run("clear web www").success(), "web  cleared\nwww  cleared\n");
-    assert_eq!(requests(&pool), [Request::Clear(named("web")), Request::Clear(named("www"))]);
+    assert_eq!(unordered(requests(&pool)), [Request::Clear(named("web")), Request::Clear(named("www"))]);
     let document: Value = serde_json::from_str(&pool.run("clear web --json").success()).unwrap();
     assert_eq!(document, json!({"session": "web", "cleared": true}));
 }
@@ -351,19 +435,22 @@ fn prune_says_what_went() {
         directories: vec![OsBytes::from("/state/sessions/sess_2\x1b")],
         bytes: 3 << 19,
         failed: Vec::new(),
+        kept: vec![(SessionId(5), "busy".parse().unwrap(), 2)],
     };
     let pool = Pool::new(move |_| ok(Response::Pruned(pruned())));
-    let expected = "sess_3  web  removed\n/state/sessions/sess_2\\x1b  removed\n1.5M freed\n";
+    let expected = "sess_3  web  removed\n/state/sessions/sess_2\\x1b  removed\n\
+                    sess_5  busy  left: 2 messages wait there; `poolctl rm --force busy` removes it all the same\n1.5M freed\n";
     assert_eq!(pool.run("prune").success(), expected);
     let prune = |older_ms, all| Prune { older_ms, archive: all, purge: all, dry_run: all };
     assert_eq!(pool.request(), Request::Prune(prune(0, false)));
-    let expected = expected.replace("removed", "would be removed").replace("1.5M freed\n", "");
+    let expected = expected.replace("  removed", "  would be removed").replace("1.5M freed\n", "");
     assert_eq!(pool.run("prune --older 7d --archive --purge --dry-run").success(), expected);
     assert_eq!(requests(&pool)[1], Request::Prune(prune(7 * 86_400_000, true)));
     assert_eq!(pool.run("prune -q").success(), "");
     let document: Value = serde_json::from_str(&pool.run("prune --json").success()).unwrap();
     let sessions = json!([{"id": "sess_3", "name": "web"}]);
     assert_eq!((&document["sessions"], &document["bytes"]), (&sessions, &json!(3 << 19)));
+    assert_eq!(document["kept"], json!([{"id": "sess_5", "name": "busy", "messages": 2}]));
     assert_eq!((&document["dry_run"], &document["failed"]), (&json!(false), &json!([])));
     let pool = Pool::new(move |_| {
         ok(Response::Pruned(Pruned { failed: vec!["sess_4: its archive is damaged".into()], ..pruned() }))
@@ -388,12 +475,13 @@ fn rm_archives_and_takes_all_that_are_over() {
         Request::Status => ok(Response::Status(Box::new(status()))),
         _ => ok(Response::Done),
     });
-    let told = "sess_2  removed\nsess_3  removed\narchived in /state/archive\n";
+    let told = "2 sessions to remove\nsess_2  removed\nsess_3  removed\narchived in /state/archive\n";
     assert_eq!(pool.run("rm --all --stopped --archive").success(), told);
     let remove =
         |name| Remove { session: named(name), keep_tmux: false, force: false, purge: false, archive: true };
-    let removes = [Request::Remove(remove("sess_2")), Request::Remove(remove("sess_3")), Request::Status];
-    assert_eq!(requests(&pool)[1..], removes);
+    let removes = [Request::Remove(remove("sess_2")), Request::Remove(remove("sess_3"))];
+    assert_eq!(unordered(requests(&pool)[1..3].to_vec()), removes);
+    assert_eq!(requests(&pool)[3..], [Request::Status]);
 }
 
 fn stats_looks_twice() {

@@ -10,6 +10,10 @@ use crate::fake::Pool;
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_topic_is_shown_without_a_pool", a_topic_is_shown_without_a_pool),
     ("an_unknown_topic_names_the_nearest_one", an_unknown_topic_names_the_nearest_one),
+    (
+        "a_topic_in_place_of_a_verb_is_told_where_its_page_is",
+        a_topic_in_place_of_a_verb_is_told_where_its_page_is,
+    ),
     ("the_manual_is_written_as_man_pages", the_manual_is_written_as_man_pages),
 ];
 
@@ -37,6 +41,21 @@ fn an_unknown_topic_names_the_nearest_one() {
     let error: Value = serde_json::from_str(&ran.err).unwrap();
     assert_eq!((ran.code, &error["error"]["code"]), (2, &Value::from("usage")));
     assert!(error["error"]["message"].as_str().unwrap().contains("did you mean queue?"), "{error}");
+}
+
+fn a_topic_in_place_of_a_verb_is_told_where_its_page_is() {
+    let pool = Pool::empty();
+    for (line, topic) in [("prompts", "prompts"), ("--pool x workers", "queues-and-workers")] {
+        let ran = pool.run(line);
+        let tip = format!("`poolctl help {topic}` shows the page\n");
+        assert_eq!((ran.code, ran.err.ends_with(&tip)), (2, true), "{ran:?}");
+    }
+    let error: Value = serde_json::from_str(&pool.run("--json slots").err).unwrap();
+    assert!(
+        error["error"]["message"].as_str().unwrap().ends_with("`poolctl help slots` shows the page"),
+        "{error}"
+    );
+    assert!(!pool.run("nonsense").err.contains("shows the page"));
 }
 
 fn the_manual_is_written_as_man_pages() {

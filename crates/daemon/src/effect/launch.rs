@@ -14,7 +14,7 @@ use protocol::{Event, Incarnation, Lifecycle, Refusal, ServerId, Session, Sessio
 use tmux::{Create, Created, PaneRef, TmuxError};
 
 use crate::effect::claimed_job::{Launched, await_start, find_by_tag, follow_claimed, with_claimed_init};
-use crate::effect::{cgroup, retired_session};
+use crate::effect::{cgroup, next_name, retired_session};
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, tmux_size};
 use crate::host::blocking_pool::Purpose;
@@ -27,23 +27,25 @@ const DOUBT_LIMIT: Duration = Duration::from_secs(2);
 /// Time in milliseconds for which an agent waits for a hook of the pool: a thousand times its usual duration.
 const HOOK_LIMIT_MS: u64 = 5000;
 
-/// Launches the session's intended incarnation and commits the outcome. `finish` adds to that commit.
+/// Launches the session's intended incarnation and commits the outcome. `finish` adds to that commit. A
+/// session that `is_numbered` takes the next numeric name for as long as tmux has its name.
 pub(crate) async fn launch<R: Send + 'static>(
     daemon: &Arc<Daemon>,
-    session: SessionId,
+    (session, is_numbered): (SessionId, bool),
     finish: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<R, Refusal> {
     let read =
         move |turn: &mut Turn<'_>| (turn.pool().session(session).cloned(), turn.volatile.locks.issue_token());
     let (record, token) = daemon.engine.turn(read).await?;
-    let outcome = match record {
-        Some(record) if record.lifecycle == Lifecycle::Starting => {
-            Some(attempt(daemon, &record, token).await)
-        }
-        _ => None,
-    };
+    let (mut record, mut outcome) = (record, None);
+    for _ in 0..if is_numbered { next_name::TRIES } else { 1 } {
+        let Some(starting) = record.filter(|record| record.lifecycle == Lifecycle::Starting) else { break };
+        outcome = attempt(daemon, &starting, token).await;
+        let is_taken = matches!(&outcome, Some((_, Launched::Failed { reason: Reason::NameTaken, .. })));
+        record = if is_numbered && is_taken { next_name::renumber(daemon, session).await } else { None };
+    }
     let commit = move |turn: &mut Turn<'_>| {
-        if let Some(outcome) = outcome.flatten() {
+        if let Some(outcome) = outcome {
             commit_outcome(turn, session, outcome);
         }
         finish(turn)

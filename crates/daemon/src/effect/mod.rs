@@ -6,6 +6,7 @@ pub(crate) mod claimed_job;
 pub(crate) mod dialog;
 pub(crate) mod last_screen;
 pub(crate) mod launch;
+pub(crate) mod next_name;
 pub(crate) mod park;
 pub(crate) mod reap_round;
 pub(crate) mod retired_session;

@@ -75,7 +75,7 @@ async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal>
             // This incarnation never ran and never will. The start is still decided, and gets a new tag.
             let identity = identity(&*daemon.world.random)?;
             daemon.engine.turn(move |turn| renew_incarnation(turn, session, false, &identity)).await?;
-            launch::launch(daemon, session, |_| ()).await?;
+            launch::launch(daemon, (session, false), |_| ()).await?;
         }
         Ok(Fence::Claimed) => resume_claimed(daemon, session, &run).await?,
         Err(error) => tracing::error!(%session, %error, "its job file cannot be read"),

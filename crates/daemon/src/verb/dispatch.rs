@@ -92,7 +92,7 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         Request::Restart(asked) => refreshed(daemon, operate!(operation, restart::restart, asked)).await,
         Request::Park(asked) => refreshed(daemon, operate!(operation, park::park, asked)).await,
         Request::Restore(asked) => refreshed(daemon, operate!(operation, restore::restore, asked)).await,
-        Request::Drain(of) => refreshed(daemon, operate!(operation, drain::drain, of)).await,
+        Request::Drain(asked) => refreshed(daemon, operate!(operation, drain::drain, asked)).await,
         Request::Remove(asked) => refreshed(daemon, operate!(operation, rm::rm, asked)).await,
         Request::Prune(asked) => operate!(operation, prune::prune, asked).await,
         Request::Rename(asked) => refreshed(daemon, operate!(operation, rename::rename, asked)).await,

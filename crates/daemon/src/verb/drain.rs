@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorCode, Reply, Session, SessionRef};
+use protocol::policy::DrainDeadline;
+use protocol::request::Drain;
+use protocol::{ErrorCode, Reply, Session};
 use tokio::time::Instant;
 
 use crate::decide::idempotency::ClientOperation;
@@ -14,7 +16,8 @@ use crate::verb::transition::{is_in_transition, wait_while};
 use crate::verb::{one_turn, session_view};
 
 /// Answers at once: queued messages are processed before the session ends.
-pub(super) async fn drain(daemon: &Arc<Daemon>, op: &ClientOperation, wanted: SessionRef) -> Reply {
+pub(super) async fn drain(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Drain) -> Reply {
+    let Drain { session: wanted, deadline_ms } = asked;
     let id = session_view::resolve(daemon, wanted.clone()).await?.id;
     let under = lock::current();
     let deadline = Instant::now() + OUTCOME_LIMIT;
@@ -22,7 +25,8 @@ pub(super) async fn drain(daemon: &Arc<Daemon>, op: &ClientOperation, wanted: Se
         wait_while(daemon, id, is_in_transition).await?;
         let decide = move |turn: &mut Turn<'_>, session: &Session| {
             lock::check_unlocked(turn, session.id, under)?;
-            let events = pool::session::drain(turn.pool(), session)?;
+            let deadline = deadline_ms.map(|after_ms| DrainDeadline { since: turn.now(), after_ms });
+            let events = pool::session::drain(turn.pool(), session, deadline)?;
             turn.emit_all(events);
             Ok(())
         };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pool::Naming;
 use pool::queue::Body;
 use pool::session::{CreateInputs, CreateOutcome};
 use pool::slots::{RunIdentity, Starter, begin_start};
@@ -25,6 +26,8 @@ pub(super) async fn new(daemon: &Arc<Daemon>, op: &ClientOperation, asked: New) 
     cgroup::refresh(daemon).await;
     daemon.refresh_disk(0).await;
     let wait_ms = asked.wait_slot_ms;
+    let is_generated = asked.name.is_none() && asked.workspace.is_none();
+    let is_numbered = is_generated && daemon.settings().naming == Naming::Numeric;
     let creation = Creation { prompt: first_prompt(&asked)?, asked };
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let decide =
@@ -32,7 +35,7 @@ pub(super) async fn new(daemon: &Arc<Daemon>, op: &ClientOperation, asked: New) 
     let outcome = slot::with_slot(daemon, Some(op), wait_ms, decide).await?;
     crate::crash::point("new-intent");
     match outcome {
-        Outcome::Created(session) => start::launch_new(daemon, op, session).await,
+        Outcome::Created(session) => start::launch_new(daemon, op, (session, is_numbered)).await,
         Outcome::Started(before) => {
             let (context, operation, id) = (Arc::clone(daemon), op.clone(), before.id);
             let conclude = move |turn: &mut Turn<'_>| start::conclude(turn, &context, &operation, id);
@@ -103,7 +106,9 @@ fn decide(
     let now = turn.now();
     let RunIdentity { tag, conversation } = random::identity(&*daemon.world.random)?;
     let stamp = clock::name_stamp(now);
-    let inputs = CreateInputs { tag, now, stamp: &stamp, conversation: &conversation, ahead };
+    let tmux_names = turn.volatile.observed.names();
+    let tmux_names = tmux_names.as_slice();
+    let inputs = CreateInputs { tag, now, stamp: &stamp, conversation: &conversation, ahead, tmux_names };
     let prompt = creation.prompt.as_ref();
     match pool::session::create(turn.pool(), &daemon.settings(), &creation.asked, &inputs)? {
         CreateOutcome::Full => Ok(SlotDecision::Full),

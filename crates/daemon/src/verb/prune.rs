@@ -23,14 +23,14 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pru
         let over = |s: &&Session| {
             let over = matches!(s.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
             let settled = s.budget.due_at.is_none() && !pool::session::is_restarting(s);
-            over && settled && pool.age(now, s.changed_at) >= older && pool.is_queue_empty(s.id)
+            over && settled && pool.age(now, s.changed_at) >= older
         };
-        let found = pool.sessions().filter(over).map(|s| (s.id, s.name.clone()));
-        found.collect::<Vec<(SessionId, Name)>>()
+        let named = |s: &Session| (s.id, s.name.clone(), pool.queue_size(s.id).0);
+        pool.sessions().filter(over).map(named).partition(|(_, _, waiting)| *waiting == 0)
     };
-    let found = daemon.engine.turn(find).await?;
-    let mut pruned = Pruned::default();
-    for (id, name) in found {
+    let (found, kept): (Vec<(SessionId, Name, u64)>, _) = daemon.engine.turn(find).await?;
+    let mut pruned = Pruned { kept, ..Pruned::default() };
+    for (id, name, _) in found {
         if asked.dry_run {
             pruned.sessions.push((id, name));
             continue;

@@ -25,12 +25,18 @@ use crate::verb::session_view;
 /// Time that a repeated operation waits for the outcome of an earlier attempt.
 pub(super) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Launches a session whose creation was decided, and answers with the result.
-pub(super) async fn launch_new(daemon: &Arc<Daemon>, op: &ClientOperation, session: SessionId) -> Reply {
+/// Launches a session whose creation was decided, and answers with the result. One that `is_numbered` gets
+/// another name if tmux has its name.
+pub(super) async fn launch_new(
+    daemon: &Arc<Daemon>,
+    op: &ClientOperation,
+    (session, is_numbered): (SessionId, bool),
+) -> Reply {
     let _claim = StartClaim::new(daemon, session);
     let grant = daemon.engine.lock_inside(session, "start").await?;
     let (context, operation) = (Arc::clone(daemon), op.clone());
-    let reply = launch(daemon, session, move |turn| conclude(turn, &context, &operation, session));
+    let finish = move |turn: &mut Turn<'_>| conclude(turn, &context, &operation, session);
+    let reply = launch(daemon, (session, is_numbered), finish);
     let reply = reply.await?;
     drop(grant);
     crate::crash::point("new-outcome");
@@ -203,7 +209,7 @@ pub(crate) async fn launch_next<R: Send + 'static>(
     if let Some(run) = &last {
         release_name(daemon, run).await;
     }
-    let result = launch(daemon, id, conclude).await;
+    let result = launch(daemon, (id, false), conclude).await;
     if let Some(run) = last {
         replace(daemon, id, &run).await;
         files::remove_run_files(&daemon.paths.run, run.tag);

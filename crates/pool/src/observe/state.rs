@@ -99,6 +99,12 @@ impl Observed {
         &self.state
     }
 
+    /// Names of the sessions in tmux, as last observed.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.state.sessions.values().map(|session| session.name.clone()).collect()
+    }
+
     /// Time of the last complete listing.
     #[must_use]
     pub fn seen_at(&self) -> Option<Timestamp> {

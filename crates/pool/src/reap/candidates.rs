@@ -73,6 +73,10 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
             "kill was requested",
             inputs,
         )),
+        Reason::DrainDeadline => {
+            let evidence = "the deadline of its drain has passed";
+            Some(incarnation_candidate(session, incarnation, CandidateKind::Requested, evidence, inputs))
+        }
         reason if reason.parks() => {
             let evidence = "it is being parked";
             Some(incarnation_candidate(session, incarnation, CandidateKind::Requested, evidence, inputs))

@@ -37,6 +37,8 @@ pub struct CreateInputs<'a> {
     pub conversation: &'a str,
     /// Number of waiters for a slot before it.
     pub ahead: usize,
+    /// Names of all sessions in tmux, as last listed.
+    pub tmux_names: &'a [String],
 }
 
 /// The decision on a creation.
@@ -139,7 +141,7 @@ fn generated_name(
     launch: &CreateInputs<'_>,
 ) -> Result<Name, Refusal> {
     match settings.naming {
-        Naming::Numeric => input::check_name(&first_free(pool, &next_number(pool).to_string())),
+        Naming::Numeric => next_number(pool, launch.tmux_names),
         Naming::Timestamp => {
             let agent = agent_kind(asked);
             let base = format!("{agent}-{}", launch.stamp);

@@ -1,25 +1,34 @@
-//! `drain`: a session finishes its queue and ends.
+//! `drain`: a session finishes its queue and ends; at its deadline, if it has one, it is ended.
 
+use std::time::Duration;
+
+use protocol::policy::DrainDeadline;
 use protocol::session::Reason;
-use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session};
+use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, Timestamp};
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
 use crate::session::lifecycle::{begin_end, has_next_start};
 use crate::session::restart_budget;
+use crate::turn::Turn;
 
-/// Decides on `drain`. Returns no event if the session drains, or is over and does not start again.
+/// Decides on `drain`. Returns no event if the session drains, or is over and does not start again. A deadline
+/// replaces an earlier one.
 ///
 /// # Errors
 /// Refused if messages wait and nothing could work them; conflict while the session starts or ends.
-pub fn drain(pool: &Pool, session: &Session) -> Result<Vec<Event>, Refusal> {
+pub fn drain(pool: &Pool, session: &Session, deadline: Option<DrainDeadline>) -> Result<Vec<Event>, Refusal> {
     let (id, name, exit) = (session.id, &session.name, session.exit);
+    let deadline = deadline.map(|deadline| Event::DrainDeadlineSet(id, deadline));
     match (session.lifecycle, session.reason) {
-        (Lifecycle::Live, _) => Ok(vec![begin_end(session, Reason::Drained)]),
+        (Lifecycle::Live, _) => {
+            Ok(std::iter::once(begin_end(session, Reason::Drained)).chain(deadline).collect())
+        }
         (Lifecycle::Starting, _) => {
             refuse(ErrorCode::Conflict, format!("{name} is just starting; try again"))
         }
-        (Lifecycle::Draining, Some(Reason::Drained | Reason::Killed)) => Ok(Vec::new()),
+        (Lifecycle::Draining, Some(Reason::Drained)) => Ok(deadline.into_iter().collect()),
+        (Lifecycle::Draining, Some(Reason::DrainDeadline | Reason::Killed)) => Ok(Vec::new()),
         (Lifecycle::Draining, _) => refuse(ErrorCode::Conflict, format!("{name} is just ending; try again")),
         (Lifecycle::Stopped | Lifecycle::Failed, _) if !has_next_start(session) => Ok(Vec::new()),
         _ if pool.is_queue_empty(id) => {
@@ -40,4 +49,22 @@ pub fn drain(pool: &Pool, session: &Session) -> Result<Vec<Event>, Refusal> {
 pub fn is_drained(pool: &Pool, session: &Session) -> bool {
     let drains = session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Drained);
     drains && pool.is_queue_empty(session.id)
+}
+
+/// Ends the sessions whose drain has exceeded its deadline. One that has worked off its queue and is being
+/// ended already stays `drained`.
+pub(crate) fn end_overdue(turn: &mut Turn<'_>) {
+    let (pool, now) = (turn.pool(), turn.now());
+    let drained = turn.volatile.scheduler.drained();
+    let overdue = pool
+        .sessions()
+        .filter(|s| !drained.contains(&s.id) && left(pool, s, now).is_some_and(|left| left.is_zero()));
+    let ended: Vec<Event> = overdue.map(|s| begin_end(s, Reason::DrainDeadline)).collect();
+    turn.emit_all(ended);
+}
+
+/// The time until the deadline of a session's drain; none without a deadline.
+pub(crate) fn left(pool: &Pool, session: &Session, now: Timestamp) -> Option<Duration> {
+    let deadline = session.drain_deadline?;
+    Some(deadline.after().saturating_sub(pool.age(now, deadline.since)))
 }

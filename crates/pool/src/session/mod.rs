@@ -72,6 +72,7 @@ pub use kill::kill;
 pub use label::label;
 pub use launch_job::{LaunchInputs, launch_job, leftover_policy};
 pub use lifecycle::{begin_end, is_restarting, run_ended};
+pub use naming::renumber;
 pub use park::park;
 pub use pin::pin;
 pub use remove::{REMOVE_HINT, remove};

@@ -1,8 +1,9 @@
 //! Names of new sessions.
 
-use protocol::{Name, Session};
+use protocol::{Event, Name, Refusal, Session};
 
 use crate::pool::Pool;
+use crate::session::input;
 
 /// The explanation that a name is taken.
 pub(crate) fn name_taken(name: &Name, other: &Session) -> String {
@@ -16,13 +17,21 @@ pub(crate) fn first_free(pool: &Pool, base: &str) -> String {
     std::iter::once(base.to_owned()).chain(numbered).find(free).unwrap_or_default()
 }
 
-/// One more than the highest name that is a number.
-pub(crate) fn next_number(pool: &Pool) -> u64 {
-    let digits = |name: &String| name.bytes().all(|b| b.is_ascii_digit());
-    pool.names
-        .keys()
-        .filter(|name| digits(name))
-        .filter_map(|name| name.parse().ok())
-        .max()
-        .map_or(1, |n: u64| n.saturating_add(1))
+/// The next numeric name: above the highest number that names a session of the pool or, as last listed, any
+/// session in tmux.
+pub(crate) fn next_number(pool: &Pool, tmux_names: &[String]) -> Result<Name, Refusal> {
+    let digits = |name: &&String| name.bytes().all(|b| b.is_ascii_digit());
+    let numbers = pool.names.keys().chain(tmux_names).filter(digits).filter_map(|name| name.parse().ok());
+    let next = numbers.max().map_or(1, |n: u64| n.saturating_add(1));
+    input::check_name(&first_free(pool, &next.to_string()))
+}
+
+/// Gives a session that is being created the next numeric name, because tmux has a session of its name.
+///
+/// # Errors
+/// Usage, if there is no such name.
+pub fn renumber(pool: &Pool, session: &Session, tmux_names: &[String]) -> Result<Event, Refusal> {
+    let name = next_number(pool, tmux_names)?;
+    let session = Session { workspace: name.clone(), name, ..session.clone() };
+    Ok(Event::SessionCreated(Box::new(session)))
 }

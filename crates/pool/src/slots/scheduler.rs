@@ -8,7 +8,7 @@ use protocol::{Lifecycle, Session, SessionId, Tag};
 
 use crate::lock::gate::holds_back;
 use crate::reap::host_rules::held_by_host;
-use crate::session::drain::is_drained;
+use crate::session::drain::{self, is_drained};
 use crate::session::restore::restore_all;
 use crate::session::{restart_budget, retention};
 use crate::settings::Settings;
@@ -96,6 +96,7 @@ pub fn tick(turn: &mut Turn<'_>, inputs: TickInputs<'_>) -> Tick {
         park_idle(turn, settings, &mut actions);
         note_drained(turn, settings);
     }
+    drain::end_overdue(turn);
     remove(turn, inputs.keep_stopped, &mut actions);
     Tick { actions, pause: pause(turn, settings), wants_sample: wants_capacity || wants_quiet }
 }
@@ -251,5 +252,7 @@ fn pause(turn: &Turn<'_>, settings: &Settings) -> Duration {
         || turn.pool().sessions().any(is_timed);
     let start = wanting::next_start(turn.pool(), turn.now());
     let start = start.map_or(LATER, |at| at.since(turn.now()).max(Duration::from_millis(1)));
-    start.min(if soon { SOON } else { LATER })
+    let overdue = turn.pool().sessions().filter_map(|s| drain::left(turn.pool(), s, turn.now())).min();
+    let overdue = overdue.map_or(LATER, |left| left.max(Duration::from_millis(1)));
+    start.min(overdue).min(if soon { SOON } else { LATER })
 }

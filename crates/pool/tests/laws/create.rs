@@ -86,6 +86,28 @@ fn g01_w05_numeric_names_go_on_from_the_highest() {
 }
 
 #[test]
+fn w05_numeric_names_go_on_above_those_that_tmux_lists() {
+    let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
+    let listed = ["7", "+90", "8x", "-3", "", "0006"].map(str::to_owned);
+    let launch = session::CreateInputs { tmux_names: &listed, ..world::launch(world.tag(), world.now) };
+    let made = session::create(&world.pool, &settings, &of("shell"), &launch);
+    let Ok(CreateOutcome::Create(made)) = made else { panic!("{made:?}") };
+    world.emit_all(made.events);
+    let created = world.pool.session(made.session).unwrap().clone();
+    assert_eq!((created.name.as_str(), created.workspace.as_str()), ("8", "8"));
+    let listed = ["8", "11"].map(str::to_owned);
+    let renamed = session::renumber(&world.pool, &created, &listed).unwrap();
+    world.emit(renamed);
+    let renamed = world.pool.session(made.session).unwrap();
+    assert_eq!((renamed.name.as_str(), renamed.workspace.as_str()), ("12", "12"));
+    assert!(world.pool.named("8").is_none() && world.pool.named("12").is_some(), "the old name is free");
+    assert_eq!(
+        Session { name: created.name.clone(), workspace: created.workspace.clone(), ..renamed.clone() },
+        created
+    );
+}
+
+#[test]
 fn w05_what_is_no_name_and_no_number_is_refused() {
     let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
     let long = "x".repeat(65);

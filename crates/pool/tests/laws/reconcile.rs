@@ -139,7 +139,7 @@ fn what_drains_and_cannot_work_its_queue_any_more_is_ended() {
     let mut world = World::default();
     let id = world.live("a", server(1), 1);
     crate::queue::send_prompt(&mut world, id).unwrap();
-    let drained = session::drain(&world.pool, world.pool.session(id).unwrap()).unwrap();
+    let drained = session::drain(&world.pool, world.pool.session(id).unwrap(), None).unwrap();
     world.emit_all(drained);
     let found = |world: &World, state: &TmuxState, exited: &[protocol::ProcId]| {
         named(world, state, exited, world.now).len()

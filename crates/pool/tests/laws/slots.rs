@@ -328,9 +328,9 @@ fn drain_takes_no_more_and_ends_when_all_is_worked() {
     let mut scene = Scene::new(1);
     scene.prompt(1);
     let session = |scene: &Scene| scene.world.pool.session(SessionId(1)).unwrap().clone();
-    let drained = session::drain(&scene.world.pool, &session(&scene)).unwrap();
+    let drained = session::drain(&scene.world.pool, &session(&scene), None).unwrap();
     scene.world.emit_all(drained);
-    assert_eq!(session::drain(&scene.world.pool, &session(&scene)), Ok(vec![]));
+    assert_eq!(session::drain(&scene.world.pool, &session(&scene), None), Ok(vec![]));
     assert_eq!(send_prompt(&mut scene.world, SessionId(1)), Err(ErrorCode::Refused));
     assert!(!session::is_drained(&scene.world.pool, &session(&scene)));
     scene.type_into(1);
@@ -355,7 +355,7 @@ fn drain_and_kill_end_what_was_to_start_again_and_lose_no_message() {
         let session = scene.world.pool.session(SessionId(1)).unwrap();
         for (events, reason) in [
             (session::kill(session), Reason::Killed),
-            (session::drain(&scene.world.pool, session).unwrap(), Reason::Drained),
+            (session::drain(&scene.world.pool, session, None).unwrap(), Reason::Drained),
         ] {
             let mut after = scene.world.pool.clone();
             let stamp = |event| Stamped { seq: Seq(1), at: Timestamp(5), event };
@@ -366,13 +366,13 @@ fn drain_and_kill_end_what_was_to_start_again_and_lose_no_message() {
         }
         scene.prompt(1);
         let session = scene.world.pool.session(SessionId(1)).unwrap();
-        let refused = session::drain(&scene.world.pool, session).unwrap_err();
+        let refused = session::drain(&scene.world.pool, session, None).unwrap_err();
         assert_eq!(refused.code, ErrorCode::Refused, "{lifecycle:?}");
     }
     let mut scene = Scene::new(1);
     scene.is(1, Lifecycle::Draining, Reason::Evicted);
     let session = scene.world.pool.session(SessionId(1)).unwrap();
-    assert_eq!(session::drain(&scene.world.pool, session).unwrap_err().code, ErrorCode::Conflict);
+    assert_eq!(session::drain(&scene.world.pool, session, None).unwrap_err().code, ErrorCode::Conflict);
 }
 
 #[test]

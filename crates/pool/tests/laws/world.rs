@@ -42,7 +42,14 @@ pub(crate) fn settings() -> Settings {
 
 /// Inputs to a creation.
 pub(crate) fn launch(tag: Tag, now: u64) -> CreateInputs<'static> {
-    CreateInputs { tag, now: Timestamp(now), stamp: "20260101-000000", conversation: "talk", ahead: 0 }
+    CreateInputs {
+        tag,
+        now: Timestamp(now),
+        stamp: "20260101-000000",
+        conversation: "talk",
+        ahead: 0,
+        tmux_names: &[],
+    }
 }
 
 /// The rows of a store: each message as it was queued, with its last status, and the breakers.

@@ -10,7 +10,7 @@ use crate::ids::{
     Epoch, GeneratorId, MessageId, OpId, ProcId, ServerId, SessionId, Tag, TmuxSessionId, Token,
 };
 use crate::message::{Breaker, Message, MessageStatus};
-use crate::policy::{Budget, Policy};
+use crate::policy::{Budget, DrainDeadline, Policy};
 use crate::reap::{Action, CandidateKind, Outcome, Rule};
 use crate::session::{Conversation, DeleteMode, Exit, Incarnation, Reason, Session, SessionLock};
 use crate::text::{Name, OsBytes};
@@ -395,4 +395,6 @@ pub enum Event {
     TagForgotten(Tag),
     /// The clock was read at a start, or a step of it was detected. Never in the journal.
     ClockRead(Clock),
+    /// The drain of the session got a deadline.
+    DrainDeadlineSet(SessionId, DrainDeadline),
 }

@@ -51,6 +51,7 @@ impl Event {
             Self::SessionAccounted { .. } => EventKind::SessionAccounted,
             Self::LimitExceeded { .. } => EventKind::LimitExceeded,
             Self::LogResumed { .. } => EventKind::LogResumed,
+            Self::DrainDeadlineSet(..) => EventKind::DrainDeadlineSet,
             Self::LockGranted { .. } => EventKind::LockGranted,
             Self::LockReleased { .. } => EventKind::LockReleased,
             Self::LockRevoked { .. } => EventKind::LockRevoked,
@@ -99,6 +100,7 @@ impl Event {
             | Self::LockRevoked { session, .. }
             | Self::StaleFound { session, .. }
             | Self::LockUsedForSend { session, .. }
+            | Self::DrainDeadlineSet(session, _)
             | Self::LogResumed { session } => Some(*session),
             Self::PoolStarted { .. }
             | Self::NextSession { .. }

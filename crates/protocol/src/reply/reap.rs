@@ -35,4 +35,6 @@ pub struct Pruned {
     pub bytes: u64,
     /// Failures, as sentences.
     pub failed: Vec<String>,
+    /// Sessions that have ended and are kept, because messages wait there; with the number of messages.
+    pub kept: Vec<(SessionId, Name, u64)>,
 }

@@ -160,6 +160,15 @@ pub struct Park {
     pub grace_ms: Option<u64>,
 }
 
+/// `drain`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// The session.
+    pub session: SessionRef,
+    /// The time after which what still runs is ended, in milliseconds. Without one, an earlier deadline stays.
+    pub deadline_ms: Option<u64>,
+}
+
 /// `restore`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restore {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use protocol::message::PROMPT;
 use protocol::request::{
-    Approve, Input, Kill, List, Lock, New, Park, Pin, Remove, Rename, Request, Resolution, ResolveMessage,
-    Restart, Restore, Send, Until, Wait,
+    Approve, Drain, Input, Kill, List, Lock, New, Park, Pin, Remove, Rename, Request, Resolution,
+    ResolveMessage, Restart, Restore, Send, Until, Wait,
 };
 use protocol::{MessageId, OpId, OsBytes, Refusal, Reply, Response, Role, SessionRef};
 use tokio::time::sleep;
@@ -130,7 +130,8 @@ impl Actor {
             }
             80..82 => self.remove(to).await,
             82..84 => {
-                self.change("drain", Request::Drain(to)).await;
+                let deadline_ms = self.rng.per_mille(500).then_some(2000);
+                self.change("drain", Request::Drain(Drain { session: to, deadline_ms })).await;
             }
             84..86 => {
                 let pinned = self.rng.per_mille(500);

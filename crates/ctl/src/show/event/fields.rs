@@ -47,6 +47,7 @@ pub(super) fn fields(event: &Event) -> Option<Value> {
             json!({"limit": limit, "used": used, "allowed": allowed, "ended": ended})
         }
         Event::LogResumed { session: _ } => json!({}),
+        Event::DrainDeadlineSet(_, deadline) => json!({"deadline": Json(deadline.at())}),
         Event::AgentStarted { session: _, tag, init, agent } => {
             json!({"tag": tag, "init": init, "agent": agent})
         }

@@ -147,7 +147,7 @@ impl Machine {
         };
         let Some(id) = self.nth(*nth, |_| true) else { return };
         match command {
-            Command::Drain(_) => match session::drain(&self.world.pool, self.session(id)) {
+            Command::Drain(_) => match session::drain(&self.world.pool, self.session(id), None) {
                 Ok(events) => self.ended_by_user(id, events),
                 Err(refusal) => {
                     let ends = self.is(id, Lifecycle::Draining) || self.is(id, Lifecycle::Starting);

@@ -112,7 +112,7 @@ impl Machine {
         let tag = self.tag();
         let name = format!("s{}", self.tags);
         let now = self.now();
-        let launch = CreateInputs { tag, now, stamp: "", conversation: &name, ahead };
+        let launch = CreateInputs { tag, now, stamp: "", conversation: &name, ahead, tmux_names: &[] };
         let asked = New { name: Some(name.clone()), ..asked.clone() };
         match session::create(&self.world.pool, &self.settings, &asked, &launch).unwrap() {
             CreateOutcome::Full => false,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use pool::session;
 use pool::slots::{self, Action};
 use proptest::prelude::*;
-use protocol::policy::RestartPolicy;
+use protocol::policy::{DrainDeadline, RestartPolicy};
 use protocol::session::{Conversation, Reason};
 use protocol::{Event, Exit, Lifecycle, SessionId, Timestamp};
 
@@ -186,6 +187,53 @@ fn a_draining_session_is_done_when_its_queue_is_empty_and_its_agent_rests() {
     assert!(is_done(&mut engine, 2000));
     send_prompt(&mut engine.world, ONE).unwrap_err();
     assert!(!is_done(&mut engine, 1999));
+}
+
+#[test]
+fn p26_a_drain_is_ended_at_its_deadline_and_what_is_left_stays_queued() {
+    let mut engine = Engine::with_live(1);
+    send_prompt(&mut engine.world, ONE).unwrap();
+    let drain = |engine: &mut Engine, after_ms: Option<u64>| {
+        let deadline = after_ms.map(|after_ms| DrainDeadline { since: engine.now(), after_ms });
+        let events = session::drain(&engine.world.pool, engine.session(ONE), deadline).unwrap();
+        engine.world.emit_all(events);
+    };
+    drain(&mut engine, Some(MINUTE));
+    drain(&mut engine, None);
+    assert!(engine.session(ONE).drain_deadline.is_some(), "a drain without a deadline keeps it");
+    engine.pass(MINUTE - 1);
+    let (tick, events) = engine.tick();
+    assert_eq!((events, tick.pause), (vec![], Duration::from_millis(1)));
+    drain(&mut engine, Some(2 * MINUTE));
+    engine.pass(2 * MINUTE - 1);
+    assert_eq!(engine.tick().1, [], "another deadline replaces it");
+    engine.pass(1);
+    engine.tick();
+    let session = engine.session(ONE);
+    let state = (session.lifecycle, session.reason, session.drain_deadline);
+    assert_eq!(state, (Lifecycle::Draining, Some(Reason::DrainDeadline), None));
+    assert!(!session.takes_prompts() && !engine.world.pool.is_queue_empty(ONE));
+    assert_eq!(engine.tick().1, [], "once");
+    drain(&mut engine, Some(0));
+    assert_eq!(engine.session(ONE).drain_deadline, None, "it is being ended already");
+}
+
+#[test]
+fn p26_a_deadline_ends_no_session_that_has_worked_off_its_queue_and_is_being_ended() {
+    let mut engine = Engine::with_live(1);
+    let deadline = DrainDeadline { since: engine.now(), after_ms: MINUTE };
+    let events = session::drain(&engine.world.pool, engine.session(ONE), Some(deadline)).unwrap();
+    engine.world.emit_all(events);
+    engine.pass(MINUTE - 1);
+    let now = engine.world.now;
+    engine.quiet(&[now - 5000]);
+    engine.tick();
+    assert!(engine.volatile.scheduler.drained().contains(&ONE));
+    engine.pass(1);
+    let now = engine.world.now;
+    engine.quiet(&[now - 5000]);
+    engine.tick();
+    assert_eq!(engine.session(ONE).reason, Some(Reason::Drained));
 }
 
 #[test]

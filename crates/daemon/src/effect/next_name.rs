@@ -1,0 +1,25 @@
+//! Gives a session with a numeric name the next one, where its launch found that tmux has a session of its name.
+
+use std::sync::Arc;
+
+use protocol::{Lifecycle, Session, SessionId};
+
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::sense::tmux_snapshot;
+
+/// Names that one launch tries: each was free in tmux a moment before.
+pub(crate) const TRIES: u32 = 8;
+
+/// Names the session after all that tmux lists now. None if it does not start any more.
+pub(crate) async fn renumber(daemon: &Arc<Daemon>, id: SessionId) -> Option<Session> {
+    let listed = tmux_snapshot::list(daemon).await.sessions.into_values();
+    let names: Vec<String> = listed.map(|session| session.name).collect();
+    let rename = move |turn: &mut Turn<'_>| {
+        let session = turn.pool().session(id).filter(|s| s.lifecycle == Lifecycle::Starting)?;
+        let renamed = pool::session::renumber(turn.pool(), session, &names).ok()?;
+        turn.emit(renamed);
+        turn.pool().session(id).cloned()
+    };
+    daemon.engine.turn(rename).await.ok().flatten()
+}
