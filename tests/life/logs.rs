@@ -16,7 +16,12 @@ const CAP: u64 = 4 << 20;
 
 /// Total size in bytes of a session's log files.
 fn log_size(dir: &std::path::Path) -> u64 {
-    let files = fs::read_dir(dir.join("logs")).into_iter().flatten().flatten();
+    files_size(&dir.join("logs"))
+}
+
+/// Total size in bytes of the files in a directory.
+fn files_size(dir: &std::path::Path) -> u64 {
+    let files = fs::read_dir(dir).into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
 }
 
@@ -32,6 +37,95 @@ fn median(pool: &Pool, many: usize, over: &AtomicBool) -> Duration {
         (0..many).take_while(|n| *n < 5 || !over.load(Ordering::Relaxed)).map(one).collect();
     times.sort_unstable();
     times[times.len() / 2]
+}
+
+#[test]
+fn g03_a_standard_error_that_is_kept_apart_is_in_a_log_of_its_own() {
+    let pool = Pool::with("[logs]\nmax_size = '1MiB'\n[reaper]\ngrace = '200ms'\n");
+    let script = "test -t 1 && echo out; test -t 2 && echo a terminal; echo wrong >&2; \
+                  while read -r n; do seq 1 \"$n\" >&2; echo \"wrote $n\"; done";
+    let id = pool.ok(&["new", "web", "--cwd", "own", "--stderr", "separate", "--", "sh", "-c", script]);
+    assert_eq!((&pool.show(&id)["stderr"], &pool.status()["healthy"]), (&"separate".into(), &true.into()));
+    let stderr = |flags: &[&str]| pool.ok(&[&["logs", &id, "--stderr"], flags].concat());
+    wait_until("it is logged", PATIENCE, || stderr(&[]) == "wrong");
+    assert_eq!(pool.ok(&["logs", &id]), "out");
+    let line = pool.lines(&["logs", &id, "--stderr"]).remove(0);
+    assert_eq!((&line["text"], line["at"].is_string()), (&"wrong".into(), true), "{line}");
+    assert_eq!(stderr(&["--since", "1h", "--raw"]), "wrong");
+    pool.ok(&["send", &id, "--wait", "done", "300000"]);
+    wait_until("all is written", PATIENCE, || stderr(&["-n", "1"]) == "300000");
+    assert!(files_size(&dir(&pool, &id).join("logs/stderr")) <= 1 << 20, "its cap is that of a log");
+    assert!(!pool.ok(&["logs", &id]).contains("299999"));
+    pool.ok(&["clear", &id]);
+    assert_eq!(stderr(&[]), "");
+    pool.ok(&["send", &id, "--wait", "done", "3"]);
+    wait_until("the log goes on", PATIENCE, || stderr(&[]) == "1\n2\n3");
+    pool.ok(&["kill", &id]);
+    let followed = pool.ctl(&["logs", &id, "--stderr", "-f"]).expect(0);
+    assert_eq!(followed.stdout, "1\n2\n3\n");
+    pool.ok(&["restart", &id]);
+    wait_until("of each run", PATIENCE, || stderr(&["-n", "2"]) == "3\nwrong");
+    pool.ok(&["--timeout", "60s", "rm", "--force", "--archive", &id]);
+    let archives: Vec<_> = fs::read_dir(pool.state().join("archive")).unwrap().flatten().collect();
+    let listed = std::process::Command::new("tar").arg("-tzf").arg(archives[0].path()).output().unwrap();
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("/logs/stderr/output.log"), "{listed:?}");
+    let plain = pool.script("plain", "exec sleep 1000");
+    assert_eq!(pool.show(&plain)["stderr"], "terminal");
+    let refused = pool.ctl(&["logs", &plain, "--stderr"]).expect(5);
+    assert!(refused.stderr.contains("--stderr separate"), "{refused:?}");
+}
+
+#[test]
+fn g03_run_passes_a_standard_error_that_is_kept_apart_on_to_its_own() {
+    let pool = Pool::with("");
+    let script = "seq 1 50000 >&2; echo out; exit 3";
+    let ran = pool.ctl(&["-q", "run", "--rm", "--stderr", "separate", "--", "sh", "-c", script]).expect(3);
+    assert_eq!(ran.stdout, "out\n");
+    let all: String = (1..=50_000).map(|n| format!("{n}\n")).collect();
+    assert!(ran.stderr == all, "{} bytes of {}", ran.stderr.len(), all.len());
+}
+
+#[test]
+fn g03_the_events_of_a_session_are_in_its_log_of_events() {
+    let pool = Pool::with("");
+    let id = pool.script("web", "exit 3");
+    pool.script("other", "exit 0");
+    pool.await_lifecycle(&id, "stopped");
+    let events = pool.ctl(&["events", "--session", &id, "--json"]).expect(0).stdout;
+    assert!(events.contains("session_stopped"), "{events}");
+    assert_eq!(pool.ctl(&["logs", &id, "--events"]).expect(0).stdout, events);
+    assert_eq!(pool.ctl(&["logs", &id, "--events", "--since", "1h"]).expect(0).stdout, events);
+    assert_eq!(pool.ctl(&["logs", &id, "--events", "--since", "2100-01-01T00:00:00Z"]).expect(0).stdout, "");
+}
+
+#[test]
+fn g22_g26_show_counts_error_lines_and_tells_how_long_it_ran() {
+    let pool = Pool::with("[agents.command]\nerror_patterns = ['FAILED', '^error:']\n");
+    let id =
+        pool.script("web", "echo FAILED one; echo fine; printf '\\033[31merror: two\\033[0m\\n'; exit 4");
+    pool.await_lifecycle(&id, "stopped");
+    let shown = pool.show(&id);
+    assert_eq!(
+        (&shown["errors"]["count"], &shown["errors"]["last"]),
+        (&2.into(), &"error: two".into()),
+        "{shown}"
+    );
+    assert!(shown["errors"]["last_at"].is_string() && shown["started_at"].is_string(), "{shown}");
+    assert_eq!(shown["exit"]["code"], 4);
+    let duration = shown["duration_ms"].as_u64().unwrap();
+    assert!(shown["account"]["max_rss_kib"].as_u64().unwrap() > 0);
+    let text = pool.ok(&["show", &id]);
+    assert!(text.lines().any(|line| line.starts_with("errors ") && line.ends_with(": error: two")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("duration ")), "{text}");
+    assert_eq!(pool.show(&id)["duration_ms"].as_u64().unwrap(), duration, "it has ended");
+    // Of the last run only.
+    pool.ok(&["restart", &id]);
+    pool.await_lifecycle(&id, "stopped");
+    assert_eq!(pool.show(&id)["errors"]["count"], 2);
+    let shell = pool.ok(&["new", "--agent", "shell"]);
+    assert!(pool.show(&shell)["errors"].is_null(), "its kind has no patterns");
+    let listed = pool.lines(&["ls", "--all"]);
+    assert!(listed.iter().all(|session| session["errors"].is_null()), "only by show");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The full description of one session, which `show SESSION` and `status SESSION` print.
 
 use protocol::Session;
-use protocol::reply::REPLAY_CHARS;
+use protocol::reply::{LogFiles, REPLAY_CHARS, SessionView};
 
 use crate::calls;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
+use crate::error_lines::{self, ErrorLines};
 use crate::session_log;
 use crate::show::json::SessionJson;
 use crate::show::{out, session, time};
@@ -18,12 +19,23 @@ pub(crate) fn session(context: &Context, session: &str) -> Result<(), Error> {
     let view = calls::session(&mut client, session)?;
     // The output is left out if it cannot be read: the session may have been removed meanwhile.
     let replay = replay(&mut client, &view.session).ok();
+    let errors = errors(&mut client, &view);
     let now = time::now();
     if context.style.json {
-        out::json(&SessionJson::new(&view, now).in_full(&view, replay))
+        out::json(&SessionJson::new(&view, now).in_full(&view, (errors.as_ref(), replay)))
     } else {
-        out::text(&session::session(&view, replay.as_deref(), context.style, now))
+        out::text(&session::session(&view, (errors.as_ref(), replay.as_deref()), context.style, now))
     }
+}
+
+/// The error lines of the last run; none where its kind has no patterns, or the output cannot be read.
+fn errors(client: &mut Client, view: &SessionView) -> Option<ErrorLines> {
+    let session = &view.session;
+    let run = session.incarnation.as_ref().filter(|_| !view.error_patterns.is_empty())?;
+    let files = session_log::files(client, &session.id.into()).ok()?;
+    let stderr = session.spec.separate_stderr.then(|| session_log::stderr_of(&files));
+    let logs: Vec<LogFiles> = [files].into_iter().chain(stderr).collect();
+    error_lines::find(&logs, run.tag, &view.error_patterns).ok()
 }
 
 /// The end of the session's output, without control sequences.

@@ -27,6 +27,11 @@ pub(crate) fn files(client: &mut Client, session: &SessionRef) -> Result<LogFile
     expected!(client.ask(Request::Logs(session.clone()))?, Logs)
 }
 
+/// The files of the log of its program's standard error, within those of its log.
+pub(crate) fn stderr_of(log: &LogFiles) -> LogFiles {
+    LogFiles { dir: log.dir.as_path().join(protocol::logs::STDERR).into() }
+}
+
 /// The present size of a session's terminal, or else its size at creation.
 pub(crate) fn terminal_size(client: &mut Client, session: &Session) -> Size {
     let terminal = Request::Terminal(session.id.into());

@@ -30,6 +30,7 @@ pub(crate) fn session(name: &str) -> SessionView {
         resume_args: Vec::new(),
         limits: Limits::default(),
         context_limit: None,
+        separate_stderr: false,
     };
     let (id, names) = (SessionId(1), (name.parse().unwrap(), name.parse().unwrap()));
     let intended = Session::intended(id, names, "/state/sessions/sess_1".into(), spec, incarnation);
@@ -59,6 +60,7 @@ pub(crate) fn session(name: &str) -> SessionView {
         transport_health: TransportHealth::default(),
         plan: None,
         files: Vec::new(),
+        error_patterns: Vec::new(),
     }
 }
 

@@ -289,6 +289,8 @@ pub struct Agent {
     pub go_on: Option<String>,
     /// Its own command for a fresh context; none if it has none.
     pub clear: Option<String>,
+    /// Regular expressions of the lines of its output that count as errors.
+    pub error_patterns: Vec<String>,
 }
 
 impl Agent {

@@ -2,10 +2,10 @@
 //! process group, adopts the program's orphans (Linux), records its exit, kills the processes that it left
 //! behind, and then exits with the same status.
 //!
-//! Single-threaded. All signals are blocked and accepted in one place, so that only KILL ends an init before
+//! Single-threaded, but for the log of a standard error that is kept apart. All signals are blocked and accepted in one place, so that only KILL ends an init before
 //! its work is done. The modules in the order of a session's life: `job_files` (claim the job), `spawn` (with
 //! `program_limits` and `child_report`), `wait_loop` (with `init_signals` and `children`), `job_files` (exit
-//! record), `nudge`, `cleanup`, `terminal_drain`.
+//! record), `nudge`, `cleanup`, `stderr_log`, `terminal_drain`.
 
 mod child_report;
 mod children;
@@ -16,6 +16,7 @@ mod job_files;
 mod nudge;
 mod program_limits;
 mod spawn;
+mod stderr_log;
 mod terminal_drain;
 mod wait_loop;
 
@@ -69,8 +70,10 @@ fn claim_and_run(job: &Path) -> InitExit {
 fn run(job: &Job, files: &JobFiles) -> InitExit {
     // Failure is ignored: there may be space for the exit record when the program ends.
     drop(files.reserve_exit());
+    let mut stderr = None;
     let program_exit = match spawn::spawn(job) {
-        Ok(spawned) => {
+        Ok(mut spawned) => {
+            stderr = stderr_log::start(job, spawned.stderr.take());
             files.write_started(&spawned);
             wait_loop::wait_for_exit(spawned.agent)
         }
@@ -80,6 +83,7 @@ fn run(job: &Job, files: &JobFiles) -> InitExit {
     let exit = record_exit(files, &program_exit, cgroup);
     nudge::nudge(job);
     cleanup::kill_remaining(job);
+    stderr_log::finish(stderr);
     exit
 }
 

@@ -54,7 +54,15 @@ const RETRY_PAUSE: Duration = Duration::from_millis(10);
 pub fn write_log(options: &WriterOptions) -> io::Result<()> {
     platform::set_process_name(NAME);
     ignore_signals()?;
-    let chunks = stdin_reader::read_chunks(io::stdin())?;
+    write_from(io::stdin(), options)
+}
+
+/// As [`write_log`], from this input, in a process that has other work.
+///
+/// # Errors
+/// As [`write_log`].
+pub fn write_from(input: impl io::Read + Send + 'static, options: &WriterOptions) -> io::Result<()> {
+    let chunks = stdin_reader::read_chunks(input)?;
     let (_presence, mut log) = open(options)?;
     let result = copy::copy(chunks, &mut log);
     log.finish();

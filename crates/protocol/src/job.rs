@@ -66,6 +66,22 @@ pub struct Job {
     /// The session's private directory. A socket in it serves nobody else.
     #[serde(default)]
     pub private: Option<OsBytes>,
+    /// The log of the program's standard error; none if that is the terminal.
+    #[serde(default)]
+    pub stderr: Option<StderrLog>,
+}
+
+/// A log that an init writes, and how much of it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StderrLog {
+    /// Its directory; see [`crate::logs`].
+    pub dir: OsBytes,
+    /// Maximum size of its files together, in bytes.
+    pub max_size: u64,
+    /// Number of earlier parts.
+    pub keep: u32,
+    /// True if earlier parts are compressed.
+    pub compress: bool,
 }
 
 /// The report that the program runs: its exec succeeded.

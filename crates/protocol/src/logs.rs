@@ -10,6 +10,8 @@
 //!   incarnation's tag follow. A line that cannot be parsed, or whose offset goes back, is ignored.
 //! - `output.lock`: empty. Each writer holds a shared lock (`flock`) on it while it runs. Writers of earlier
 //!   releases hold an exclusive lock on `output.log`.
+//! - `stderr/`: the log of the program's standard error, in the same form, where it is kept apart. The
+//!   session's init writes it.
 //! - `output.next`, `output.part`, `output.times.new`: unfinished files that have no final name yet.
 //!
 //! The offset of a byte counts all bytes ever written before it, so it does not change when parts are
@@ -27,6 +29,8 @@ pub const CURRENT: &str = "output.log";
 pub const TIMES: &str = "output.times";
 /// The file whose lock shows that a writer runs.
 pub const LOCK: &str = "output.lock";
+/// The directory of the log of the program's standard error.
+pub const STDERR: &str = "stderr";
 /// The next [`CURRENT`] during a rotation.
 pub const NEXT: &str = "output.next";
 /// A part during its compression.

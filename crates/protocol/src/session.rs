@@ -179,6 +179,8 @@ pub struct Spec {
     pub limits: Limits,
     /// Size of its agent's context window in tokens, if known.
     pub context_limit: Option<u64>,
+    /// True if its program's standard error goes to a log of its own, not to the terminal.
+    pub separate_stderr: bool,
 }
 
 /// A terminal's size in character cells.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use protocol::diff::Change;
 use protocol::frame::{decode_record, encode_record, wrap};
 use protocol::hello::HelloReply;
-use protocol::job::{ExitRecord, JOB_VERSION, Job, Started, nudge, parse_nudge};
+use protocol::job::{ExitRecord, JOB_VERSION, Job, Started, StderrLog, nudge, parse_nudge};
 use protocol::limits::Limits;
 use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::reap::Leftovers;
@@ -325,6 +325,12 @@ fn files_of_an_init() {
         cgroup: Some("/sys/fs/cgroup/pool/12".into()),
         leftovers: Leftovers::Report,
         private: Some("/home/me/.local/state/tmux-pool/default/run/12".into()),
+        stderr: Some(StderrLog {
+            dir: "/home/me/.local/state/tmux-pool/default/sessions/sess_12/logs/stderr".into(),
+            max_size: 33_554_432,
+            keep: 4,
+            compress: true,
+        }),
     };
     let process = |pid| ProcId { pid, start: 123_456 };
     let at = Timestamp(1_700_000_000_123);

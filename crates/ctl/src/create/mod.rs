@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use protocol::reply::SessionView;
 use protocol::request::New;
 use protocol::session::Size;
@@ -60,6 +61,10 @@ pub(crate) struct CreateArgs {
     /// Size of its terminal while no client is attached
     #[arg(long, value_name = "COLSxROWS", value_parser = size)]
     pub size: Option<Size>,
+    /// Keep its standard error off the terminal, in a log of its own (`logs --stderr`): for commands, since
+    /// shells and agents draw on it
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = Stderr::Terminal)]
+    pub stderr: Stderr,
     #[command(flatten)]
     pub blocking: Blocking,
     #[command(flatten)]
@@ -69,6 +74,15 @@ pub(crate) struct CreateArgs {
     /// The program and its arguments [default: the agent's]
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// The place of a program's standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stderr {
+    /// The terminal.
+    Terminal,
+    /// A log of its own.
+    Separate,
 }
 
 fn size(text: &str) -> Result<Size, String> {
@@ -104,6 +118,7 @@ fn request(args: CreateArgs) -> Result<New, Error> {
         size: args.size,
         reuse: args.reuse,
         prompt,
+        separate_stderr: args.stderr == Stderr::Separate,
         ..New::default()
     };
     Ok(args.lifecycle.applied(new))

@@ -24,7 +24,9 @@ use serde_json::Value;
 pub(crate) use form::Json;
 pub(crate) use message::{MessageJson, with_history};
 
-use crate::show::time::rfc3339_of_seconds;
+use crate::error_lines::ErrorLines;
+use crate::show::resources::run_time;
+use crate::show::time::{millis, rfc3339_of_seconds};
 use lifecycle::Process;
 
 /// A session, as `ls`, `show` and `new` print it.
@@ -62,6 +64,8 @@ pub(crate) struct SessionJson<'a> {
     last_activity_at: Json<Timestamp>,
     incarnations: u32,
     restarts: u32,
+    started_at: Option<Json<Timestamp>>,
+    duration_ms: Option<u64>,
     exit: Option<Json<Exit>>,
     account: Option<&'a Account>,
     limits: Json<&'a Limits>,
@@ -82,6 +86,8 @@ pub(crate) struct SessionJson<'a> {
     usage: Option<Json<&'a Usage>>,
     thought: Option<Json<&'a Thought>>,
     theme: Option<&'a Theme>,
+    stderr: &'static str,
+    errors: Option<Json<&'a ErrorLines>>,
     replay: Option<String>,
     transport_health: Json<&'a TransportHealth>,
     plan: Option<&'a str>,
@@ -153,6 +159,8 @@ impl<'a> SessionJson<'a> {
             last_activity_at: Json(session.last_activity_at),
             incarnations: session.incarnations,
             restarts: session.restarts,
+            started_at: incarnation.map(|i| Json(i.started_at)),
+            duration_ms: run_time(session, now).map(millis),
             exit: session.exit.map(Json),
             account: session.account.as_ref(),
             limits: Json(&session.spec.limits),
@@ -173,6 +181,8 @@ impl<'a> SessionJson<'a> {
             usage: view.usage.as_ref().map(Json),
             thought: view.thought.as_ref().map(Json),
             theme: view.theme.as_ref(),
+            stderr: if session.spec.separate_stderr { "separate" } else { "terminal" },
+            errors: None,
             replay: view.replay.clone(),
             transport_health: Json(&view.transport_health),
             plan: None,
@@ -182,17 +192,22 @@ impl<'a> SessionJson<'a> {
         }
     }
 
-    /// Adds the processes, the end of the output, the plan and the files, which are known only if a single
-    /// session is shown.
+    /// Adds the processes, the error lines, the end of the output, the plan and the files, which are known only
+    /// if a single session is shown.
     #[must_use]
-    pub(crate) fn in_full(self, view: &'a SessionView, replay: Option<String>) -> Self {
+    pub(crate) fn in_full(
+        self,
+        view: &'a SessionView,
+        (errors, replay): (Option<&'a ErrorLines>, Option<String>),
+    ) -> Self {
         let processes = view.processes.iter().map(|found| TreeProcess {
             process: found.process.into(),
             parent: found.parent,
             command: &found.command,
         });
         let (plan, files) = (view.plan.as_deref(), Some(view.files.as_slice()));
-        Self { processes: Some(processes.collect()), replay, plan, files, ..self }
+        let (processes, errors) = (Some(processes.collect()), errors.map(Json));
+        Self { processes, errors, replay, plan, files, ..self }
     }
 }
 
@@ -258,7 +273,7 @@ mod tests {
         assert_eq!((&value["current_directory"], &value["processes"]), (&"/tmp/sub".into(), &Value::Null));
         let process = ProcId { pid: 60, start: 6 };
         view.processes = vec![TreeProcess { process, parent: 1, command: "reaper".into() }];
-        let shown = SessionJson::new(&view, Timestamp(0)).in_full(&view, None);
+        let shown = SessionJson::new(&view, Timestamp(0)).in_full(&view, (None, None));
         let process = serde_json::json!({"pid": 60, "start_time": 6, "parent": 1, "command": "reaper"});
         assert_eq!(serde_json::to_value(shown).unwrap()["processes"], serde_json::json!([process]));
         view.session.incarnation = None;

@@ -1,9 +1,10 @@
-//! The limits and the resource usage of a session as text.
+//! The limits, the run time and the resource usage of a session as text.
 
 use std::time::Duration;
 
 use protocol::limits::Limits;
 use protocol::usage::{Account, Usage};
+use protocol::{Lifecycle, Session, Timestamp};
 
 use crate::show::{size, time};
 
@@ -69,9 +70,36 @@ pub(crate) fn account(account: &Account) -> String {
     format!("{} CPU time, at most {most} in one process", time::precise(cpu)) + &killed.unwrap_or_default()
 }
 
+/// The time for which the last program has run, until its end if it has ended; none if there was none.
+#[must_use]
+pub(crate) fn run_time(session: &Session, now: Timestamp) -> Option<Duration> {
+    let run = session.incarnation.as_ref()?;
+    let ended = session.exit.map(|exit| exit.at).filter(|_| session.lifecycle != Lifecycle::Live);
+    let end = ended.unwrap_or(if session.lifecycle.holds_slot() { now } else { session.changed_at });
+    Some(end.since(run.started_at))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_lasts_until_its_end() {
+        let mut session = crate::testing::session("web").session;
+        let started = session.incarnation.as_ref().unwrap().started_at;
+        let at = |seconds| started.after(Duration::from_secs(seconds));
+        let run_time = |session: &Session| run_time(session, at(90)).map(|time| time.as_secs());
+        let exit = |seconds| Some(protocol::session::Exit { code: Some(0), signal: None, at: at(seconds) });
+        assert_eq!(run_time(&session), Some(90));
+        session.exit = exit(30);
+        assert_eq!(run_time(&session), Some(90), "that of the run before");
+        session.lifecycle = Lifecycle::Draining;
+        assert_eq!(run_time(&session), Some(30));
+        (session.lifecycle, session.exit, session.changed_at) = (Lifecycle::Lost, None, at(40));
+        assert_eq!(run_time(&session), Some(40), "its exit is not known");
+        session.incarnation = None;
+        assert_eq!(run_time(&session), None);
+    }
 
     #[test]
     fn a_limit_that_is_not_enforced_is_marked() {

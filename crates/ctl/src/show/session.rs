@@ -6,11 +6,12 @@ use protocol::reply::SessionView;
 use protocol::session::Exit;
 use protocol::{Lifecycle, OsBytes, Session, SessionId, Timestamp, redact};
 
+use crate::error_lines::ErrorLines;
 use crate::show::json::json_name;
 use crate::show::out::Style;
 use crate::show::table::Table;
 use crate::show::time::{due, when};
-use crate::show::{agent, escape, lifecycle, lock, resources, tree};
+use crate::show::{agent, escape, lifecycle, lock, resources, time, tree};
 
 /// Returns a table of sessions. `needs` are the kinds of inbox items of each session.
 #[must_use]
@@ -53,7 +54,12 @@ fn activity(view: &SessionView, needs: &[String]) -> String {
 /// Returns everything about one session: a row per fact, then the question to a person, its processes and the
 /// end of its output.
 #[must_use]
-pub(crate) fn session(view: &SessionView, replay: Option<&str>, style: Style, now: Timestamp) -> String {
+pub(crate) fn session(
+    view: &SessionView,
+    (errors, replay): (Option<&ErrorLines>, Option<&str>),
+    style: Style,
+    now: Timestamp,
+) -> String {
     let session = &view.session;
     let incarnation = session.incarnation.as_ref();
     let command = redact::command(&session.spec.command);
@@ -67,6 +73,7 @@ pub(crate) fn session(view: &SessionView, replay: Option<&str>, style: Style, no
     rows.agent(view, style, now);
     rows.ending(session, style, now);
     rows.maybe("ended at latest", session.drain_deadline.map(|deadline| due(deadline.at(), style, now)));
+    rows.maybe("errors", errors.map(|errors| error_lines(errors, style, now)));
     rows.maybe("next start", lifecycle::next_start(session, now));
     rows.maybe("waits", view.slot_wait.map(|position| format!("for a slot, position {position}")));
     rows.add("agent", session.spec.agent.clone());
@@ -151,6 +158,13 @@ fn state(view: &SessionView) -> String {
     }
 }
 
+/// Formats the error lines: `3, the last one 2m ago: make: *** [all] Error 1`.
+fn error_lines(errors: &ErrorLines, style: Style, now: Timestamp) -> String {
+    let at = errors.last_at.map(|at| format!(" {}", when(at, style, now))).unwrap_or_default();
+    let last = errors.last.as_ref().map(|line| format!(", the last one{at}: {line}"));
+    format!("{}{}", errors.count, last.unwrap_or_default())
+}
+
 fn exit_status(exit: Exit) -> String {
     match (exit.code, exit.signal) {
         (_, Some(signal)) => format!("signal {signal}"),
@@ -182,6 +196,8 @@ impl Rows {
         self.maybe("why", reason.and_then(lifecycle::reason).map(str::to_owned));
         self.maybe("detail", session.detail.clone());
         let exit = session.exit.map(|exit| format!("{}, {}", exit_status(exit), when(exit.at, style, now)));
+        let run_time = resources::run_time(session, now);
+        self.maybe("duration", run_time.map(time::short));
         self.maybe("exit", exit.or_else(|| lifecycle::unknown_exit(session)));
         self.maybe("used in total", session.account.as_ref().map(resources::account));
         self.maybe("start with", lifecycle::how_to_start(session));
@@ -271,7 +287,7 @@ mod tests {
         view.session.spec.command = vec!["sh".into(), "-c".into(), "echo '\x07'".into()];
         view.session.labels.insert("k".into(), "a\x1bb".into());
         let shown = sessions(&[view.clone()], &BTreeMap::new(), Style::default(), NOW)
-            + &session(&view, None, Style::default(), NOW);
+            + &session(&view, (None, None), Style::default(), NOW);
         assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
         assert!(shown.contains(r"sh -c 'echo '\''\x07'\'''"), "{shown}");
         assert!(!shown.contains("hunter2"));
@@ -291,7 +307,7 @@ mod tests {
     fn a_session_shows_its_policy_and_limits() {
         let mut view = testing::session("web");
         let shown = |view: &SessionView| {
-            let text = session(view, None, Style::default(), NOW);
+            let text = session(view, (None, None), Style::default(), NOW);
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
         };
         let has = |view: &SessionView, line: &str| {
@@ -336,10 +352,10 @@ mod tests {
     #[test]
     fn a_session_shows_where_it_is_and_its_processes() {
         let mut view = testing::session("web");
-        let shown = session(&view, None, Style::default(), NOW);
+        let shown = session(&view, (None, None), Style::default(), NOW);
         assert!(shown.contains("runs in        /tmp/sub\n") && !shown.contains("processes"), "{shown}");
         let process = ProcId { pid: 60, start: 6 };
         view.processes = vec![TreeProcess { process, parent: 1, command: "reaper".into() }];
-        assert!(session(&view, None, Style::default(), NOW).ends_with("processes\n  60  reaper\n"));
+        assert!(session(&view, (None, None), Style::default(), NOW).ends_with("processes\n  60  reaper\n"));
     }
 }

@@ -198,7 +198,7 @@ fn documents(response: &Response) -> Vec<String> {
     let now = Timestamp(1_700_000_000_123);
     match response {
         Response::Session(view) => {
-            let full = SessionJson::new(view, now).in_full(view, Some("end".to_owned()));
+            let full = SessionJson::new(view, now).in_full(view, (None, Some("end".to_owned())));
             vec![text(&SessionJson::new(view, now)), text(&full)]
         }
         Response::Message(message) => {

@@ -1,21 +1,14 @@
 //! `events`: the durable journal, and the events that follow.
 
-use std::ops::ControlFlow;
-
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use protocol::event::EventKind;
-use protocol::request::{Events, Subscribe};
-use protocol::{Frame, Request, Seq, SessionId, Stamped};
+use protocol::{Seq, SessionId};
 
-use crate::calls::{self, expected};
+use crate::calls;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::follow::{Follower, follow};
-use crate::show::{escape, event, out, time};
-
-/// Events per request.
-const PAGE: u32 = 1000;
+use crate::journal::{self, Printer};
 
 /// Print the journal; with --follow, the events from now on
 #[derive(Debug, clap::Args)]
@@ -46,21 +39,12 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         Some(session) => Some(session_id(context, &mut client, session)?),
         None => None,
     };
-    let printer = Printer { context, session, kinds: &args.kind, marks_snapshot: args.follow };
+    let (kinds, since) = (args.kind.as_slice(), args.since);
+    let printer = Printer { style: context.style, session, kinds, from: None, marks_snapshot: args.follow };
     if args.follow {
-        follow(context, client, &mut Journal { printer, since: args.since })?;
-        return Ok(());
+        return journal::follow_from(context, client, printer, since);
     }
-    let (mut since, mut asked) = (args.since.unwrap_or_default(), args.since);
-    loop {
-        let events = expected!(client.ask(Request::Events(Events { since, limit: PAGE }))?, Events)?;
-        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(()) };
-        if asked.take().is_some_and(|asked| first.seq.0 > asked.0.saturating_add(1)) {
-            out::note(&format!("poolctl: events before {} are no longer in the journal", first.seq));
-        }
-        since = last.seq;
-        events.iter().try_for_each(|event| printer.print(event, false))?;
-    }
+    journal::print(&mut client, &printer, since).map(drop)
 }
 
 /// The id of a session. An id is not looked up, so that the events of a removed session can be printed too.
@@ -69,83 +53,6 @@ fn session_id(context: &Context, client: &mut Client, session: &str) -> Result<S
     match session.0.parse() {
         Ok(id) => Ok(id),
         Err(_) => Ok(calls::session(client, session)?.session.id),
-    }
-}
-
-struct Printer<'a> {
-    context: &'a Context,
-    session: Option<SessionId>,
-    kinds: &'a [EventKind],
-    /// True if each document has a field that tells whether it belongs to the initial state.
-    marks_snapshot: bool,
-}
-
-impl Printer<'_> {
-    fn print(&self, stamped: &Stamped, snapshot: bool) -> Result<(), Error> {
-        if !self.wants(stamped) {
-            return Ok(());
-        }
-        let style = self.context.style;
-        if !style.json {
-            // The initial state is no event.
-            return if snapshot { Ok(()) } else { out::line(&line(stamped, style)) };
-        }
-        out::json(&event::document(stamped, self.marks_snapshot.then_some(snapshot)))
-    }
-
-    fn synced(&self, seq: Seq) -> Result<(), Error> {
-        if self.context.style.json { out::json(&event::synced(seq)) } else { Ok(()) }
-    }
-
-    /// Events that are never in the journal concern the pool itself only.
-    fn wants(&self, stamped: &Stamped) -> bool {
-        let event = &stamped.event;
-        event.is_journaled()
-            && (self.session.is_none() || event.session() == self.session)
-            && (self.kinds.is_empty() || self.kinds.contains(&event.kind()))
-    }
-}
-
-fn line(stamped: &Stamped, style: out::Style) -> String {
-    let session = stamped.event.session().map_or_else(|| "-".to_owned(), |id| id.to_string());
-    let (at, kind) = (time::when(stamped.at, style, time::now()), stamped.event.kind());
-    let fields = escape::line(&event::line(&stamped.event));
-    let line = format!("{:>6}  {at}  {kind:<22}  {session:<8}  {fields}", stamped.seq);
-    line.trim_end().to_owned()
-}
-
-struct Journal<'a> {
-    printer: Printer<'a>,
-    /// The last printed event, after which a new connection continues.
-    since: Option<Seq>,
-}
-
-impl Follower for Journal<'_> {
-    fn request(&self) -> Request {
-        Request::Subscribe(Subscribe { since: self.since })
-    }
-
-    fn persists(&self) -> bool {
-        true
-    }
-
-    fn take(&mut self, frame: Frame) -> Result<ControlFlow<()>, Error> {
-        match frame {
-            Frame::Event { stamped, snapshot } => {
-                self.printer.print(&stamped, snapshot)?;
-                if !snapshot {
-                    self.since = Some(stamped.seq);
-                }
-            }
-            Frame::Synced { seq } => {
-                self.since = Some(seq);
-                self.printer.synced(seq)?;
-            }
-            // Too slow: poold drops the connection, and a new one continues after the last event.
-            Frame::Lagged { .. } => return Ok(ControlFlow::Break(())),
-            _ => {}
-        }
-        Ok(ControlFlow::Continue(()))
     }
 }
 

@@ -3,14 +3,16 @@
 use logs::Times;
 use protocol::reply::LogFiles;
 use protocol::session::{Session, Size};
-use protocol::{SessionRef, Timestamp};
+use protocol::{ErrorCode, Refusal, SessionId, SessionRef, Timestamp};
 use serde_json::json;
 
 use crate::calls;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::session_log::{emulator, files, follow_to_end, terminal_size};
+use crate::journal::{self, Printer};
+use crate::session_log::{emulator, files, follow_to_end, stderr_of, terminal_size};
+use crate::show::out::Style;
 use crate::show::{out, time};
 use crate::tail::{CleanOutput, Sink, Tail};
 use logs::clean::{Cleaner, Mode};
@@ -38,20 +40,48 @@ pub(crate) struct Args {
     /// Exactly the bytes that were logged, control sequences and line ends included
     #[arg(long)]
     raw: bool,
+    /// The standard error of a session that keeps it apart (`new --stderr separate`)
+    #[arg(long)]
+    stderr: bool,
+    /// The session's events as JSON lines, as `events --session` prints them; with --follow until interrupted
+    #[arg(long, conflicts_with_all = ["stderr", "raw", "lines"])]
+    events: bool,
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let mut client = context.client();
     let session = calls::session(&mut client, context.session(&args.session)?)?.session;
-    let files = files(&mut client, &session.id.into())?;
-    if args.raw || context.style.json {
+    if args.events {
+        return print_events(context, client, &args, session.id);
+    }
+    let mut files = files(&mut client, &session.id.into())?;
+    if args.stderr {
+        if !session.spec.separate_stderr {
+            let why = "its standard error is its terminal: it was created without `--stderr separate`";
+            return Err(Refusal::new(ErrorCode::Refused, format!("{}: {why}", session.name)).into());
+        }
+        files = stderr_of(&files);
+    }
+    if args.raw || args.stderr || context.style.json {
         print_bytes(context, &args, &session, &files)
     } else {
         print_screen(context, &args, (client, &session, &files))
     }
 }
 
-/// Prints the bytes of the log as they are, or as JSON lines.
+/// Prints the events of the session, and with `--follow` those from now on.
+fn print_events(context: &Context, mut client: Client, args: &Args, id: SessionId) -> Result<(), Error> {
+    let style = Style { json: true, ..context.style };
+    let printer = Printer { style, session: Some(id), kinds: &[], from: args.since, marks_snapshot: false };
+    let last = journal::print(&mut client, &printer, None)?;
+    if args.follow {
+        return journal::follow_from(context, context.unlimited_client(), printer, Some(last));
+    }
+    Ok(())
+}
+
+/// Prints the bytes of a log as they are, as JSON lines, or those of a standard error without control
+/// sequences.
 fn print_bytes(context: &Context, args: &Args, session: &Session, files: &LogFiles) -> Result<(), Error> {
     let id: SessionRef = session.id.into();
     let mut tail = Tail::new(files);
@@ -63,7 +93,7 @@ fn print_bytes(context: &Context, args: &Args, session: &Session, files: &LogFil
     if args.since.is_none() {
         tail.note_gone()?;
     }
-    let mut sink = sink(context, &id, tail.times());
+    let mut sink = sink(context, args, &id, tail.times());
     tail.copy_until(&mut *sink, end)?;
     if args.follow {
         follow_to_end(context, id, &mut tail, &mut *sink)?;
@@ -222,9 +252,11 @@ fn lines_in(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-fn sink(context: &Context, session: &SessionRef, times: Times) -> Box<dyn Sink> {
+fn sink(context: &Context, args: &Args, session: &SessionRef, times: Times) -> Box<dyn Sink> {
     if context.style.json {
         Box::new(JsonLines { session: session.to_string(), times, offset: 0, line: Vec::new() })
+    } else if !args.raw {
+        Box::new(CleanOutput::new(context.style.terminal))
     } else {
         Box::new(CleanOutput(Cleaner::new(Mode::Raw)))
     }

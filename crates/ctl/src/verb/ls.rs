@@ -54,7 +54,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     } else if context.style.quiet {
         views.iter().try_for_each(|view| out::line(&view.session.id.to_string()))
     } else if full {
-        let shown = |view| session::session(view, view.replay.as_deref(), context.style, now);
+        let shown = |view| session::session(view, (None, view.replay.as_deref()), context.style, now);
         out::text(&views.iter().map(shown).collect::<Vec<_>>().join("\n"))
     } else {
         let needs = if views.is_empty() { BTreeMap::new() } else { needs(&mut client) };

@@ -1,18 +1,19 @@
 //! `run`: creates a session, streams its output, and ends with its exit code.
 
+use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use nix::poll::PollFlags;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::SFlag;
-use protocol::reply::SessionView;
+use protocol::reply::{LogFiles, SessionView};
 use protocol::request::{Keys, Kill, Remove, Until, Wait};
 use protocol::session::Exit;
-use protocol::{ErrorCode, Lifecycle, Reason, Refusal, Request, SessionId, SessionRef};
+use protocol::{ErrorCode, Lifecycle, Reason, Refusal, Request, SessionId, SessionRef, Tag};
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_done, expect_session};
@@ -24,8 +25,9 @@ use crate::poll::is_ready;
 use crate::show::json::SessionJson;
 use crate::show::{out, session, time};
 use crate::signals;
-use crate::tail::{CleanOutput, Tail};
+use crate::tail::{CleanOutput, Sink, Tail};
 use crate::{exit, outcome, session_log};
+use logs::clean::{Cleaner, Mode};
 
 /// Create a session, stream its output and end with its exit code; it has a terminal of its own, and no
 /// standard input
@@ -57,8 +59,8 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     args.lifecycle.ephemeral = rm;
     let signals = block_signals()?;
     let mut client = context.unlimited_client();
-    let id: SessionRef = match create(context, &mut client, args) {
-        Ok(view) => view.session.id.into(),
+    let (id, separate): (SessionRef, bool) = match create(context, &mut client, args) {
+        Ok(view) => (view.session.id.into(), view.session.spec.separate_stderr),
         Err(error) => return not_started(context, &mut client, error, rm),
     };
     context.remark(&format!("{id} runs"));
@@ -69,13 +71,20 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let streams = !no_stream && !context.style.json;
     let files = if streams { Some(session_log::files(&mut client, &id)?) } else { None };
     let end = match files {
-        Some(files) => match stream(context, &mut Tail::new(&files), &ends) {
-            // The terminal is gone, and the session is ended for that: waits until it is.
-            Err(Error::Output(_)) if ending.load(Ordering::Relaxed) => {
-                ends.recv().unwrap_or(Ok(End::Interrupted))?
+        Some(files) => {
+            let errors = separate.then(|| follow_errors(&session_log::stderr_of(&files)));
+            let streamed = stream(context, &mut Tail::new(&files), &ends);
+            if let (Some(errors), Ok(End::Exited(view))) = (errors, &streamed) {
+                errors.finish(view)?;
             }
-            other => other?,
-        },
+            match streamed {
+                // The terminal is gone, and the session is ended for that: waits until it is.
+                Err(Error::Output(_)) if ending.load(Ordering::Relaxed) => {
+                    ends.recv().unwrap_or(Ok(End::Interrupted))?
+                }
+                other => other?,
+            }
+        }
         None => ends.recv().unwrap_or_else(|_| Err(Error::failed("the waiting thread ended")))?,
     };
     match end {
@@ -128,6 +137,41 @@ fn stream(context: &Context, tail: &mut Tail, ends: &Receiver<Result<End, Error>
         tail.finish(&mut sink, view.session.incarnation.as_ref().map(|run| run.tag))?;
     }
     Ok(end)
+}
+
+/// The thread that copies the session's standard error to that of this command.
+struct Errors {
+    end: Sender<Result<Option<Tag>, Error>>,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+fn follow_errors(files: &LogFiles) -> Errors {
+    let (end, ends) = mpsc::channel();
+    let (mut tail, terminal) = (Tail::new(files), std::io::stderr().is_terminal());
+    let mut sink = ErrorOutput(Cleaner::new(if terminal { Mode::Safe } else { Mode::Plain }));
+    let copy = move || {
+        let run = tail.follow(&mut sink, &ends)?;
+        tail.finish(&mut sink, run)
+    };
+    Errors { end, thread: thread::spawn(copy) }
+}
+
+impl Errors {
+    /// Waits until everything is copied that the session wrote before its end.
+    fn finish(self, view: &SessionView) -> Result<(), Error> {
+        // The receiver is gone if copying failed.
+        drop(self.end.send(Ok(view.session.incarnation.as_ref().map(|run| run.tag))));
+        self.thread.join().unwrap_or_else(|_| Err(Error::failed("a thread panicked")))
+    }
+}
+
+/// Standard error, without control sequences.
+struct ErrorOutput(Cleaner);
+
+impl Sink for ErrorOutput {
+    fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
+        std::io::stderr().write_all(&self.0.clean(piece)).map_err(Error::Output)
+    }
 }
 
 fn finish(context: &Context, client: &mut Client, view: &SessionView, rm: bool) -> Result<u8, Error> {

@@ -4,20 +4,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use protocol::limits::Limits;
 use protocol::policy::RestartPolicy;
-use protocol::reply::{Pruned, SessionView, UsageView};
+use protocol::reply::{Pruned, Sent, SessionView, UsageView};
 use protocol::request::{
     Attach, Drain, Label, List, Park, Pin, Prune, Remove, Restart, Restore, Until, Wait,
 };
 use protocol::session::Exit;
 use protocol::usage::Usage;
 use protocol::{
-    ActivityState, Call, ErrorCode, Lifecycle, OpId, OsBytes, Reason, Refusal, Request, Response, SessionId,
-    SessionRef, Timestamp,
+    ActivityState, Call, ErrorCode, Lifecycle, MessageState, OpId, OsBytes, Reason, Refusal, Request,
+    Response, SessionId, SessionRef, Timestamp,
 };
 use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok};
-use crate::samples::{session, status};
+use crate::samples::{message, session, status};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("new_says_what_bounds_a_session", new_says_what_bounds_a_session),
@@ -38,6 +38,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("label_and_update_take_several", label_and_update_take_several),
     ("pin_and_unpin_say_how_it_is", pin_and_unpin_say_how_it_is),
     ("clear_empties_each", clear_empties_each),
+    (
+        "reset_is_a_fresh_restart_or_the_agents_own_command",
+        reset_is_a_fresh_restart_or_the_agents_own_command,
+    ),
     ("prune_says_what_went", prune_says_what_went),
     ("rm_archives_and_takes_all_that_are_over", rm_archives_and_takes_all_that_are_over),
     ("stats_looks_twice", stats_looks_twice),
@@ -427,6 +431,41 @@ fn clear_empties_each() {
     assert_eq!(unordered(requests(&pool)), [Request::Clear(named("web")), Request::Clear(named("www"))]);
     let document: Value = serde_json::from_str(&pool.run("clear web --json").success()).unwrap();
     assert_eq!(document, json!({"session": "web", "cleared": true}));
+}
+
+fn reset_is_a_fresh_restart_or_the_agents_own_command() {
+    let pool = Pool::new(|_| shown(session("web")));
+    assert_eq!(pool.run("reset web --grace 1s --wait-slot 5s").success(), "sess_1  web  live\n");
+    let restart = Restart {
+        session: named("web"),
+        grace_ms: Some(1000),
+        fresh: true,
+        clear: true,
+        wait_slot_ms: Some(5000),
+    };
+    assert_eq!(requests(&pool)[0], Request::Restart(restart));
+    let ends = |state: MessageState| {
+        Pool::new(move |call| match &call.request {
+            Request::ClearContext(_) => {
+                ok(Response::Sent(Box::new(Sent { message: message(7), held_back: None })))
+            }
+            Request::Wait(_) => {
+                let mut message = message(7);
+                message.status.state = state;
+                ok(Response::Message(Box::new(message)))
+            }
+            Request::Clear(_) => ok(Response::Done),
+            _ => shown(session("web")),
+        })
+    };
+    let pool = ends(MessageState::Done);
+    assert_eq!(pool.run("reset web --soft --op-id x").success(), "sess_1  web  live\n");
+    assert_eq!(requests(&pool)[2], Request::Clear(named("web")), "once the agent has taken it");
+    for state in [MessageState::InDoubt, MessageState::Dead] {
+        let pool = ends(state);
+        assert_eq!(pool.run("reset web --soft").code, 1, "{state:?}");
+        assert!(!requests(&pool).contains(&Request::Clear(named("web"))), "{state:?}");
+    }
 }
 
 fn prune_says_what_went() {

@@ -21,6 +21,9 @@ const APPROVE_WAIT: Duration = Duration::from_secs(600);
 /// Prompt that is sent after a usage limit.
 const CONTINUE_PROMPT: &str = "continue";
 
+/// The kind of sessions that run a command.
+const COMMAND: &str = "command";
+
 /// Returns every agent kind, by name.
 ///
 /// # Errors
@@ -35,7 +38,9 @@ pub(super) fn agent_kinds(
                 "[agents.{name}]: a kind is named like a session, 32 characters at most"
             ));
         }
-        let agent = agents.remove(name).unwrap_or_default();
+        // A bare command has no table of its own.
+        let other = || Agent { waits_for_screen: name == COMMAND, ..Agent::default() };
+        let agent = agents.remove(name).unwrap_or_else(other);
         agents.insert(name.clone(), section.apply_to(name, agent)?);
     }
     Ok(agents)
@@ -156,6 +161,10 @@ impl AgentSection {
         if clear.as_deref().is_some_and(|text| text.trim() != text || text.contains(char::is_control)) {
             return invalid(format!("[agents.{name}] clear is one line, without blanks around it"));
         }
+        for pattern in &self.error_patterns {
+            let built = pattern.parse::<Pattern>();
+            built.map_err(|why| ConfigError(format!("[agents.{name}] error_patterns {pattern:?}: {why}")))?;
+        }
         let limits = self.limits.parse().map_err(|e| ConfigError(format!("[agents.{name}] limits: {e}")))?;
         Ok(Agent {
             command: program.into_iter().chain(args).collect(),
@@ -181,6 +190,7 @@ impl AgentSection {
             summarize: self.summaries,
             go_on,
             clear,
+            error_patterns: self.error_patterns.clone(),
         })
     }
 }
@@ -252,6 +262,18 @@ mod tests {
         assert_eq!(agents["goose"].command, ["goose", "--yes"]);
         assert_eq!(agents["goose"].limits.memory, Some(1 << 30));
         assert!(agents["shell"].see_tmux && !agents["claude"].see_tmux);
+    }
+
+    #[test]
+    fn error_patterns_are_checked_and_change_nothing_else_of_a_bare_command() {
+        let kinds = agents("[agents.command]\nerror_patterns = ['^E:', 'FAILED']");
+        assert_eq!(kinds["command"].error_patterns, ["^E:", "FAILED"]);
+        assert!(kinds["command"].waits_for_screen && kinds["command"].command.is_empty());
+        let config = Config::parse("[agents.claude]\nerror_patterns = ['(']").unwrap();
+        let error = config.settings(Path::new("/s"), 0).map(|_| ()).unwrap_err().0;
+        assert!(error.starts_with("[agents.claude] error_patterns \"(\": "), "{error}");
+        let config = Config::parse("[agents.claude]\nclear = '/clear\u{7}'").unwrap();
+        assert!(config.settings(Path::new("/s"), 0).map(|_| ()).unwrap_err().0.contains("clear is one line"));
     }
 
     #[test]

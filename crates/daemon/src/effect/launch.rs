@@ -8,10 +8,11 @@ use std::time::Duration;
 use agents::Adapter;
 use agents::wiring::{Wiring, WiringOptions};
 use pool::session::LaunchInputs;
+use protocol::job::{Job, StderrLog};
 use protocol::limits::Limits;
 use protocol::session::Reason;
 use protocol::{Event, Incarnation, Lifecycle, Refusal, ServerId, Session, SessionId, Tag, Token};
-use tmux::{Create, Created, PaneRef, TmuxError};
+use tmux::{Create, Created, LogOptions, PaneRef, TmuxError};
 
 use crate::effect::claimed_job::{Launched, await_start, find_by_tag, follow_claimed, with_claimed_init};
 use crate::effect::{cgroup, next_name, retired_session};
@@ -211,7 +212,8 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
     let wiring = wiring(daemon, session, (&dir, &meta));
     let tmp = short_tmp::session_tmp(&daemon.paths, session.id);
     let places = LaunchInputs { paths: &daemon.paths, tmp: &tmp, wiring: wiring.as_ref() };
-    let job = pool::session::launch_job(session, run, &settings, places);
+    let stderr = session.spec.separate_stderr.then(|| stderr_log(daemon, session.id));
+    let job = Job { stderr, ..pool::session::launch_job(session, run, &settings, places) };
     let fence = |run_dir: &Path, tag| drop(files::fence(run_dir, tag));
     let awaited = Arc::new(());
     let (caller, tag) = (Arc::downgrade(&awaited), run.tag);
@@ -238,6 +240,12 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
         fence(&daemon.paths.run, tag);
         Err("the file system does not answer".to_owned())
     })
+}
+
+/// Returns the log of a program's standard error, within the session's log directory.
+fn stderr_log(daemon: &Daemon, session: SessionId) -> StderrLog {
+    let LogOptions { dir, max_size, keep, compress } = daemon.log_options(session);
+    StderrLog { dir: dir.join(protocol::logs::STDERR).into(), max_size, keep, compress }
 }
 
 /// Returns the wiring of its agent's hooks; `None` if it has none, or the program that they call is missing.

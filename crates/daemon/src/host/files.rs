@@ -166,6 +166,7 @@ mod tests {
             cgroup: None,
             leftovers: Default::default(),
             private: None,
+            stderr: None,
         }
     }
 

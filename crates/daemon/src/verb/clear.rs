@@ -25,10 +25,13 @@ pub(super) async fn clear(daemon: &Arc<Daemon>, op: &ClientOperation, wanted: Se
     reply
 }
 
-/// Empties a session's log, under the session's lock or while nothing runs.
+/// Empties a session's log, and that of its standard error, under the session's lock or while nothing runs.
 pub(super) async fn empty_log(daemon: &Daemon, session: &Session) -> Result<(), Refusal> {
     let dir = daemon.log_options(session.id).dir;
-    let clear = move || process::log_writer::clear(&dir);
+    let clear = move || {
+        process::log_writer::clear(&dir)?;
+        process::log_writer::clear(&dir.join(protocol::logs::STDERR))
+    };
     match daemon.blocking.with_timeout(Purpose::Logs, clear).await {
         Some(Ok(())) => Ok(()),
         Some(Err(error)) => Err(Refusal::new(

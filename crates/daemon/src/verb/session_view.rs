@@ -27,6 +27,8 @@ pub(super) fn view_of(
     let pane =
         session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(|run| run.pane);
     let current_dir = pane.and_then(|id| observed.state().panes.get(&id)?.current_dir.clone());
+    let loaded = daemon.loaded();
+    let agent = loaded.settings.agent_of(session);
     let shown = ViewInputs {
         tmux_socket,
         seen_at: observed.seen_at(),
@@ -34,10 +36,11 @@ pub(super) fn view_of(
         current_dir,
         processes: Vec::new(),
         usage: None,
-        parkable: pool::slots::is_parkable(&daemon.loaded().settings, session),
+        parkable: pool::slots::is_parkable(&loaded.settings, session),
         slot_wait: turn.volatile.scheduler.waiting.position(session.id),
-        waits: blocked::blocked_prompt(turn, &daemon.loaded().settings, session.id).map(|(_, why)| why),
-        confirm: daemon.loaded().settings.agent_of(session).confirm,
+        waits: blocked::blocked_prompt(turn, &loaded.settings, session.id).map(|(_, why)| why),
+        confirm: agent.confirm,
+        error_patterns: &agent.error_patterns,
         transport_health: pool::observe::transport_health(observed, session),
     };
     view(turn.pool(), session, shown)

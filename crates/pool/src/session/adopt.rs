@@ -196,6 +196,7 @@ fn record(
         resume_args: Vec::new(),
         limits: Limits::default(),
         context_limit: None,
+        separate_stderr: false,
     };
     let dir = settings.sessions_dir.join(id.to_string()).into();
     let current_command = pane.current_command.clone();

@@ -189,8 +189,18 @@ fn record(
     let conversation = (!resume_args.is_empty()).then_some(conversation);
     let context_limit = agent.context_limit;
     let agent = kind.to_owned();
-    let spec =
-        protocol::Spec { agent, command, cwd, env, size, start_args, resume_args, limits, context_limit };
+    let spec = protocol::Spec {
+        agent,
+        command,
+        cwd,
+        env,
+        size,
+        start_args,
+        resume_args,
+        limits,
+        context_limit,
+        separate_stderr: asked.separate_stderr,
+    };
     let incarnation = Incarnation::intended(launch.tag, launch.now);
     let session = Session::intended(id, names, dir.into(), spec, incarnation);
     Ok(Session { labels: asked.labels.clone(), policy, conversation, ..session })

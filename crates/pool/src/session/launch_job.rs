@@ -50,6 +50,7 @@ pub fn launch_job(
         cgroup: run.cgroup.clone(),
         leftovers: leftover_policy(session, settings),
         private: Some(session.dir.clone()),
+        stderr: None,
     }
 }
 

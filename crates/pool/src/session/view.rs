@@ -35,6 +35,8 @@ pub struct ViewInputs<'a> {
     pub confirm: Confirm,
     /// How well its pane is observed.
     pub transport_health: TransportHealth,
+    /// The patterns of error lines of its kind.
+    pub error_patterns: &'a [String],
 }
 
 /// Makes the view of a session, without secrets.
@@ -68,6 +70,7 @@ pub fn view(pool: &Pool, session: &Session, inputs: ViewInputs<'_>) -> SessionVi
         transport_health: inputs.transport_health,
         plan: None,
         files: Vec::new(),
+        error_patterns: inputs.error_patterns.to_vec(),
     }
 }
 

@@ -70,12 +70,17 @@ pub(super) struct Spawned {
     pub(super) agent: Pid,
     /// Limits that are not enforced, each a sentence with the reason.
     pub(super) unenforced: Vec<String>,
+    /// The end from which its standard error is read, if that is kept apart.
+    pub(super) stderr: Option<OwnedFd>,
 }
 
 /// Starts the job's program in a process group of its own, in the foreground of the terminal on standard
 /// input. Returns after its exec.
 pub(super) fn spawn(job: &Job) -> Result<Spawned, SpawnError> {
     let mut plan = Plan::new(job)?;
+    let stderr = job.stderr.as_ref().map(|_| close_on_exec_pipe()).transpose().map_err(SpawnError::Fork)?;
+    let (stderr, write) = stderr.unzip();
+    plan.stderr = write;
     let (reports, report) = close_on_exec_pipe().map_err(SpawnError::Fork)?;
     // SAFETY: there is one thread, and the child runs only Plan::run, which makes only async-signal-safe
     // calls and never returns.
@@ -85,7 +90,7 @@ pub(super) fn spawn(job: &Job) -> Result<Spawned, SpawnError> {
             // Parent and child both do this, so that it is done before either goes on. Fails after the exec.
             let _ = setpgid(child, child);
             drop(report);
-            plan.outcome(child, reports)
+            plan.outcome(child, reports).map(|spawned| Spawned { stderr, ..spawned })
         }
     }
 }
@@ -103,6 +108,8 @@ struct Plan {
     rules: Vec<LimitRule>,
     directory: CString,
     umask: libc::mode_t,
+    /// The pipe that becomes standard error, if that is kept apart.
+    stderr: Option<OwnedFd>,
     /// Program name as given in the job.
     name: CString,
     /// Paths to try.
@@ -123,6 +130,7 @@ impl Plan {
             rules: program_limits::rules(job),
             directory: CString::new(job.cwd.0.as_slice())?,
             umask: libc::mode_t::try_from(job.umask & 0o777).unwrap_or(0o077),
+            stderr: None,
             name: CString::new(program.0.as_slice())?,
             candidates: candidates(&program.0, job)?,
             environment: Strings::new(environment(job).into_iter().map(CString::new))?,
@@ -146,6 +154,9 @@ impl Plan {
             let mut none = std::mem::zeroed();
             libc::sigemptyset(&raw mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+            if let Some(pipe) = &self.stderr {
+                libc::dup2(pipe.as_raw_fd(), libc::STDERR_FILENO);
+            }
             self.apply_limits(report);
             let (step, error) = if libc::chdir(self.directory.as_ptr()) == 0 {
                 (ChildStep::Execute, self.execute())
@@ -221,7 +232,7 @@ impl Plan {
             let _ = nix::sys::wait::waitpid(child, None);
             return Err(failure);
         }
-        Ok(Spawned { agent: child, unenforced })
+        Ok(Spawned { agent: child, unenforced, stderr: None })
     }
 }
 

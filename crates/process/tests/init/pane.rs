@@ -95,6 +95,7 @@ pub(crate) fn job(dir: &Path, argv: &[&str]) -> Job {
         cgroup: None,
         leftovers: Leftovers::default(),
         private: None,
+        stderr: None,
     }
 }
 

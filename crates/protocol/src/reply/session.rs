@@ -50,6 +50,8 @@ pub struct SessionView {
     pub confirm: String,
     /// The colours of its repository. Filled in by [`crate::Request::Show`] and [`crate::Request::Snapshot`].
     pub theme: Option<Theme>,
+    /// Regular expressions of the lines of its output that count as errors.
+    pub error_patterns: Vec<String>,
     /// The last [`REPLAY_CHARS`] characters of its output, without control sequences. Filled in by
     /// [`crate::Request::Snapshot`].
     pub replay: Option<String>,

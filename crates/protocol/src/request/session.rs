@@ -57,6 +57,8 @@ pub struct New {
     pub prompt: Option<OsBytes>,
     /// See [`crate::policy::Policy::reap`].
     pub reap: BTreeMap<Rule, Action>,
+    /// See [`crate::Spec::separate_stderr`].
+    pub separate_stderr: bool,
 }
 
 /// `adopt`.

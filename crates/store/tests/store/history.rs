@@ -209,6 +209,7 @@ impl History {
             resume_args: args("again"),
             limits: if bounded { "mem=2G,nice=5,cpus=0-3".parse().unwrap() } else { Limits::default() },
             context_limit: bounded.then_some(200_000),
+            separate_stderr: bounded,
         };
         let name: Name = format!("w{n}").parse().unwrap();
         let dir = format!("/pool/sessions/sess_{n}").into();

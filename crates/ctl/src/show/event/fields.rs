@@ -150,11 +150,22 @@ fn session_document(session: &Session) -> Value {
 
 /// The program, without its environment.
 fn spec_document(spec: &Spec) -> Value {
-    let Spec { agent, command, cwd, env: _, size, start_args, resume_args, limits, context_limit } = spec;
+    let Spec {
+        agent,
+        command,
+        cwd,
+        env: _,
+        size,
+        start_args,
+        resume_args,
+        limits,
+        context_limit,
+        separate_stderr,
+    } = spec;
     json!({
         "agent": agent, "command": redact::command(command), "cwd": cwd, "size": size,
         "start_args": redact::command(start_args), "resume_args": redact::command(resume_args),
-        "limits": Json(limits), "context_limit": context_limit
+        "limits": Json(limits), "context_limit": context_limit, "separate_stderr": separate_stderr
     })
 }
 

@@ -10,11 +10,13 @@ use protocol::usage::Usage;
 use protocol::{ProcId, Timestamp, Token};
 use serde::{Serialize, Serializer};
 
+use crate::error_lines::ErrorLines;
+
 use super::form::{forms, optional, redacted};
 
 forms!(
     Limits => LimitsFields, Policy => PolicyFields, Budget => BudgetFields, LockView => LockFields,
-    Usage => UsageFields,
+    Usage => UsageFields, ErrorLines => ErrorFields,
 );
 
 /// Limits: each as a number, and all of them in the text form of the flags.
@@ -107,6 +109,16 @@ impl From<ProcId> for Process {
 
 fn holder(lock: &LockView) -> Option<Process> {
     lock.holder.map(Process::from)
+}
+
+/// Error lines.
+#[derive(Serialize)]
+#[serde(remote = "ErrorLines")]
+struct ErrorFields {
+    count: u64,
+    last: Option<String>,
+    #[serde(serialize_with = "optional")]
+    last_at: Option<Timestamp>,
 }
 
 /// Resource usage. The origin of `memory` is null if no process runs.

@@ -58,8 +58,11 @@ pub struct AgentSection {
     pub summaries: bool,
     /// Prompt that is sent to it after a usage limit or an outage; empty for none.
     pub go_on: Option<String>,
-    /// Its own command for a fresh context, which `poolctl reset --soft` types; empty for none.
+    /// Its own command for a fresh context, typed by `poolctl reset SESSION --soft`; empty for none.
     pub clear: Option<String>,
+    /// Regular expressions of the lines of its output that `poolctl show` counts as errors. `[agents.command]`
+    /// is the kind of sessions that run a command.
+    pub error_patterns: Vec<String>,
 }
 
 impl AgentSection {
