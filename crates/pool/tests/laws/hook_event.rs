@@ -82,8 +82,12 @@ fn a_report_of_another_incarnation_or_conversation_changes_nothing() {
             let events = stage.says(signal.clone());
             assert!(events.iter().all(of_prompt), "it is over: {lifecycle:?}: {events:?}");
         }
-        let taken = matches!(signal, HookEvent::Prompt { .. });
-        let state = if taken { MessageState::Accepted } else { MessageState::Typed };
+        let state = match signal {
+            HookEvent::Prompt { .. } => MessageState::Accepted,
+            // The end of the agent's own command for a fresh context.
+            HookEvent::Started { source: Start::Cleared } => MessageState::Done,
+            _ => MessageState::Typed,
+        };
         assert_eq!(stage.message(id), state);
     }
 }
