@@ -144,7 +144,8 @@ impl Load {
 
     fn claim(client: &mut Persistent<'_>, kind: &str, lease_ms: Option<u64>) -> Option<Claimed> {
         let session = SessionRef("web".to_owned());
-        let claim = Claim { session, kinds: vec![kind.to_owned()], max: 1, lease_ms, wait_ms: 200 };
+        let claim =
+            Claim { scope: session.into(), kinds: vec![kind.to_owned()], max: 1, lease_ms, wait_ms: 200 };
         // If the answer was lost, the repeat under the same id returns the same claim.
         match client.ask(&op(), &Request::Claim(claim)) {
             Ok(Response::Claimed(mut claimed)) => claimed.pop(),

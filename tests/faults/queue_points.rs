@@ -100,7 +100,7 @@ fn registered(pool: &Pool) -> Option<Connection> {
     let mut connection = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).ok()?.0;
     connection.set_timeout(Some(PATIENCE));
     let session = || SessionRef("web".to_owned());
-    let register = Register { session: session(), kinds: Vec::new() };
+    let register = Register { scope: session().into(), kinds: Vec::new() };
     connection.call(None, None, Request::Register(register)).ok()?.ok()?;
     let pid = pool.pid(Program::Poold).unwrap();
     // A fresh kind each time: the previous message is not given out again while this process lives.
@@ -120,7 +120,7 @@ fn registered(pool: &Pool) -> Option<Connection> {
     };
     connection.call(Some(OpId::Named(kind.clone())), None, Request::Send(send)).ok()?.ok()?;
     let claim =
-        Claim { session: session(), kinds: vec![kind], max: 1, lease_ms: Some(1000), wait_ms: 10_000 };
+        Claim { scope: session().into(), kinds: vec![kind], max: 1, lease_ms: Some(1000), wait_ms: 10_000 };
     connection.call(None, None, Request::Claim(claim)).ok()?.ok()?;
     Some(connection)
 }

@@ -104,7 +104,7 @@ pub(super) fn sending(kind: &str, body: &[u8]) -> Send {
 
 pub(super) fn claiming(kinds: &[&str], max: u32, wait: Duration) -> Claim {
     Claim {
-        session: SessionRef("web".to_owned()),
+        scope: SessionRef("web".to_owned()).into(),
         kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
         max,
         lease_ms: None,
@@ -144,8 +144,8 @@ impl Client {
     pub(super) fn generator(pool: &Pool, kinds: &[&str]) -> Self {
         let mut client = Self { connection: connect(pool, Role::Generator) };
         let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
-        let registered =
-            client.call(None, Request::Register(Register { session: SessionRef("web".to_owned()), kinds }));
+        let registered = client
+            .call(None, Request::Register(Register { scope: SessionRef("web".to_owned()).into(), kinds }));
         assert!(matches!(registered, Ok(Response::Registered(_))), "{registered:?}");
         client
     }

@@ -37,12 +37,12 @@ fn a_worker() {
     connection.set_timeout(Some(Duration::from_secs(120)));
     let session = || SessionRef("web".to_owned());
     let kinds = vec![how.to_str().unwrap().to_owned()];
-    let register = Request::Register(Register { session: session(), kinds: kinds.clone() });
+    let register = Request::Register(Register { scope: session().into(), kinds: kinds.clone() });
     connection.call(None, None, register).unwrap().unwrap();
     let mut child = Command::new("setsid").args(["sleep", "1000"]).spawn().unwrap();
     std::fs::write(said, format!("{}\n{}\n", std::process::id(), child.id())).unwrap();
     let lease_ms = Some(3_600_000);
-    let claim = |wait_ms| Claim { session: session(), kinds: kinds.clone(), max: 1, lease_ms, wait_ms };
+    let claim = |wait_ms| Claim { scope: session().into(), kinds: kinds.clone(), max: 1, lease_ms, wait_ms };
     match how.to_str().unwrap() {
         // Claims repeatedly, as `poolctl work` does, but at shorter intervals.
         "waits" => loop {

@@ -144,7 +144,7 @@ impl Selection {
     /// Finds the selected sessions, and says how many there are.
     pub(crate) fn find(&self, context: &Context, (scope, to): (Scope, &str)) -> Result<Vec<Target>, Error> {
         let labels: BTreeMap<_, _> = self.labels.iter().cloned().collect();
-        let list = List { all: true, state: None, labels, agent: self.agent.clone() };
+        let list = List { all: true, labels, agent: self.agent.clone(), ..List::default() };
         let mut views = calls::sessions(&mut context.client(), list)?;
         views.retain(|view| scope.contains(&view.session));
         let what = match views.len() {

@@ -4,6 +4,7 @@
 use protocol::clock::Clock;
 use protocol::event::AgentEvent;
 use protocol::session::{Reason, SessionLock};
+use protocol::worker::WorkerChange;
 use protocol::{
     Event, Exit, Incarnation, Lifecycle, Message, OpId, OsBytes, Session, SessionId, Stamped, Tag, Timestamp,
     Token,
@@ -62,6 +63,14 @@ impl Pool {
             }
             Event::ConversationChanged { session, conversation } => {
                 self.change(*session, |s| s.conversation.clone_from(conversation));
+            }
+            Event::WorkerChanged(change) => {
+                let WorkerChange { session, worker, spec, max_restarts } = &**change;
+                self.change(*session, |s| {
+                    s.worker = Some(Box::new(worker.clone()));
+                    s.spec.clone_from(spec);
+                    s.policy.max_restarts = *max_restarts;
+                });
             }
             Event::SessionAccounted { session, account } => {
                 self.change(*session, |s| s.account = Some(*account));
@@ -166,6 +175,9 @@ impl Pool {
     fn insert(&mut self, session: &Session) {
         self.next_session = self.next_session.max(session.id.0.saturating_add(1));
         let before = self.sessions.insert(session.id, session.clone());
+        if session.worker.is_some() {
+            self.workers.insert(session.id);
+        }
         self.index_tag(session.id, before.as_ref().and_then(tag_of));
         if before.is_some() {
             return self.index_names();
@@ -179,6 +191,7 @@ impl Pool {
         if let Some(tag) = self.sessions.remove(&id).as_ref().and_then(tag_of) {
             self.tags.remove(&(tag, id));
         }
+        self.workers.remove(&id);
         self.queues.session_deleted(id);
         self.agents.session_deleted(id);
         self.index_names();

@@ -147,7 +147,10 @@ impl SessionItems<'_> {
     fn exhausted(&self) -> Option<InboxItem> {
         let name = &self.session.name;
         let text = "it ended too often and is no longer started automatically".to_owned();
-        let next = format!("poolctl restart {name}");
+        let next = match &self.session.worker {
+            Some(worker) => format!("poolctl worker start {}", worker.name),
+            None => format!("poolctl restart {name}"),
+        };
         let held = self.session.budget.exhausted;
         held.then(|| self.item("exhausted", self.session.changed_at, (text, next)))
     }

@@ -60,7 +60,7 @@ pub mod worker;
 pub use pool::{Operation, OperationState, Pool};
 pub use settings::{
     Adoption, Agent, EnforceableLimits, EnvFilter, Naming, OnFailedTurn, OnInterrupted, QueueRules,
-    ReapRules, RestartRules, Settings,
+    ReapRules, RestartRules, Settings, WorkerSettings,
 };
-pub use turn::{Changes, Output, Turn};
+pub use turn::{Changes, Output, Turn, WaitsFor};
 pub use volatile::Volatile;

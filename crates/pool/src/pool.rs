@@ -25,6 +25,8 @@ pub struct Pool {
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     /// Derived: the sessions by name and by workspace.
     pub(crate) names: HashMap<String, SessionId>,
+    /// Derived: the sessions of the pool's workers.
+    pub(crate) workers: BTreeSet<SessionId>,
     /// Derived: the tags of current incarnations.
     pub(crate) tags: BTreeSet<(Tag, SessionId)>,
     pub(crate) queues: QueueState,
@@ -165,9 +167,10 @@ impl Pool {
         self.operations.iter()
     }
 
-    /// Number of slots in use. A session between the two halves of a restart keeps its slot.
+    /// Number of slots in use. A session between the two halves of a restart keeps its slot; the pool's workers
+    /// take none.
     #[must_use]
     pub fn slots_used(&self) -> usize {
-        self.sessions().filter(|s| s.lifecycle.holds_slot() || is_restarting(s)).count()
+        self.user_sessions().filter(|s| s.lifecycle.holds_slot() || is_restarting(s)).count()
     }
 }

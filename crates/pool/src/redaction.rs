@@ -54,6 +54,7 @@ pub fn event(event: &mut Event) {
         | Event::BudgetChanged { .. }
         | Event::ConversationChanged { .. }
         | Event::SessionAccounted { .. }
+        | Event::WorkerChanged(_)
         | Event::LimitExceeded { .. }
         | Event::LogResumed { .. }
         | Event::DrainDeadlineSet(..)
@@ -101,6 +102,9 @@ pub fn session(session: &Session) -> Session {
     for words in [&mut spec.command, &mut spec.start_args, &mut spec.resume_args] {
         *words = redact::command(words);
     }
+    if let Some(worker) = &mut record.worker {
+        worker.command = redact::command(&worker.command);
+    }
     record.labels = redact::labels(&record.labels);
     record.lock.iter_mut().for_each(|lock| text(&mut lock.purpose));
     record
@@ -128,7 +132,7 @@ mod tests {
         let activity = Activity { ask: Some(ask), detail: Some(said()), ..Activity::default() };
         let events = [
             Event::SessionLabelled { session, labels: [("k".to_owned(), SECRET.to_owned())].into() },
-            Event::GeneratorEnded { id: protocol::GeneratorId(1), session, reason: said() },
+            Event::GeneratorEnded { id: protocol::GeneratorId(1), session: Some(session), reason: said() },
             Event::WatcherLost { reason: said() },
             Event::Agent(AgentEvent::ActivityChanged { session, activity, turned: true }),
             Event::Agent(AgentEvent::AskAnswered { session, ask: 1, allowed: true, by: said() }),

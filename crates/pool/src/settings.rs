@@ -11,7 +11,8 @@ use protocol::limits::Limits;
 use protocol::policy::RestartPolicy;
 use protocol::reap::{Action, Leftovers, Rule};
 use protocol::session::Size;
-use protocol::{Timestamp, env};
+use protocol::worker::WorkerSpec;
+use protocol::{OsBytes, Timestamp, env};
 
 use crate::agent::screen::ScreenReading;
 
@@ -102,6 +103,25 @@ pub struct Settings {
     pub typing_pause: Duration,
     /// Time after its start from which on an agent that reports nothing counts as ready.
     pub ready_limit: Duration,
+    /// Maximum number of messages that the pool's workers have in work at a time.
+    pub max_processes: usize,
+    /// The workers of the configuration, by name.
+    pub workers: BTreeMap<String, WorkerSettings>,
+}
+
+/// A worker of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerSettings {
+    /// The worker.
+    pub spec: WorkerSpec,
+    /// The working directory; that of its session if absent.
+    pub cwd: Option<OsBytes>,
+    /// The environment.
+    pub env: Vec<(OsBytes, OsBytes)>,
+    /// Resource limits of its host with all handlers.
+    pub limits: Limits,
+    /// See [`protocol::policy::Policy::max_restarts`].
+    pub max_restarts: Option<u32>,
 }
 
 impl Settings {

@@ -44,11 +44,27 @@ pub struct Changes {
     sessions: BTreeSet<SessionId>,
 }
 
+/// The changes that a task waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// Any but those of messages.
+    Others,
+    /// Any, and those of this session's messages.
+    Session(SessionId),
+    /// Any, and those of all messages.
+    Everything,
+}
+
 impl Changes {
-    /// True if a task that waits for a change of this session, or of any, has to look again.
+    /// True if a task that waits for these changes has to look again.
     #[must_use]
-    pub fn concern(&self, session: Option<SessionId>) -> bool {
-        self.any || session.is_some_and(|session| self.sessions.contains(&session))
+    pub fn concern(&self, waits_for: WaitsFor) -> bool {
+        let of_session = match waits_for {
+            WaitsFor::Others => false,
+            WaitsFor::Session(session) => self.sessions.contains(&session),
+            WaitsFor::Everything => !self.sessions.is_empty(),
+        };
+        self.any || of_session
     }
 }
 
@@ -223,6 +239,7 @@ impl Consequences {
             | Event::SessionPolicyChanged { .. }
             | Event::SessionAccounted { .. }
             | Event::BudgetChanged { .. }
+            | Event::WorkerChanged(_)
             | Event::ConversationChanged { .. }
             | Event::LockUsedForSend { .. }
             | Event::LockReleased { .. }

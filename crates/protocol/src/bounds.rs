@@ -7,8 +7,9 @@ use crate::hook::{Hook, HookEvent, ToolUse};
 use crate::ids::MessageId;
 use crate::reap::Outcome;
 use crate::refusal::{ErrorCode, Refusal};
-use crate::request::{Approve, Claim, Label, Messages, New, Observe, Register, Request, View};
+use crate::request::{AddWorker, Approve, Claim, Label, Messages, New, Observe, Register, Request, View};
 use crate::text::{LABELS_MAX, OsBytes, SessionRef};
+use crate::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
 
 /// Maximum length of a name, word or one-line text in a request, in bytes.
 pub const WORD_MAX: usize = 1024;
@@ -121,10 +122,10 @@ impl Request {
                 check_word("the target", &asked.target)?;
                 asked.workspace.iter().try_for_each(|name| check_word("the workspace", name))
             }
-            Self::Register(Register { session: of, kinds })
-            | Self::Claim(Claim { session: of, kinds, .. }) => {
-                check_session(of).and_then(|()| check_words("kinds", kinds.iter()))
+            Self::Register(Register { scope, kinds }) | Self::Claim(Claim { scope, kinds, .. }) => {
+                check_scope(scope).and_then(|()| check_words("kinds", kinds.iter()))
             }
+            Self::AddWorker(add) => check_worker(add),
             Self::Heartbeat(held) => at_most("claims", held.len(), CLAIMS_MAX),
             Self::Fail(fail) => at_most("bytes of the reason", fail.reason.len(), ANSWER_MAX),
             Self::Purge(purge) => {
@@ -212,6 +213,39 @@ fn check_new(new: &New) -> Check {
     new.labels.iter().try_for_each(|(key, value)| check_label_pair(key, value))?;
     let entries = new.command.len() + new.env.len() + new.caller_env.len();
     at_most("arguments and variables", entries, ARGUMENTS_MAX)
+}
+
+fn check_scope(scope: &ClaimScope) -> Check {
+    match scope {
+        ClaimScope::Sessions(selection) => check_selection(selection),
+        ClaimScope::Host(_) => Ok(()),
+    }
+}
+
+fn check_selection(selection: &Selection) -> Check {
+    match selection {
+        Selection::Named(sessions) => {
+            at_most("sessions", sessions.len(), IDS_MAX)?;
+            sessions.iter().try_for_each(check_session)
+        }
+        Selection::Matching { agent, labels } => {
+            check_label_count(labels.len())?;
+            labels.iter().try_for_each(|(key, value)| check_label_pair(key, value))?;
+            agent.iter().try_for_each(|agent| check_word("the agent", agent))
+        }
+    }
+}
+
+fn check_worker(add: &AddWorker) -> Check {
+    let WorkerSpec { name, command, kinds, sessions, fallback, .. } = &add.worker;
+    check_word("the name", name)?;
+    check_words("kinds", kinds.iter())?;
+    check_words("fallbacks", fallback.iter())?;
+    if let WorkerQueue::Sessions(selection) = sessions {
+        check_selection(selection)?;
+    }
+    check_path("the directory", &add.cwd)?;
+    at_most("arguments and variables", command.len() + add.env.len() + add.caller_env.len(), ARGUMENTS_MAX)
 }
 
 fn check_approve(approve: &Approve) -> Check {

@@ -106,6 +106,7 @@ kinds! {
         SessionAccounted = "session_accounted",
         MessageForgotten = "message_forgotten",
         ConversationChanged = "conversation_changed",
+        WorkerChanged = "worker_changed",
         AgentNoted = "agent_noted",
         LockFed = "lock_fed",
         OperationDone = "operation_done",

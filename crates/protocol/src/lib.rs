@@ -8,8 +8,8 @@
 //! (`connect` has their errors); `peer` checks who is at the other end, and the first frames are those of
 //! `hello`. A `request` is checked against `bounds` and encoded by `frame`. The daemon answers with frames of
 //! `reply`, or with a `refusal`. What it decides is an `event`, and events are folded into the records that
-//! replies and events carry: `session` with its `policy`, `limits` and `usage`, `message`, `activity` and
-//! `thought`. All of them use `ids`, `text`, `time` and `clock`. `redact` hides secrets in what is displayed;
+//! replies and events carry: `session` with its `policy`, `limits` and `usage`, `worker`, `message`, `activity`
+//! and `thought`. All of them use `ids`, `text`, `time` and `clock`. `redact` hides secrets in what is displayed;
 //! `backoff` and `digest` are the pauses and the digest of all programs.
 //!
 //! Three more directions: the watcher sends `tmux` states and their `diff`, split into `parts`. The reaper
@@ -321,6 +321,7 @@ pub mod time;
 pub mod tmux;
 mod u64_string;
 pub mod usage;
+pub mod worker;
 
 pub use activity::{Activity, ActivityState, Notes};
 pub use connect::{ConnectError, TransportError};

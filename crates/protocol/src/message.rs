@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event_kind::EventKind;
-use crate::ids::{GeneratorId, MessageId, OpId, ProcId, SessionId, Token};
+use crate::ids::{GeneratorId, MessageId, OpId, ProcId, SessionId, Tag, Token};
 use crate::text::OsBytes;
 use crate::time::Timestamp;
 
@@ -123,6 +123,8 @@ pub struct Holder {
     pub lease_ms: u64,
     /// The operation that claimed the message. A retry of the operation is answered with the same claim.
     pub op: Option<OpId>,
+    /// The incarnation of a worker of the pool that holds it.
+    pub host: Option<Tag>,
 }
 
 /// An entry of a message's history.

@@ -25,7 +25,7 @@ pub use agent::Approve;
 pub use lock::Lock;
 pub use observe::{Observe, View};
 pub use queue::{
-    Ack, CLAIM_MAX, Claim, ClaimRef, Disposition, Fail, Messages, Purge, Register, Resolution,
+    Ack, AddWorker, CLAIM_MAX, Claim, ClaimRef, Disposition, Fail, Messages, Purge, Register, Resolution,
     ResolveMessage, Send,
 };
 pub use session::{
@@ -123,7 +123,7 @@ pub enum Request {
     Adopt(Adopt),
     /// Subscriber only: the state of tmux, then the frames of the watcher. Not answered; frames follow.
     Watch,
-    /// Generator only, as the first request: register for messages of a session. → `Registered`
+    /// Generator only, as the first request: register for messages. → `Registered`
     Register(Register),
     /// Claim messages, waiting for them. → `Claimed`, empty if the wait timed out. With an operation id, a
     /// retry gets the same messages while they are held.
@@ -234,6 +234,8 @@ pub enum Request {
     /// Dismiss what a session's agent asks: this occurrence is no longer listed as waiting for a person, and
     /// a bell ends. → `Session`. Mutates.
     Dismiss(SessionRef),
+    /// Add a worker that the pool starts by itself. → `Session`: the hidden session of its host. Mutates.
+    AddWorker(Box<AddWorker>),
 }
 
 impl Request {
@@ -273,7 +275,8 @@ impl Request {
             | Self::Input(_)
             | Self::Resize(_)
             | Self::ClearContext(_)
-            | Self::Dismiss(_) => true,
+            | Self::Dismiss(_)
+            | Self::AddWorker(_) => true,
             Self::Ping
             | Self::Status
             | Self::Sync
@@ -332,6 +335,8 @@ pub struct List {
     pub labels: BTreeMap<String, String>,
     /// Selects sessions of this agent kind.
     pub agent: Option<String>,
+    /// Lists the hidden sessions of the pool's workers instead.
+    pub workers: bool,
 }
 
 /// `wait`.

@@ -10,6 +10,7 @@ use crate::policy::{Budget, DrainDeadline, Policy};
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
 use crate::usage::Account;
+use crate::worker::WorkerSpec;
 
 pub use crate::origin::Origin;
 
@@ -74,6 +75,10 @@ pub struct Session {
     pub lock: Option<SessionLock>,
     /// The deadline of its drain, while it drains.
     pub drain_deadline: Option<DrainDeadline>,
+    /// The worker of the pool whose host this session runs. Such a session is hidden from users, and takes no
+    /// slot.
+    #[serde(default)]
+    pub worker: Option<Box<WorkerSpec>>,
 }
 
 /// A user's durable lock on a session: a lease that its holder renews.
@@ -150,6 +155,7 @@ impl Session {
             account: None,
             lock: None,
             drain_deadline: None,
+            worker: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::ids::SessionId;
+use crate::worker::WORKER_NAME_MAX;
 
 /// Maximum length of the name of a session or workspace, in bytes. It fits a tmux status line and any file
 /// system.
@@ -65,6 +66,23 @@ impl FromStr for Name {
     }
 }
 
+/// Prefix of the names of workers' sessions, which no name of a user has.
+const OF_WORKER: &str = "_worker-";
+
+impl Name {
+    /// Returns the name of the session of a worker's host.
+    ///
+    /// # Errors
+    /// The worker's name is not like that of a session, or is too long.
+    pub fn of_worker(worker: &str) -> Result<Self, NameError> {
+        let name: Self = worker.parse()?;
+        if worker.len() > WORKER_NAME_MAX {
+            return Err(NameError::Length);
+        }
+        Ok(Self(format!("{OF_WORKER}{name}")))
+    }
+}
+
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
@@ -79,7 +97,12 @@ impl Serialize for Name {
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        String::deserialize(d)?.parse().map_err(de::Error::custom)
+        let text = String::deserialize(d)?;
+        match text.strip_prefix(OF_WORKER) {
+            Some(worker) => Self::of_worker(worker),
+            None => text.parse(),
+        }
+        .map_err(de::Error::custom)
     }
 }
 

@@ -133,6 +133,7 @@ impl<'a> BatchWriter<'_, '_, 'a> {
                     DirtyRow::LostConversation(session),
                 ]);
             }
+            Event::WorkerChanged(change) => self.rows.push(DirtyRow::Session(change.session)),
             Event::Agent(event) => self.rows.extend(agent_row(event)),
             Event::TagRetired { tag, .. } | Event::TagForgotten(tag) => {
                 self.rows.push(DirtyRow::Retired(*tag));

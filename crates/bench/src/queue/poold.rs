@@ -121,7 +121,7 @@ impl Calls {
             }
             Step::Send => message(self.session(), TAKEN, &BODY),
             Step::Claim => Request::Claim(Claim {
-                session: self.session(),
+                scope: self.session().into(),
                 kinds: vec![TAKEN.to_owned()],
                 max: 1,
                 lease_ms: None,

@@ -45,12 +45,12 @@ pub(crate) fn environment_help() -> String {
 
 /// The caller's variables for a new session: without those of the caller's terminal and session, or with
 /// `clean` only those that every session gets.
-pub(super) fn of_caller(clean: bool) -> Vec<Variable> {
+pub(crate) fn of_caller(clean: bool) -> Vec<Variable> {
     if clean { kept(std::env::vars_os()) } else { all(std::env::vars_os()) }
 }
 
 /// The variables of these files and of these `--env` flags, in that order.
-pub(super) fn of_flags(files: &[PathBuf], entries: &[OsString]) -> Result<Vec<Variable>, Error> {
+pub(crate) fn of_flags(files: &[PathBuf], entries: &[OsString]) -> Result<Vec<Variable>, Error> {
     let mut variables = Vec::new();
     for file in files {
         let failed = |error: String| Error::usage(format!("{}: {error}", file.display()));

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::lifecycle_args::LifecycleArgs;
 use crate::ready::Blocking;
 
-pub(crate) use environment::environment_help;
+pub(crate) use environment::{environment_help, of_caller, of_flags};
 
 /// The value of `--cwd` for a session's own work directory.
 const OWN: &str = "own";
@@ -125,7 +125,7 @@ fn request(args: CreateArgs) -> Result<New, Error> {
 }
 
 /// The current directory, by the path under which the caller knows it (`PWD`).
-fn current_dir() -> Result<OsBytes, Error> {
+pub(crate) fn current_dir() -> Result<OsBytes, Error> {
     let gone = |error| {
         Error::usage(format!("the current directory is gone ({error}): give --cwd DIR, or --cwd {OWN}"))
     };

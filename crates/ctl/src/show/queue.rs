@@ -78,14 +78,15 @@ pub(crate) fn result(text: &str) -> String {
 /// Returns a table of workers and agents.
 #[must_use]
 pub(crate) fn generators(views: &[GeneratorView], style: Style, now: Timestamp) -> String {
-    let header = ["ID", "SESSION", "NAME", "ROLE", "GENERATION", "KINDS", "PID", "SINCE", "ACTIVE", "HOLDS"];
+    let header =
+        ["ID", "SESSION", "SESSIONS", "ROLE", "GENERATION", "KINDS", "PID", "SINCE", "ACTIVE", "HOLDS"];
     let mut table = Table::new(&header);
     for view in views {
         let holds = view.holds.iter().map(|held| format!("{}({})", held.held.id, held.kind));
         table.row([
             view.id.map(|id| id.to_string()).unwrap_or_default(),
-            view.session.to_string(),
-            view.name.to_string(),
+            view.session.map(|session| session.to_string()).unwrap_or_default(),
+            view.sessions.clone(),
             view.role.clone(),
             view.generation.to_string(),
             view.kinds.join(","),

@@ -64,6 +64,7 @@ fn messages() -> impl Iterator<Item = (String, Event)> {
             process: None,
             lease_ms: 60_000,
             op: Some(OpId::Random([7; 16])),
+            host: None,
         }),
         not_before,
         changed_at: Timestamp(1_700_000_000_123),
@@ -150,7 +151,7 @@ fn others() -> Vec<(String, Event)> {
         ("thought", Event::Agent(AgentEvent::ThoughtPublished { session: SESSION, thought })),
         (
             "generator",
-            Event::GeneratorRegistered { id: GeneratorId(9), session: SESSION, kinds, process: None },
+            Event::GeneratorRegistered { id: GeneratorId(9), session: Some(SESSION), kinds, process: None },
         ),
         (
             "answered",

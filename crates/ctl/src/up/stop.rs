@@ -39,7 +39,7 @@ pub(crate) fn supervisor(context: &Context) -> Result<bool, Error> {
 
 /// Ends all sessions that run, at the same time.
 pub(crate) fn sessions(context: &Context) -> Result<(), Error> {
-    let views = running_sessions(context)?;
+    let views = [running_sessions(context)?, running(context, true)?].concat();
     let targets: Vec<Target> = views.iter().map(Target::of).collect();
     let ask = |target: &Target| {
         let kill = Kill { session: target.session.clone(), grace_ms: None };
@@ -50,7 +50,12 @@ pub(crate) fn sessions(context: &Context) -> Result<(), Error> {
 
 /// The sessions that run.
 pub(crate) fn running_sessions(context: &Context) -> Result<Vec<SessionView>, Error> {
-    let list = Request::List(List::default());
+    running(context, false)
+}
+
+/// The sessions of users or of the pool's workers that run.
+fn running(context: &Context, workers: bool) -> Result<Vec<SessionView>, Error> {
+    let list = Request::List(List { workers, ..List::default() });
     let mut views = expected!(context.client().ask_once(list, LIST_LIMIT)?, Sessions)?;
     views.retain(|view| view.session.lifecycle.holds_slot());
     Ok(views)

@@ -25,7 +25,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         None => None,
     };
     let mut views = expected!(client.ask(Request::Generators)?, Generators)?;
-    views.retain(|view| only.is_none_or(|only| view.session == only));
+    views.retain(|view| only.is_none_or(|only| view.session == Some(only)));
     if context.style.json {
         views.iter().try_for_each(|view| out::json(&document(view)))
     } else if context.style.quiet {
@@ -40,6 +40,7 @@ fn document(view: &GeneratorView) -> Value {
     let holds = view.holds.iter().map(|held| {
         json!({
             "id": held.held.id,
+            "session": held.session,
             "kind": held.kind,
             "token": held.held.token,
             "deadline_at": held.deadline_at.map(rfc3339),
@@ -50,6 +51,7 @@ fn document(view: &GeneratorView) -> Value {
         "generation": view.generation,
         "session": view.session,
         "name": view.name,
+        "sessions": view.sessions,
         "role": view.role,
         "kinds": view.kinds,
         "pid": view.process.map(|process| process.pid),

@@ -48,6 +48,13 @@ pub(crate) struct Args {
     events: bool,
 }
 
+impl Args {
+    /// The log of this session as it was seen on the terminal.
+    pub(crate) fn of(session: String, follow: bool, lines: Option<u64>) -> Self {
+        Self { session, follow, lines, since: None, raw: false, stderr: false, events: false }
+    }
+}
+
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let mut client = context.client();
     let session = calls::session(&mut client, context.session(&args.session)?)?.session;

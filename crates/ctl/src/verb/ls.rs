@@ -44,7 +44,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let labels: BTreeMap<_, _> = args.label.into_iter().collect();
     // A state that is named is shown even if it is hidden by default.
     let all = args.all || args.state.is_some();
-    let list = List { all, state: args.state, labels, agent: args.agent };
+    let list = List { all, state: args.state, labels, agent: args.agent, workers: false };
     let mut client = context.client();
     let full = args.full;
     let views = if full { calls::snapshot(&mut client, list) } else { calls::sessions(&mut client, list) }?;

@@ -55,3 +55,4 @@ pub(crate) mod update;
 pub(crate) mod wait;
 pub(crate) mod watch;
 pub(crate) mod work;
+pub(crate) mod worker;

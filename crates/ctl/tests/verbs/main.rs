@@ -19,6 +19,7 @@ mod streams;
 mod supervisor;
 mod tmux;
 mod work;
+mod worker;
 
 use std::ffi::OsStr;
 use std::panic;
@@ -61,6 +62,7 @@ fn tests() -> ExitCode {
         supervisor::TESTS,
         tmux::TESTS,
         work::TESTS,
+        worker::TESTS,
     ]
     .concat();
     if std::env::args().any(|arg| arg == "--list") {

@@ -191,8 +191,9 @@ fn generators_are_listed() {
     let view = |session: u64, id: Option<u64>| GeneratorView {
         id: id.map(GeneratorId),
         generation: 3,
-        session: SessionId(session),
-        name: "web".parse().unwrap(),
+        session: Some(SessionId(session)),
+        name: Some("web".parse().unwrap()),
+        sessions: "web".into(),
         role: if id.is_some() { "worker" } else { "agent" }.into(),
         kinds: vec!["a".into(), "b".into()],
         process: Some(ProcId { pid: 50, start: 5 }),
@@ -200,6 +201,7 @@ fn generators_are_listed() {
         last_activity_at: Timestamp(1000),
         holds: vec![ClaimView {
             held: ClaimRef { id: MessageId(12), token: "3.17".parse().unwrap() },
+            session: SessionId(session),
             kind: "a".into(),
             deadline_at: Some(Timestamp(2000)),
         }],
@@ -218,9 +220,10 @@ fn generators_are_listed() {
     assert_eq!((rows.len(), &rows[2][..4]), (3, &["-", "sess_2", "web", "agent"][..]));
     let found = lines(&pool.run("generators web --json").success());
     let expected = json!({
-        "id": 4, "generation": 3, "session": "sess_1", "name": "web", "role": "worker", "kinds": ["a", "b"], "pid": 50,
+        "id": 4, "generation": 3, "session": "sess_1", "name": "web", "sessions": "web", "role": "worker",
+        "kinds": ["a", "b"], "pid": 50,
         "start_time": 5, "since": at[0], "last_activity_at": at[1],
-        "holds": [{"id": 12, "kind": "a", "token": "3.17", "deadline_at": "1970-01-01T00:00:02.000Z"}]
+        "holds": [{"id": 12, "session": "sess_1", "kind": "a", "token": "3.17", "deadline_at": "1970-01-01T00:00:02.000Z"}]
     });
     assert_eq!(found, [expected]);
     let ran = Ran::new(&pool.poolctl(["generators", "-"]).output().unwrap());

@@ -59,7 +59,7 @@ fn claimed(id: u64, kind: &str, body: &str) -> Claimed {
 
 fn registered() -> Response {
     let generator = GeneratorId(4);
-    Response::Registered(Registered { generator, session: SessionId(1), lease_ms: 60_000 })
+    Response::Registered(Registered { generator, session: Some(SessionId(1)), lease_ms: 60_000 })
 }
 
 fn refused(code: ErrorCode) -> Answer {

@@ -34,21 +34,24 @@ pub struct Config {
     pub events: EventsSection,
     /// `[agents.NAME]`
     pub agents: BTreeMap<String, AgentSection>,
+    /// `[workers.NAME]`
+    pub workers: BTreeMap<String, WorkerSection>,
 }
 
 /// Replacement of secret values.
 const REDACTED: &str = "…redacted…";
 
 impl Config {
-    /// Returns the configuration with every key, as TOML; the values of agents' environment variables are
-    /// redacted.
+    /// Returns the configuration with every key, as TOML; the values of agents' and workers' environment
+    /// variables are redacted.
     ///
     /// # Errors
     /// Never, for a configuration that was parsed.
     pub fn to_toml(&self) -> Result<String, ConfigError> {
         let mut shown = self.clone();
-        let secrets = shown.agents.values_mut().flat_map(|agent| agent.env.values_mut());
-        secrets.for_each(|value| REDACTED.clone_into(value));
+        let agents = shown.agents.values_mut().flat_map(|agent| agent.env.values_mut());
+        let workers = shown.workers.values_mut().flat_map(|worker| worker.env.values_mut());
+        agents.chain(workers).for_each(|value| REDACTED.clone_into(value));
         toml::to_string_pretty(&shown).map_err(|e| ConfigError(e.to_string()))
     }
 }
@@ -56,14 +59,17 @@ impl Config {
 /// Refuses unknown sections and keys.
 pub(crate) fn check_keys(table: &toml::Table) -> Result<(), ConfigError> {
     let known = toml::Table::try_from(Config::default()).map_err(|e| ConfigError(e.to_string()))?;
-    let agent = toml::Table::try_from(AgentSection::full()).map_err(|e| ConfigError(e.to_string()))?;
+    let named = |keys: Result<toml::Table, _>| keys.map_err(|e: toml::ser::Error| ConfigError(e.to_string()));
+    let agent = named(toml::Table::try_from(AgentSection::full()))?;
+    let worker = named(toml::Table::try_from(WorkerSection::full()))?;
     for (section, value) in table {
         check_key("", section, known.keys())?;
         let Some(value) = value.as_table() else { continue };
         for (key, inner) in value {
-            if section == "agents" {
+            if let "agents" | "workers" = section.as_str() {
+                let keys = if section == "agents" { &agent } else { &worker };
                 for key in inner.as_table().into_iter().flat_map(toml::Table::keys) {
-                    check_key("[agents.…] ", key, agent.keys())?;
+                    check_key(&format!("[{section}.…] "), key, keys.keys())?;
                 }
             } else if let Some(keys) = known.get(section).and_then(toml::Value::as_table) {
                 check_key(&format!("[{section}] "), key, keys.keys())?;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use pool::{Adoption, EnvFilter, Naming, QueueRules, ReapRules, RestartRules, Settings};
 use protocol::time::millis;
 
-use crate::config::agent_kinds;
 use crate::config::file::Config;
 use crate::config::sections::{EnvSection, NamingScheme};
 use crate::config::values::{
     ConfigError, bytes, check_actions, duration, duration_or_never, invalid, share_or_never, size,
 };
+use crate::config::{agent_kinds, workers};
 
 impl Config {
     /// Returns the settings of the core.
@@ -22,8 +22,14 @@ impl Config {
         if self.pool.max_sessions == 0 {
             return invalid("[pool] max_sessions must be at least 1");
         }
+        if self.pool.max_processes == 0 {
+            return invalid("[pool] max_processes must be at least 1");
+        }
+        let env = self.passing()?;
         Ok(Settings {
             max_sessions: self.pool.max_sessions,
+            max_processes: self.pool.max_processes,
+            workers: workers::workers(&self.workers, &env)?,
             naming: match self.pool.naming {
                 NamingScheme::Timestamp => Naming::Timestamp,
                 NamingScheme::Numeric => Naming::Numeric,
@@ -32,7 +38,7 @@ impl Config {
             sessions_dir: sessions_dir.to_owned(),
             agents: agent_kinds::agent_kinds(&self.agents)?,
             umask,
-            env: self.passing()?,
+            env,
             adoption: adoption(&self.tmux.adopt)?,
             queue: self.queue_rules()?,
             restart: self.restart_rules()?,

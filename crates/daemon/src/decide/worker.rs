@@ -99,12 +99,14 @@ fn lapse(turn: &mut Turn<'_>, settings: &Settings, id: MessageId, reason: &str) 
         return;
     };
     let process = open.holder.and_then(|holder| holder.process);
+    let has_exited = process.is_some_and(|process| turn.volatile.reaping.exited().contains(&process));
+    if has_exited && is_hosted(turn.pool(), &open) {
+        return;
+    }
     let is_registered = open.holder.is_some_and(|holder| holder.generator.is_some());
     let gone = match process.filter(|_| is_registered) {
         // The token stays, because the reaper finds the holder's processes by it; the state fences it.
-        Some(process) if !turn.volatile.reaping.exited().contains(&process) => {
-            open.token.map_or(LeaseEnd::Release, LeaseEnd::Revoke)
-        }
+        Some(_) if !has_exited => open.token.map_or(LeaseEnd::Release, LeaseEnd::Revoke),
         _ => LeaseEnd::Release,
     };
     let events = queue::lease_ended(turn.pool(), &settings.queue, &open, (gone, reason), now);
@@ -138,7 +140,9 @@ pub(crate) fn tree_ended(turn: &mut Turn<'_>, settings: &Settings, process: Proc
 
 fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId, withheld: &BTreeSet<Token>) {
     let waits = |open: &PendingMessage<'_>| {
-        open.state == MessageState::Revoking && open.token.is_some_and(|token| withheld.contains(&token))
+        let revoking =
+            open.state == MessageState::Revoking && open.token.is_some_and(|token| withheld.contains(&token));
+        revoking || is_hosted(turn.pool(), open)
     };
     let events = queue::release_dead_worker(turn.pool(), &settings.queue, process, waits, turn.now());
     if !events.is_empty() {
@@ -147,6 +151,13 @@ fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId, withheld: &BT
         crate::crash::point("worker-died");
         turn.wake();
     }
+}
+
+/// True if the host of a worker of the pool holds a message, and is not proved gone with all its handlers:
+/// [`pool::worker::demand`] frees it then.
+fn is_hosted(pool: &pool::Pool, open: &PendingMessage<'_>) -> bool {
+    let host = open.holder.and_then(|holder| holder.host);
+    host.is_some_and(|host| !pool::worker::demand::is_over(pool, host))
 }
 
 /// Returns the holders that have to be killed before their messages go to others, each with its token.

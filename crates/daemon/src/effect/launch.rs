@@ -252,7 +252,7 @@ fn stderr_log(daemon: &Daemon, session: SessionId) -> StderrLog {
 fn wiring(daemon: &Daemon, session: &Session, (own_dir, dir): (&Path, &Path)) -> Option<Wiring> {
     let loaded = daemon.loaded();
     let agent = loaded.settings.agent_of(session);
-    let poolctl = daemon.reaper_program.with_file_name("poolctl");
+    let poolctl = daemon.poolctl();
     if !agent.hooks || agent.adapter == Adapter::None {
         return None;
     }

@@ -103,6 +103,11 @@ impl Daemon {
         Arc::clone(&self.world.processes)
     }
 
+    /// Returns the path of `poolctl`, which is beside the other programs.
+    pub(crate) fn poolctl(&self) -> PathBuf {
+        self.reaper_program.with_file_name("poolctl")
+    }
+
     /// Samples the free space of the disk, if queueing `more` bytes needs it.
     pub(crate) async fn refresh_disk(&self, more: u64) {
         self.disk.refresh(&self.blocking, self.processes(), more).await;

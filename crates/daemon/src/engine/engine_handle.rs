@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub(crate) use pool::WaitsFor;
 use protocol::{ErrorCode, Refusal, SessionId};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -99,7 +100,7 @@ impl EngineHandle {
         limit: Option<Duration>,
         find: impl FnMut(&mut Turn<'_>) -> Option<R> + Send + 'static,
     ) -> Result<R, Refusal> {
-        self.wait(None, limit, find).await
+        self.wait_with(WaitsFor::Others, limit, find).await
     }
 
     /// As [`Self::wait_for`], but `find` is also called after each turn that changed messages of the session.
@@ -113,12 +114,16 @@ impl EngineHandle {
         limit: Option<Duration>,
         find: impl FnMut(&mut Turn<'_>) -> Option<R> + Send + 'static,
     ) -> Result<R, Refusal> {
-        self.wait(Some(session), limit, find).await
+        self.wait_with(WaitsFor::Session(session), limit, find).await
     }
 
-    async fn wait<R: Send + 'static>(
+    /// As [`Self::wait_for`], for these changes.
+    ///
+    /// # Errors
+    /// Timeout; storage: the daemon ends.
+    pub(crate) async fn wait_with<R: Send + 'static>(
         &self,
-        session: Option<SessionId>,
+        waits_for: WaitsFor,
         limit: Option<Duration>,
         mut find: impl FnMut(&mut Turn<'_>) -> Option<R> + Send + 'static,
     ) -> Result<R, Refusal> {
@@ -134,7 +139,7 @@ impl EngineHandle {
         });
         let work: Work = Box::new(move |turn| {
             check(turn).unwrap_or_else(|| {
-                turn.conditions.insert(id, Condition { session, check });
+                turn.conditions.insert(id, Condition { waits_for, check });
                 Box::new(|| {})
             })
         });

@@ -5,8 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::WaitsFor;
 use protocol::clock::{Clock, ClockStep};
-use protocol::{Event, Message, MessageId, SessionId, Stamped};
+use protocol::{Event, Message, MessageId, Stamped};
 use store::{Reader, Store, StoreError};
 use tokio::sync::{broadcast, oneshot};
 
@@ -25,9 +26,8 @@ pub(crate) type Check = Box<dyn FnMut(&mut Turn<'_>) -> Option<Completion> + Sen
 
 /// A task that waits for a condition.
 pub(crate) struct Condition {
-    /// The session whose messages the condition depends on. After a turn that changed only messages of other
-    /// sessions, the condition is not checked.
-    pub(crate) session: Option<SessionId>,
+    /// The changes after which the condition is checked.
+    pub(crate) waits_for: WaitsFor,
     pub(crate) check: Check,
 }
 
@@ -200,7 +200,7 @@ impl<'a> Turn<'a> {
     pub(super) fn check_conditions(&mut self, after: &mut Vec<Completion>) {
         loop {
             let changes = self.take_changes();
-            let concerned = self.conditions.iter().filter(|(_, waiter)| changes.concern(waiter.session));
+            let concerned = self.conditions.iter().filter(|(_, waiter)| changes.concern(waiter.waits_for));
             let due: Vec<u64> = concerned.map(|(ticket, _)| *ticket).collect();
             if due.is_empty() {
                 return;

@@ -10,3 +10,4 @@ pub(crate) mod reap;
 pub(crate) mod recover;
 pub(crate) mod retain;
 pub(crate) mod schedule;
+pub(crate) mod workers;

@@ -37,7 +37,7 @@ use crate::engine::thread::{Engine, EngineEnd};
 use crate::engine::turn::Work;
 use crate::host::archive;
 use crate::host::error::DaemonError;
-use crate::loops::{activity, adopt, deliver, leases, limits, reap, recover, retain, schedule};
+use crate::loops::{activity, adopt, deliver, leases, limits, reap, recover, retain, schedule, workers};
 use crate::net::accept;
 use crate::net::listen::{self, SocketFile};
 use crate::sense::{exits, hook_spool};
@@ -206,6 +206,7 @@ async fn work(
     daemon.world.spawn("retain", retain::run(Arc::clone(daemon)));
     daemon.world.spawn("leases", leases::run(Arc::clone(daemon)));
     daemon.world.spawn("schedule", schedule::run(Arc::clone(daemon)));
+    daemon.world.spawn("workers", workers::run(Arc::clone(daemon)));
     daemon.world.spawn("limits", limits::run(Arc::clone(daemon)));
     daemon.world.spawn("reap", reap::run(Arc::clone(daemon)));
     signals.listen().map_err(|e| DaemonError::Other(format!("cannot listen for signals: {e}")))?;

@@ -12,9 +12,7 @@ pub(super) fn items(turn: &Turn<'_>) -> Vec<InboxItem> {
     pool::inbox::items(turn.pool(), agents, blocked, has_worker, turn.now())
 }
 
-/// True if a worker is registered for this kind of a session's messages.
+/// True if a worker exists for this kind of a session's messages.
 pub(super) fn has_worker(turn: &Turn<'_>, session: SessionId, kind: &str) -> bool {
-    let registered = turn.volatile.workers.iter().filter_map(|(_, worker)| worker.registration());
-    let takes = |kinds: &[String]| kinds.is_empty() || kinds.iter().any(|taken| taken == kind);
-    registered.filter(|worker| worker.session == session).any(|worker| takes(&worker.kinds))
+    pool::worker::is_worked(turn.pool(), &turn.volatile.workers, session, kind)
 }

@@ -42,7 +42,11 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
     let changed = daemon.loaded().config != loaded.config;
     let retention = loaded.journal_retention();
     daemon.config.send_replace(Arc::new(loaded));
-    daemon.engine.post(move |turn| turn.set_retention(retention));
+    daemon.engine.post(move |turn| {
+        turn.set_retention(retention);
+        // The workers follow.
+        turn.wake();
+    });
     Ok(Response::Text(match (changed, restart) {
         (false, _) => "nothing changed".to_owned(),
         (true, false) => "the new configuration is in force".to_owned(),

@@ -13,7 +13,7 @@ use crate::verb::{
     adopt, approve, attach, backup, capture, check, clear, clear_context, compact, config, dismiss, drain,
     events, export, generators, hook, inbox, input, keys, kill, label, lock, logs, ls, new, park, pin, prune,
     queue, reap, rename, resize, restart, restore, rm, show, snapshot, stats, status, sync, terminal,
-    thought, update, wait, work,
+    thought, update, wait, work, worker,
 };
 
 /// The answer to a repeat of input that an earlier daemon began to write.
@@ -100,6 +100,7 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         Request::Dismiss(of) => operate!(operation, dismiss::dismiss, of).await,
         Request::Pin(asked) => operate!(operation, pin::pin, asked).await,
         Request::Update(asked) => operate!(operation, update::update, asked).await,
+        Request::AddWorker(asked) => operate!(operation, worker::add, *asked).await,
         Request::Clear(of) => refreshed(daemon, operate!(operation, clear::clear, of)).await,
         Request::Reap { force } => refreshed(daemon, operate!(operation, reap::reap, force)).await,
         Request::ResolveMessage(asked) => operate!(operation, queue::resolve, asked).await,

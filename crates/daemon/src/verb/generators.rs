@@ -24,7 +24,7 @@ pub(super) async fn generators(daemon: &Arc<Daemon>) -> Reply {
 
 /// Lists all generators. `last_output_at` is the time of each program's last output.
 fn list(turn: &Turn<'_>, last_output_at: &BTreeMap<SessionId, Timestamp>) -> Vec<GeneratorView> {
-    let live = turn.pool().sessions().filter(|session| session.lifecycle == Lifecycle::Live);
+    let live = turn.pool().user_sessions().filter(|session| session.lifecycle == Lifecycle::Live);
     let agents = live.map(|session| agent(turn, session, last_output_at));
     let workers = turn.volatile.workers.iter();
     agents.chain(workers.filter_map(|(connection, peer)| worker(turn, connection, peer))).collect()
@@ -41,8 +41,9 @@ fn agent(
     GeneratorView {
         id: None,
         generation: u64::from(session.incarnations),
-        session: session.id,
-        name: session.name.clone(),
+        session: Some(session.id),
+        name: Some(session.name.clone()),
+        sessions: session.name.to_string(),
         role: "agent".to_owned(),
         kinds: vec![PROMPT.to_owned()],
         process: run.and_then(|run| run.agent.or(run.init)),
@@ -50,7 +51,7 @@ fn agent(
         last_activity_at: last_output_at
             .get(&session.id)
             .map_or(last_activity_at, |at| last_activity_at.max(*at)),
-        holds: claims(turn, session.id, |open| open.kind == PROMPT),
+        holds: claims(turn, |open| open.session == session.id && open.kind == PROMPT),
     }
 }
 
@@ -67,32 +68,35 @@ fn worker(turn: &Turn<'_>, connection: u64, worker: &Worker) -> Option<Generator
         (None, None) => turn.volatile.workers.connection_of(open.id) == Some(connection),
     };
     let held = || turn.pool().held_messages().filter(|open| is_its_own(open)).map(|open| open.session);
-    let session = registered.map(|registered| registered.session).or_else(|| held().next())?;
+    let session = match registered {
+        Some(registered) => registered.session,
+        None => Some(held().next()?),
+    };
+    let name = session.and_then(|session| Some(turn.pool().session(session)?.name.clone()));
+    let sessions = registered.map(|registered| pool::worker::scope_text(turn.pool(), &registered.scope));
     Some(GeneratorView {
         id: registered.map(|r| r.id),
         generation: registered.map_or(connection, |r| r.id.0),
         session,
-        name: turn.pool().session(session)?.name.clone(),
+        sessions: sessions.or_else(|| Some(name.as_ref()?.to_string())).unwrap_or_default(),
+        name,
         role: if registered.is_some() { "worker" } else { "client" }.to_owned(),
         kinds: registered.map(|r| r.kinds.clone()).unwrap_or_default(),
         process: worker.process(),
         since: worker.connected_at(),
         last_activity_at: worker.last_seen_at(),
-        holds: claims(turn, session, is_its_own),
+        holds: claims(turn, is_its_own),
     })
 }
 
-/// Returns the claims on messages of a session that `filter` selects.
-fn claims(
-    turn: &Turn<'_>,
-    session: SessionId,
-    filter: impl Fn(&queue::PendingMessage<'_>) -> bool,
-) -> Vec<ClaimView> {
-    let held = turn.pool().held_messages().filter(|open| open.session == session && filter(open));
+/// Returns the claims on messages that `filter` selects.
+fn claims(turn: &Turn<'_>, filter: impl Fn(&queue::PendingMessage<'_>) -> bool) -> Vec<ClaimView> {
+    let held = turn.pool().held_messages().filter(filter);
     let view = |open: queue::PendingMessage<'_>| {
         let left = turn.volatile.workers.deadline(open.id).map(|at| turn.mono().until(at));
         Some(ClaimView {
             held: ClaimRef { id: open.id, token: open.token? },
+            session: open.session,
             kind: open.kind.to_owned(),
             deadline_at: left.map(|left| turn.now().after(left)),
         })

@@ -68,3 +68,4 @@ mod update;
 mod usage;
 mod wait;
 mod work;
+mod worker;

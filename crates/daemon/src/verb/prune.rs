@@ -26,7 +26,7 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pru
             over && settled && pool.age(now, s.changed_at) >= older
         };
         let named = |s: &Session| (s.id, s.name.clone(), pool.queue_size(s.id).0);
-        pool.sessions().filter(over).map(named).partition(|(_, _, waiting)| *waiting == 0)
+        pool.user_sessions().filter(over).map(named).partition(|(_, _, waiting)| *waiting == 0)
     };
     let (found, kept): (Vec<(SessionId, Name, u64)>, _) = daemon.engine.turn(find).await?;
     let mut pruned = Pruned { kept, ..Pruned::default() };

@@ -177,7 +177,7 @@ pub(crate) async fn start_next<R: Send + 'static>(
             let why = format!("{} was killed before it started again", session.name);
             return Err(Refusal::new(ErrorCode::Conflict, why));
         }
-        if !between {
+        if !between && session.worker.is_none() {
             if pool::slots::free(turn.pool(), &context.settings()) <= ahead {
                 return Ok(SlotDecision::Full);
             }

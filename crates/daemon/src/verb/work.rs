@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::queue::{self, ClaimQuery};
-use pool::worker::Registration;
+use pool::queue;
+use pool::worker::{self, Asked, Registration, Worker};
 use protocol::ids::GeneratorId;
 use protocol::reply::Registered;
 use protocol::request::{CLAIM_MAX, Claim, ClaimRef, Disposition, Register};
+use protocol::worker::ClaimScope;
 use protocol::{
     Claimed, ErrorCode, Event, Holder, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal, Reply,
     Response, SessionId, Timestamp,
@@ -16,6 +17,7 @@ use protocol::{
 use crate::decide::queue::message;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
+use crate::engine::engine_handle::WaitsFor;
 use crate::verb::caller::{Caller, other_role};
 
 /// Maximum size of the bodies in one answer, in bytes. The first body is sent whatever its size.
@@ -41,7 +43,8 @@ pub(super) async fn register(daemon: &Arc<Daemon>, caller: &Caller, asked: Regis
         return Err(Refusal::new(ErrorCode::Unavailable, why));
     }
     let register = move |turn: &mut Turn<'_>| {
-        let session = pool::session::resolve(turn.pool(), &asked.session)?.id;
+        pool::worker::check_scope(turn.pool(), &asked.scope)?;
+        let session = pool::worker::listed_under(turn.pool(), &asked.scope);
         let id = GeneratorId(turn.next_seq().0);
         let Some(worker) = turn.volatile.workers.get(connection) else {
             return Err(Refusal::new(ErrorCode::Unavailable, "the connection has ended"));
@@ -49,7 +52,7 @@ pub(super) async fn register(daemon: &Arc<Daemon>, caller: &Caller, asked: Regis
         if worker.registration().is_some() {
             return Err(Refusal::new(ErrorCode::Usage, "a connection registers once"));
         }
-        let registration = Registration { id, session, kinds: asked.kinds.clone() };
+        let registration = Registration { id, session, scope: asked.scope, kinds: asked.kinds.clone() };
         turn.volatile.workers.register(connection, registration);
         turn.emit(Event::GeneratorRegistered { id, session, kinds: asked.kinds, process });
         Ok(Response::Registered(Registered { generator: id, session, lease_ms }))
@@ -63,24 +66,28 @@ pub(super) async fn claim(daemon: &Arc<Daemon>, caller: &Caller, op: Option<OpId
     if asked.max == 0 || asked.max > CLAIM_MAX {
         return Err(Refusal::new(ErrorCode::Usage, format!("a claim is for 1 to {CLAIM_MAX} messages")));
     }
-    let (wanted, connection, process) = (asked.session.clone(), caller.connection, caller.process);
+    let (wanted, connection, process) = (asked.scope.clone(), caller.connection, caller.process);
     let begin = move |turn: &mut Turn<'_>| {
-        let session = pool::session::resolve(turn.pool(), &wanted)?.id;
+        pool::worker::check_scope(turn.pool(), &wanted)?;
+        let waits_for = match (&wanted, pool::worker::listed_under(turn.pool(), &wanted)) {
+            (ClaimScope::Sessions(_), Some(session)) => WaitsFor::Session(session),
+            _ => WaitsFor::Everything,
+        };
         let asking = turn.volatile.workers.begin_request(connection);
-        Ok((session, asking))
+        Ok((waits_for, asking))
     };
     // Held while this claim waits: the worker counts as asking.
-    let (session, _asking) = daemon.engine.turn(begin).await??;
+    let (waits_for, _asking) = daemon.engine.turn(begin).await??;
     let default = protocol::time::millis(daemon.loaded().settings.queue.lease);
     let lease_ms = asked.lease_ms.unwrap_or(default).clamp(*LEASE.start(), *LEASE.end());
     let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
     let context = Arc::clone(daemon);
-    let request = ClaimRequest { daemon: context, connection, process, op, session, lease_ms, asked };
+    let request = ClaimRequest { daemon: context, connection, process, op, lease_ms, asked };
     if let Some(process) = process {
         // The receiver lives as long as the daemon.
         daemon.holders_to_watch.send(process).ok();
     }
-    let reply = match daemon.engine.wait_on(session, Some(wait), move |turn| request.claim(turn)).await {
+    let reply = match daemon.engine.wait_with(waits_for, Some(wait), move |turn| request.claim(turn)).await {
         Err(refusal) if refusal.code == ErrorCode::Timeout => Ok(Response::Claimed(Vec::new())),
         Err(refusal) => Err(refusal),
         Ok(claims) => claims.map(|claims| Response::Claimed(claims.into_inner())),
@@ -95,7 +102,6 @@ struct ClaimRequest {
     connection: u64,
     process: Option<ProcId>,
     op: Option<OpId>,
-    session: SessionId,
     lease_ms: u64,
     asked: Claim,
 }
@@ -107,8 +113,8 @@ impl ClaimRequest {
         if !turn.volatile.workers.seen(self.connection, now) {
             return Some(Err(Refusal::new(ErrorCode::Unavailable, "the connection has ended")));
         }
-        if turn.pool().session(self.session).is_none() {
-            return Some(Err(pool::session::not_found(turn.pool(), &self.session.to_string())));
+        if let Err(refusal) = pool::worker::check_scope(turn.pool(), &self.asked.scope) {
+            return Some(Err(refusal));
         }
         let repeated = self.held_by_operation(turn);
         let ids = if repeated.is_empty() { self.claim_new(turn) } else { repeated };
@@ -124,11 +130,10 @@ impl ClaimRequest {
     fn held_by_operation(&self, turn: &mut Turn<'_>) -> Vec<MessageId> {
         let Some(op) = &self.op else { return Vec::new() };
         let same = |holder: &Holder| holder.op.as_ref() == Some(op);
-        let held = turn.pool().held_messages().filter(|open| {
-            open.session == self.session
-                && open.state == MessageState::Claimed
-                && open.holder.is_some_and(same)
-        });
+        let held = turn
+            .pool()
+            .held_messages()
+            .filter(|open| open.state == MessageState::Claimed && open.holder.is_some_and(same));
         let held: Vec<(MessageId, Holder)> =
             held.filter_map(|open| Some((open.id, open.holder?.clone()))).collect();
         let mono = turn.mono();
@@ -146,39 +151,52 @@ impl ClaimRequest {
         let now = turn.now();
         let expired = queue::expired(turn.pool(), now);
         turn.emit_all(expired);
-        let asked =
-            ClaimQuery { session: self.session, kinds: &self.asked.kinds, max: self.asked.max as usize };
+        let worker = turn.volatile.workers.get(self.connection);
+        let asked = Asked {
+            scope: &self.asked.scope,
+            kinds: &self.asked.kinds,
+            max: self.asked.max as usize,
+            after: worker.map_or(SessionId(0), Worker::served),
+        };
         let mut bytes = 0;
-        let open = queue::claimable(turn.pool(), asked, now);
+        let open = worker::next_messages(turn.pool(), &self.daemon.loaded().settings, &asked, now);
         let mut fits = |size: u32| {
             let first = bytes == 0;
             bytes += size as usize;
             first || bytes <= BYTES_MAX
         };
-        let ids: Vec<MessageId> =
-            open.iter().take_while(|open| fits(open.size)).map(|open| open.id).collect();
+        let ids: Vec<(SessionId, MessageId)> =
+            open.iter().take_while(|open| fits(open.size)).map(|open| (open.session, open.id)).collect();
         let generator = turn.volatile.workers.get(self.connection).and_then(|w| Some(w.registration()?.id));
-        ids.into_iter().filter(|id| self.claim_one(turn, *id, (generator, now))).collect()
+        if let Some((session, _)) = ids.last() {
+            turn.volatile.workers.note_served(self.connection, *session);
+        }
+        let claimed = ids.into_iter().filter(|of| self.claim_one(turn, *of, (generator, now)));
+        claimed.map(|(_, id)| id).collect()
     }
 
     /// Records the claim on a message. Returns false if its body is not readable: the message is dead then.
     fn claim_one(
         &self,
         turn: &mut Turn<'_>,
-        id: MessageId,
+        (session, id): (SessionId, MessageId),
         (generator, now): (Option<GeneratorId>, Timestamp),
     ) -> bool {
         let has_body = matches!(turn.message(id), Ok(Some(_)));
         let token = turn.volatile.locks.issue_token();
-        let Some(open) = turn.pool().pending_message(self.session, id) else { return false };
+        let Some(open) = turn.pool().pending_message(session, id) else { return false };
         if !has_body {
             // Recorded, so that it does not block the messages behind it.
             let event = queue::transition(&open, MessageState::Dead, Some("its record is not readable"), now);
             turn.emit(event);
             return false;
         }
-        let holder =
-            Holder { generator, process: self.process, lease_ms: self.lease_ms, op: self.op.clone() };
+        let host = match self.asked.scope {
+            ClaimScope::Host(tag) => Some(tag),
+            ClaimScope::Sessions(_) => None,
+        };
+        let (process, lease_ms, op) = (self.process, self.lease_ms, self.op.clone());
+        let holder = Holder { generator, process, lease_ms, op, host };
         let event = queue::claimed(&open, token, holder.clone(), now);
         turn.emit(event);
         let mono = turn.mono();

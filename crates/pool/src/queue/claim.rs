@@ -47,11 +47,25 @@ pub(crate) fn head<'a>(
     kind: &str,
     now: Timestamp,
 ) -> Option<PendingMessage<'a>> {
+    head_if(pool, session, kind, now, |_| false)
+}
+
+/// As [`head`]; the breaker does not hold back a message that `passes_breaker`.
+pub(crate) fn head_if<'a>(
+    pool: &'a Pool,
+    session: SessionId,
+    kind: &str,
+    now: Timestamp,
+    passes_breaker: impl Fn(&PendingMessage<'_>) -> bool,
+) -> Option<PendingMessage<'a>> {
     let queue = pool.queues.queue(session)?;
     let (kind, messages) = queue.kind(kind).filter(|(_, messages)| !messages.is_held())?;
     let message = queue.pending_message(session, kind, queue.next_in(messages)?);
-    let lets_through = pool.breaker(session, kind).is_none_or(|breaker| breaker::lets_through(breaker, now));
-    (is_due(&message, now) && lets_through).then_some(message)
+    let lets_through = || {
+        let breaker = pool.breaker(session, kind);
+        breaker.is_none_or(|breaker| breaker::lets_through(breaker, now)) || passes_breaker(&message)
+    };
+    (is_due(&message, now) && lets_through()).then_some(message)
 }
 
 /// True if a message has no pause left. A pause also ends if the clock is set back to before its beginning.

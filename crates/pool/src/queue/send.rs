@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, PROMPT};
 use protocol::request::Send;
 use protocol::session::Reason;
+use protocol::worker::WorkerQueue;
 use protocol::{
     ErrorCode, Lifecycle, Message, MessageId, MessageStatus, OpId, Refusal, Seq, Session, SessionId,
     Timestamp,
@@ -14,6 +15,7 @@ use crate::pool::Pool;
 use crate::refusal::refuse;
 use crate::session::lifecycle::is_restarting;
 use crate::settings::QueueRules;
+use crate::worker::takes_kind;
 
 /// A body as it is stored and typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +74,7 @@ pub fn send(
     if let Some(first) = earlier.keyed.filter(|first| first.session == session.id && first.key == send.key) {
         return existing(first, send, body);
     }
+    check_worker_takes(session, &send.kind)?;
     check_accepts(session, send.wake)?;
     let hops = next_hops(session, send, earlier.cause)?;
     check_capacity(pool, rules, session.id, body.bytes.len() as u64)?;
@@ -139,6 +142,24 @@ pub fn check_kind(text: &str) -> Result<(), Refusal> {
     refuse(ErrorCode::Usage, format!("bad kind {shown:?}: {rule}"))
 }
 
+/// Of the pool's workers only those with a queue of their own accept messages, and no prompts.
+fn check_worker_takes(session: &Session, kind: &str) -> Result<(), Refusal> {
+    let Some(worker) = session.worker.as_deref() else { return Ok(()) };
+    let name = &worker.name;
+    match &worker.sessions {
+        WorkerQueue::Own if takes_kind(&worker.kinds, kind) && kind != PROMPT => Ok(()),
+        WorkerQueue::Own => {
+            let kinds =
+                if worker.kinds.is_empty() { "all but prompt".to_owned() } else { worker.kinds.join(", ") };
+            refuse(ErrorCode::Usage, format!("worker {name} works no messages of kind {kind}, but {kinds}"))
+        }
+        WorkerQueue::Sessions(_) => {
+            let why = format!("worker {name} has no queue of its own: send to a session that it works");
+            refuse(ErrorCode::Usage, why)
+        }
+    }
+}
+
 /// Parked and lost sessions accept messages; ending and ended ones refuse them.
 fn check_accepts(session: &Session, wake: bool) -> Result<(), Refusal> {
     // A session that is about to start again, or to be lost, goes on to accept messages.
@@ -148,7 +169,7 @@ fn check_accepts(session: &Session, wake: bool) -> Result<(), Refusal> {
     let passing = session.lifecycle == Lifecycle::Draining && session.reason.is_some_and(goes_on);
     let starts = is_due || wake;
     match session.lifecycle {
-        _ if passing || is_restarting(session) => Ok(()),
+        _ if passing || is_restarting(session) || session.worker.is_some() => Ok(()),
         Lifecycle::Starting | Lifecycle::Live | Lifecycle::Parked | Lifecycle::Lost => Ok(()),
         Lifecycle::Stopped | Lifecycle::Failed if starts => Ok(()),
         Lifecycle::Draining if session.reason == Some(Reason::Drained) => refuse(

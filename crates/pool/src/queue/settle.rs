@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::message::{REASON_MAX, RESULT_MAX};
 use protocol::request::{ClaimRef, Disposition};
 use protocol::{
-    ErrorCode, Event, MessageState, MessageStatus, OsBytes, ProcId, Refusal, SessionId, Timestamp, Token,
+    ErrorCode, Event, MessageState, MessageStatus, OsBytes, ProcId, Refusal, SessionId, Tag, Timestamp, Token,
 };
 
 use crate::pool::Pool;
@@ -221,6 +221,21 @@ pub fn release_dead_worker(
     };
     let held = pool.held_messages().filter(|message| its(message) && !withheld(message));
     held.flat_map(|message| take_away(pool, rules, &message, "its worker died", now)).collect()
+}
+
+/// Releases the messages that hosts of workers hold which `is_over` tells to be proved gone.
+#[must_use]
+pub(crate) fn release_of_host(
+    pool: &Pool,
+    rules: &QueueRules,
+    is_over: impl Fn(Tag) -> bool,
+    now: Timestamp,
+) -> Vec<Event> {
+    let over = |message: &PendingMessage<'_>| {
+        message.holder.and_then(|holder| holder.host).is_some_and(|host| is_over(host))
+    };
+    let held = pool.held_messages().filter(over);
+    held.flat_map(|message| take_away(pool, rules, &message, "the host of its worker ended", now)).collect()
 }
 
 /// True if an earlier daemon was typing the message when it ended, and it is not decided yet whether the text

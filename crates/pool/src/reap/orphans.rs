@@ -46,7 +46,7 @@ pub struct OrphanClient {
 pub struct SilentWorker {
     /// The id.
     pub id: GeneratorId,
-    /// The session whose messages it works.
+    /// The session that it is listed under; 0 for none.
     pub session: SessionId,
     /// The process.
     pub process: ProcId,

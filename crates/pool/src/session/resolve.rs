@@ -7,13 +7,22 @@ use crate::pool::Pool;
 /// Number of similar names in an error.
 const NEAREST: usize = 3;
 
-/// Finds the session with this id, name or workspace.
+/// Finds the session with this id, name or workspace; with `@` before it, that of the worker of this name.
 ///
 /// # Errors
 /// [`ErrorCode::NotFound`], with similar names.
 pub fn resolve<'a>(pool: &'a Pool, wanted: &SessionRef) -> Result<&'a Session, Refusal> {
+    if let Some(worker) = wanted.0.strip_prefix('@') {
+        return pool.worker(worker).ok_or_else(|| no_worker(worker));
+    }
     let by_id = wanted.0.parse::<SessionId>().ok().and_then(|id| pool.session(id));
     by_id.or_else(|| pool.named(&wanted.0)).ok_or_else(|| not_found(pool, &wanted.0))
+}
+
+fn no_worker(wanted: &str) -> Refusal {
+    let shown: String = wanted.chars().take(80).collect();
+    let why = format!("no worker {shown:?}; `poolctl worker ls` shows what there is");
+    Refusal::new(ErrorCode::NotFound, why)
 }
 
 /// The refusal of an unknown session.
@@ -31,7 +40,7 @@ pub fn not_found(pool: &Pool, wanted: &str) -> Refusal {
 
 fn nearest(pool: &Pool, wanted: &str) -> Vec<String> {
     let mut scored: Vec<(f64, String)> = pool
-        .sessions()
+        .user_sessions()
         .map(|s| (strsim::jaro_winkler(s.name.as_str(), wanted), s.name.to_string()))
         .filter(|(score, _)| *score > 0.75)
         .collect();

@@ -96,7 +96,7 @@ pub fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
 /// Decides only once per end.
 #[must_use]
 pub fn decide_restarts(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<Event> {
-    pool.sessions().filter_map(|session| decide_restart(pool, settings, session, now)).collect()
+    pool.user_sessions().filter_map(|session| decide_restart(pool, settings, session, now)).collect()
 }
 
 /// True if [`decide_restarts`] is about to start the session once more.

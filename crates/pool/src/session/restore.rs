@@ -12,7 +12,7 @@ use crate::pool::Pool;
 #[must_use]
 pub fn restore_all(pool: &Pool, spacing: Duration, now: Timestamp) -> Vec<Event> {
     let ending = |s: &&Session| s.lifecycle == Lifecycle::Draining && s.reason == Some(Reason::ServerGone);
-    let lost = pool.sessions().filter(|s| s.lifecycle == Lifecycle::Lost || ending(s));
+    let lost = pool.user_sessions().filter(|s| s.lifecycle == Lifecycle::Lost || ending(s));
     let step = |n: usize| spacing.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX));
     let due = |(n, s): (usize, &Session)| {
         let due_at = Some(now.after(step(n)));

@@ -19,6 +19,10 @@ pub fn past_retention(
         let aside = matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost);
         let settled = session.budget.due_at.is_none() && !is_restarting(session);
         let age = pool.age(now, session.changed_at);
+        if let Some(worker) = &session.worker {
+            let goes = worker.removed && !session.lifecycle.holds_slot() && pool.is_queue_empty(session.id);
+            return goes.then_some((session, Reason::ApiDelete));
+        }
         if session.policy.pinned || session.lock.is_some() {
             return None;
         }

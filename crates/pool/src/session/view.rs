@@ -91,7 +91,7 @@ pub fn matches_filter(session: &Session, filter: &List) -> bool {
     };
     let labels = filter.labels.iter().all(|(key, value)| session.labels.get(key) == Some(value));
     let agent = filter.agent.as_ref().is_none_or(|agent| session.spec.agent == *agent);
-    state && labels && agent
+    state && labels && agent && session.worker.is_some() == filter.workers
 }
 
 fn is_missing(session: &Session) -> bool {

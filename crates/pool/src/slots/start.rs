@@ -21,6 +21,8 @@ pub struct RunIdentity {
 pub enum Starter {
     /// The session's policy, or a waiting message: costs budget.
     Policy,
+    /// A message for a worker whose host ended well: costs nothing.
+    Message,
     /// A user: resets the budget.
     User {
         /// True if the last conversation is not to be resumed.
@@ -37,6 +39,7 @@ pub fn begin_start(
 ) {
     let budget = match starter {
         Starter::Policy => Some(restart_budget::spend_restart(turn.pool(), settings, session, turn.now())),
+        Starter::Message => None,
         Starter::User { .. } => restart_budget::reset_budget(session),
     };
     renew_incarnation(turn, session.id, starter == Starter::User { fresh: true }, &identity);

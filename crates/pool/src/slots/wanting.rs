@@ -11,7 +11,7 @@ use crate::queue::prompts::{due_prompt, next_prompt_at};
 #[must_use]
 pub fn wanting_start(pool: &Pool, now: Timestamp) -> Vec<SessionId> {
     let since = |s: &Session| Some((wanting_since(pool, s, now)?, s.id));
-    let mut wanting: Vec<(Timestamp, SessionId)> = pool.sessions().filter_map(since).collect();
+    let mut wanting: Vec<(Timestamp, SessionId)> = pool.user_sessions().filter_map(since).collect();
     wanting.sort_unstable();
     wanting.into_iter().map(|(_, id)| id).collect()
 }
@@ -49,5 +49,5 @@ pub fn next_start(pool: &Pool, now: Timestamp) -> Option<Timestamp> {
         };
         s.budget.due_at.or_else(later)
     };
-    pool.sessions().filter_map(at).filter(|at| *at > now).min()
+    pool.user_sessions().filter_map(at).filter(|at| *at > now).min()
 }

@@ -1,6 +1,13 @@
 //! Workers: external processes that claim messages. A claim is a token and a lease; the decisions on both are
-//! in [`crate::queue`], and the leases themselves are volatile.
+//! in [`crate::queue`], and the leases themselves are volatile. A worker of the pool has a record, in a hidden
+//! session that runs its host, and is started when messages for it come.
 
+pub(crate) mod claims;
+pub mod configure;
+pub(crate) mod coverage;
+pub mod demand;
 pub(crate) mod state;
 
+pub use claims::{Asked, next_messages};
+pub use coverage::{check_scope, is_off, is_worked, listed_under, scope_text, takes_kind};
 pub use state::{Registration, WaitingRequest, Worker, Workers};

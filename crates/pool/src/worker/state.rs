@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::ids::GeneratorId;
+use protocol::worker::ClaimScope;
 use protocol::{Holder, MessageId, MessageState, MessageStatus, ProcId, SessionId, Timestamp};
 
 use crate::deadlines::{Deadlines, Mono};
@@ -41,6 +42,8 @@ pub struct Worker {
     registration: Option<Registration>,
     connected_at: Timestamp,
     last_seen_at: Timestamp,
+    /// The session whose message it claimed last.
+    served: SessionId,
     /// Shared with each of its waiting requests.
     requests: Arc<()>,
 }
@@ -70,6 +73,12 @@ impl Worker {
         self.connected_at
     }
 
+    /// The session whose message it claimed last: the others have their turn before it.
+    #[must_use]
+    pub fn served(&self) -> SessionId {
+        self.served
+    }
+
     /// Time of its last message.
     #[must_use]
     pub fn last_seen_at(&self) -> Timestamp {
@@ -86,8 +95,10 @@ impl Worker {
 pub struct Registration {
     /// The id.
     pub id: GeneratorId,
-    /// The session whose messages it works.
-    pub session: SessionId,
+    /// The session that it is listed under.
+    pub session: Option<SessionId>,
+    /// The messages that it works.
+    pub scope: ClaimScope,
     /// The kinds of messages that it works; empty for all except prompts.
     pub kinds: Vec<String>,
 }
@@ -100,6 +111,7 @@ impl Workers {
             registration: None,
             connected_at: now,
             last_seen_at: now,
+            served: SessionId(0),
             requests: Arc::default(),
         };
         self.workers.insert(connection, worker);
@@ -115,6 +127,13 @@ impl Workers {
     pub fn register(&mut self, connection: u64, registration: Registration) {
         if let Some(worker) = self.workers.get_mut(&connection) {
             worker.registration = Some(registration);
+        }
+    }
+
+    /// Stores the session whose message a connection claimed last.
+    pub fn note_served(&mut self, connection: u64, session: SessionId) {
+        if let Some(worker) = self.workers.get_mut(&connection) {
+            worker.served = session;
         }
     }
 
@@ -256,7 +275,8 @@ impl Workers {
         let silent = self.workers.values().filter_map(|worker| {
             let (registration, process) = (worker.registration.as_ref()?, worker.process?);
             let last_seen_at = seen.get(&process).copied().filter(|at| *at < now)?;
-            Some(SilentWorker { id: registration.id, session: registration.session, process, last_seen_at })
+            let session = registration.session.unwrap_or(SessionId(0));
+            Some(SilentWorker { id: registration.id, session, process, last_seen_at })
         });
         silent.collect()
     }

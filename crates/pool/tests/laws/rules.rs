@@ -125,7 +125,8 @@ impl Scene {
             send(&mut self.world, &rules, &asked(ONE, "observation"), &OpId::Named("other".into())).unwrap();
         assert_ne!(asked(ONE, "observation").kind, PROMPT);
         let open = self.world.pool.find_pending(id).unwrap();
-        let holder = Holder { generator: None, process: Some(process(900)), lease_ms: 60_000, op: None };
+        let holder =
+            Holder { generator: None, process: Some(process(900)), lease_ms: 60_000, op: None, host: None };
         let token = Token { epoch: Epoch(1), n: 2 };
         let given = pool::queue::claimed(&open, token, holder, Timestamp(self.world.now));
         self.world.emit(given);

@@ -2,6 +2,7 @@
 
 mod evaluate;
 mod host;
+mod hosts;
 mod schedule;
 mod take_in;
 mod workers;

@@ -37,6 +37,8 @@ pub(crate) fn settings() -> Settings {
         reap: ReapRules::default(),
         typing_pause: Duration::from_secs(3),
         ready_limit: Duration::from_secs(30),
+        max_processes: 10,
+        workers: BTreeMap::new(),
     }
 }
 

@@ -262,8 +262,8 @@ pub enum Event {
     GeneratorRegistered {
         /// The id: the sequence number of this event.
         id: GeneratorId,
-        /// The session whose messages it works on.
-        session: SessionId,
+        /// The session whose messages it works on; absent if it may be several.
+        session: Option<SessionId>,
         /// The kinds of messages that it requests; empty for all except prompts.
         kinds: Vec<String>,
         /// The process, if the system tells.
@@ -273,8 +273,8 @@ pub enum Event {
     GeneratorEnded {
         /// The id.
         id: GeneratorId,
-        /// The session whose messages it worked on.
-        session: SessionId,
+        /// The session whose messages it worked on; absent if it may have been several.
+        session: Option<SessionId>,
         /// The reason.
         reason: String,
     },
@@ -397,4 +397,6 @@ pub enum Event {
     ClockRead(Clock),
     /// The drain of the session got a deadline.
     DrainDeadlineSet(SessionId, DrainDeadline),
+    /// A worker of the pool was changed by the configuration. Never in the journal.
+    WorkerChanged(Box<crate::worker::WorkerChange>),
 }

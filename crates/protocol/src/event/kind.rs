@@ -57,6 +57,7 @@ impl Event {
             Self::LockRevoked { .. } => EventKind::LockRevoked,
             Self::StaleFound { .. } => EventKind::StaleFound,
             Self::LockUsedForSend { .. } => EventKind::LockFed,
+            Self::WorkerChanged(_) => EventKind::WorkerChanged,
             Self::Agent(event) => event.kind(),
         }
     }
@@ -68,6 +69,8 @@ impl Event {
             Self::SessionCreated(session) => Some(session.id),
             Self::MessageQueued(message) => Some(message.session),
             Self::Agent(event) => Some(event.session()),
+            Self::WorkerChanged(change) => Some(change.session),
+            Self::GeneratorRegistered { session, .. } | Self::GeneratorEnded { session, .. } => *session,
             Self::SessionStarting { session, .. }
             | Self::SessionLive { session, .. }
             | Self::SessionRenamed { session, .. }
@@ -83,8 +86,6 @@ impl Event {
             | Self::MessageChanged { session, .. }
             | Self::MessageForgotten { session, .. }
             | Self::SessionPlaced { session, .. }
-            | Self::GeneratorRegistered { session, .. }
-            | Self::GeneratorEnded { session, .. }
             | Self::BreakerChanged { session, .. }
             | Self::ReapStarted { session, .. }
             | Self::ReapFinished { session, .. }

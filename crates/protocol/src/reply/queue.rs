@@ -37,8 +37,8 @@ pub struct Sent {
 pub struct Registered {
     /// The generator's id.
     pub generator: GeneratorId,
-    /// The session whose messages it works on.
-    pub session: SessionId,
+    /// The session whose messages it works on; absent if it may be several.
+    pub session: Option<SessionId>,
     /// The lease of each claim, in milliseconds: the longest time without a heartbeat.
     pub lease_ms: u64,
 }
@@ -51,10 +51,12 @@ pub struct GeneratorView {
     /// The generation, which grows with each successor; reports of older generations are refused. For an
     /// agent it is the number of its session's incarnation.
     pub generation: u64,
-    /// The session.
-    pub session: SessionId,
+    /// The session; absent for a worker of several. For a worker of the pool, the session of its host.
+    pub session: Option<SessionId>,
     /// The session's name.
-    pub name: Name,
+    pub name: Option<Name>,
+    /// The sessions whose messages it works on, as text.
+    pub sessions: String,
     /// The role: `agent`, `worker` or `client`.
     pub role: String,
     /// The kinds of messages that it works on; empty for all except prompts.
@@ -74,6 +76,8 @@ pub struct GeneratorView {
 pub struct ClaimView {
     /// The message and the token.
     pub held: ClaimRef,
+    /// The session of the message.
+    pub session: SessionId,
     /// The kind of the message.
     pub kind: String,
     /// The end of the lease, while one runs.

@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{MessageId, Token};
+use crate::limits::Limits;
 use crate::message::MessageState;
 use crate::text::{OsBytes, SessionRef};
+use crate::worker::{ClaimScope, WorkerSpec};
 
 /// `send`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,8 +39,8 @@ pub struct Send {
 /// The registration of a generator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Register {
-    /// The session whose messages it works on.
-    pub session: SessionRef,
+    /// The messages that it works on.
+    pub scope: ClaimScope,
     /// The kinds of messages that it works on; empty for all except prompts.
     pub kinds: Vec<String>,
 }
@@ -46,8 +48,8 @@ pub struct Register {
 /// `claim`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The session of the messages.
-    pub session: SessionRef,
+    /// The messages. Several sessions take turns.
+    pub scope: ClaimScope,
     /// The kinds; empty for all except prompts. The claims of several kinds are ordered by queueing time.
     pub kinds: Vec<String>,
     /// Maximum number of messages, 1 to [`CLAIM_MAX`]. Only one message of each kind is in flight at a time.
@@ -116,6 +118,24 @@ pub struct Purge {
     pub states: Vec<MessageState>,
     /// Minimum time since the message became final, in milliseconds.
     pub older_ms: u64,
+}
+
+/// `worker add`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddWorker {
+    /// The worker.
+    pub worker: WorkerSpec,
+    /// The working directory of its handlers.
+    pub cwd: OsBytes,
+    /// Additions to their environment.
+    pub env: Vec<(OsBytes, OsBytes)>,
+    /// The caller's environment, as for `new`.
+    pub caller_env: Vec<(OsBytes, OsBytes)>,
+    /// Resource limits of all of its processes together.
+    pub limits: Limits,
+    /// Maximum number of starts after a failure within the configured window; defaults to the
+    /// configuration's.
+    pub max_restarts: Option<u32>,
 }
 
 /// A selection of a session's messages.

@@ -33,11 +33,11 @@ pub(crate) async fn run(land: Land, session: String) {
 
 async fn work(land: &Land, mut client: Client, session: &str, rng: &mut Rng, process: ProcId) -> Option<()> {
     let session = protocol::SessionRef(session.to_owned());
-    let register = Register { session: session.clone(), kinds: vec![JOB.to_owned()] };
+    let register = Register { scope: session.clone().into(), kinds: vec![JOB.to_owned()] };
     client.call(None, Request::Register(register.clone())).await?.ok()?;
     while land.machine.lives(process) && !land.machine.is_hung_up(process) {
         let claim = Claim {
-            session: session.clone(),
+            scope: session.clone().into(),
             kinds: vec![JOB.to_owned()],
             max: 4,
             lease_ms: Some(20_000),

@@ -396,6 +396,7 @@ impl History {
             process: Some(ProcId { pid: 7, start: n }),
             lease_ms: 60_000,
             op: n.is_multiple_of(2).then(|| OpId::Named(format!("claim-{n}"))),
+            host: None,
         };
         let (state, attempts) = (MessageState::Claimed, attempts + 1);
         let claimed =
@@ -472,9 +473,13 @@ impl History {
             6 => Event::WatcherLost { reason: "gone".to_owned() },
             7 => {
                 let (id, kinds) = (GeneratorId(self.now.pool.seq().0 + 1), vec!["summarize".to_owned()]);
-                Event::GeneratorRegistered { id, session, kinds, process: None }
+                Event::GeneratorRegistered { id, session: Some(session), kinds, process: None }
             }
-            8 => Event::GeneratorEnded { id: GeneratorId(7), session, reason: "it left".to_owned() },
+            8 => Event::GeneratorEnded {
+                id: GeneratorId(7),
+                session: Some(session),
+                reason: "it left".to_owned(),
+            },
             _ => Event::TmuxServerChanged {
                 server: (!choice.is_multiple_of(3))
                     .then_some(ServerId { process: ProcId { pid: 9, start: choice }, started_at: 5 }),

@@ -48,6 +48,7 @@ pub(super) fn fields(event: &Event) -> Option<Value> {
         }
         Event::LogResumed { session: _ } => json!({}),
         Event::DrainDeadlineSet(_, deadline) => json!({"deadline": Json(deadline.at())}),
+        Event::WorkerChanged(change) => json!({"worker": change.worker.name}),
         Event::AgentStarted { session: _, tag, init, agent } => {
             json!({"tag": tag, "init": init, "agent": agent})
         }
@@ -207,7 +208,7 @@ fn message_document(message: &Message) -> Value {
 fn status_document(status: &MessageStatus) -> Value {
     let MessageStatus { state, attempts, token, holder, not_before, changed_at, reason, result } = status;
     let holder = holder.as_ref().map(|holder| {
-        let Holder { generator, process, lease_ms, op: _ } = holder;
+        let Holder { generator, process, lease_ms, op: _, host: _ } = holder;
         json!({"generator": generator, "process": process, "lease_ms": lease_ms})
     });
     json!({

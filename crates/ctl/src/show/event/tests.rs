@@ -73,7 +73,7 @@ fn nested_records_are_flat() {
         state: MessageState::Done,
         attempts: 2,
         token: "3.17".parse().ok(),
-        holder: Some(Holder { generator, process: None, lease_ms: 60_000, op }),
+        holder: Some(Holder { generator, process: None, lease_ms: 60_000, op, host: None }),
         result: Some("fine".into()),
         not_before: Some(Timestamp(1000)),
         ..MessageStatus::default()
@@ -106,7 +106,7 @@ fn nested_records_are_flat() {
     assert_eq!(value, expected);
     let (kinds, process) = (vec!["a".to_owned()], Some(ProcId { pid: 5, start: 6 }));
     let (id, session) = (GeneratorId(9), SessionId(1));
-    let value = shown(Event::GeneratorRegistered { id, session, kinds, process });
+    let value = shown(Event::GeneratorRegistered { id, session: Some(session), kinds, process });
     assert_eq!((&value["id"], &value["kinds"]), (&json!(9), &json!(["a"])));
     assert_eq!(value["process"], json!({"pid": 5, "start": 6}));
 }

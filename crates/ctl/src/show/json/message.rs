@@ -131,7 +131,8 @@ mod tests {
         message.cause = Some(MessageId(3));
         message.status.state = MessageState::Claimed;
         message.status.token = Some("3.17".parse().unwrap());
-        message.status.holder = Some(Holder { generator, process: None, lease_ms: 60_000, op: None });
+        message.status.holder =
+            Some(Holder { generator, process: None, lease_ms: 60_000, op: None, host: None });
         let value = serde_json::to_value(MessageJson::new(&message)).unwrap();
         assert_eq!(value["cause"], 3);
         assert_eq!(value["claim"], json!({"generator": 4, "token": "3.17", "deadline_at": null}));

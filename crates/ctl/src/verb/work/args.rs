@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::args::kind;
+use crate::args::{kind, pair};
 use crate::show::time;
 
-/// Work a session's messages: run a handler for each
+/// Work the messages of sessions: run a handler for each
 ///
 /// The handler gets the body on standard input, and in its environment POOL_MESSAGE_ID, _KIND, _KEY, _ORIGIN,
 /// _ATTEMPT, _MAX_ATTEMPTS, _TOKEN and _CREATED_AT, POOL_SESSION, POOL_SOCKET and POOL_NAME. Exit 0 completes
@@ -15,8 +15,21 @@ use crate::show::time;
 /// except those with a process that could not be ended.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The session
-    pub(super) session: String,
+    /// The sessions; of several, each gets its turn
+    #[arg(value_name = "SESSION", required_unless_present_any = ["label", "agent", "all", "host"])]
+    pub(super) sessions: Vec<String>,
+    /// All sessions with this label instead, also later ones; of several, with all of them
+    #[arg(long, value_name = "K=V", value_parser = pair, conflicts_with = "sessions")]
+    pub(super) label: Vec<(String, String)>,
+    /// All sessions with this kind of agent instead, also later ones
+    #[arg(long, value_name = "KIND", conflicts_with = "sessions")]
+    pub(super) agent: Option<String>,
+    /// All sessions instead, also later ones
+    #[arg(long, conflicts_with_all = ["sessions", "label", "agent"])]
+    pub(super) all: bool,
+    /// As the host of a worker of the pool, which starts it in the worker's session
+    #[arg(long, hide = true, conflicts_with_all = ["sessions", "label", "agent", "all", "kind"])]
+    pub(super) host: bool,
     /// Only messages of this kind; may be repeated: several are worked in the order of sending [default: all
     /// but prompt]
     #[arg(long, value_parser = kind)]
@@ -40,6 +53,12 @@ pub(crate) struct Args {
     /// End when no message of these kinds waits
     #[arg(long)]
     pub(super) until_empty: bool,
+    /// End after this long without a message
+    #[arg(long, value_name = "DUR", value_parser = time::parse_positive_duration, conflicts_with = "until_empty")]
+    pub(super) idle_end: Option<Duration>,
+    /// End a handler that runs for longer than this, and fail its attempt
+    #[arg(long, value_name = "DUR", value_parser = time::parse_positive_duration)]
+    pub(super) handler_timeout: Option<Duration>,
     /// The program and its arguments, run without a shell
     #[arg(last = true, required = true, value_name = "HANDLER")]
     pub(super) handler: Vec<OsString>,

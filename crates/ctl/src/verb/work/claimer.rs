@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
 use protocol::message::{Claimed, PROMPT};
-use protocol::request::{Claim, Messages, Register};
-use protocol::{Frame, MessageState, OpId, Reply, Request, Response, TransportError};
+use protocol::request::{Claim, List, Messages, Register};
+use protocol::worker::{ClaimScope, Selection};
+use protocol::{ErrorCode, Frame, MessageState, OpId, Reply, Request, Response, SessionRef, TransportError};
 
 use super::event::WorkEvent;
 use super::leases::LeaseOrder;
@@ -122,8 +123,8 @@ impl ClaimThread {
     }
 
     fn next(&self, max: u32, wait_ms: u64) -> Result<(OpId, Claim), Error> {
-        let Register { session, kinds } = self.with.register.clone();
-        Ok((random_op()?, Claim { session, kinds, max, lease_ms: self.with.lease_ms, wait_ms }))
+        let Register { scope, kinds } = self.with.register.clone();
+        Ok((random_op()?, Claim { scope, kinds, max, lease_ms: self.with.lease_ms, wait_ms }))
     }
 
     /// Waits for an order, for data on the connection, or until the time is over.
@@ -194,22 +195,50 @@ impl ClaimThread {
     /// True if a message of the kinds waits, also one that waits for its next attempt. Any number of prompts
     /// may precede it.
     fn more_waits(&mut self) -> Result<bool, Error> {
-        let Register { session, kinds } = self.with.register.clone();
+        let Some(sessions) = self.sessions()? else { return Ok(true) };
+        let kinds = &self.with.register.kinds;
         let any = kinds.is_empty();
-        let (states, limit) = (vec![MessageState::Queued], if any { u32::MAX } else { 1 });
-        let which = Request::Messages(Messages { session, kinds, states, limit });
         let mut waits = false;
-        let mut check = |part: Response| {
-            if let Response::Messages(waiting) = part {
-                waits |= waiting.iter().any(|message| !any || message.kind != PROMPT);
+        for session in sessions {
+            let (states, limit) = (vec![MessageState::Queued], if any { u32::MAX } else { 1 });
+            let which = Request::Messages(Messages { session, kinds: kinds.clone(), states, limit });
+            let mut check = |part: Response| {
+                if let Response::Messages(waiting) = part {
+                    waits |= waiting.iter().any(|message| !any || message.kind != PROMPT);
+                }
+            };
+            match self.with.connection.ask_each(&which, &mut check) {
+                Some(Ok(last)) => check(last),
+                // One of several may have been removed.
+                Some(Err(refusal)) if refusal.code == ErrorCode::NotFound => {}
+                Some(Err(refusal)) => return Err(refusal.into()),
+                None => return Ok(true),
             }
-        };
-        match self.with.connection.ask_each(&which, &mut check) {
-            Some(Ok(last)) => check(last),
-            Some(Err(refusal)) => return Err(refusal.into()),
-            None => return Ok(true),
         }
         Ok(waits)
+    }
+
+    /// The sessions whose messages are worked; `None` if the connection is lost.
+    fn sessions(&mut self) -> Result<Option<Vec<SessionRef>>, Error> {
+        let (agent, labels) = match self.with.register.scope.clone() {
+            ClaimScope::Sessions(Selection::Named(sessions)) => return Ok(Some(sessions)),
+            ClaimScope::Sessions(Selection::Matching { agent, labels }) => (agent, labels),
+            // The pool's own workers end by their silence.
+            ClaimScope::Host(_) => return Ok(Some(Vec::new())),
+        };
+        let list = Request::List(List { all: true, agent, labels, ..List::default() });
+        let mut sessions = Vec::new();
+        let mut add = |part: Response| {
+            if let Response::Sessions(views) = part {
+                sessions.extend(views.iter().map(|view| SessionRef::from(view.session.id)));
+            }
+        };
+        match self.with.connection.ask_each(&list, &mut add) {
+            Some(Ok(last)) => add(last),
+            Some(Err(refusal)) => return Err(refusal.into()),
+            None => return Ok(None),
+        }
+        Ok(Some(sessions))
     }
 
     /// Handles the loss of the connection, and of the registration with it: heartbeats must keep the claims.
@@ -232,7 +261,7 @@ impl ClaimThread {
             }
             match self.with.connection.connect() {
                 Ok(()) => {}
-                Err(error) if error.code() == protocol::ErrorCode::Protocol => {
+                Err(error) if error.code() == ErrorCode::Protocol => {
                     return Err(error.refusal().into());
                 }
                 Err(_) => continue,

@@ -13,7 +13,7 @@ use process::kill::{self, KillOptions};
 use process::runtime::dependent::spawn_dependent;
 use process::tree::Evidence;
 use protocol::paths::Paths;
-use protocol::{Claimed, Message, OsBytes, ProcId, SessionId, Tag, Token};
+use protocol::{Claimed, Message, OsBytes, ProcId, Tag, Token};
 
 use super::args::Args;
 use super::event::WorkEvent;
@@ -33,19 +33,17 @@ pub(super) struct HandlerRunner {
     keeps_output: bool,
     /// True if standard output is for JSON documents only.
     json: bool,
-    session: SessionId,
     paths: Paths,
     events: Sender<WorkEvent>,
 }
 
 impl HandlerRunner {
     /// The settings of this command line.
-    pub(super) fn new(context: &Context, args: &Args, session: SessionId, events: Sender<WorkEvent>) -> Self {
+    pub(super) fn new(context: &Context, args: &Args, events: Sender<WorkEvent>) -> Self {
         Self {
             argv: args.handler.clone(),
             keeps_output: args.result,
             json: context.style.json,
-            session,
             paths: context.paths.clone(),
             events,
         }
@@ -113,7 +111,7 @@ impl HandlerRunner {
                 None => command.env_remove(name),
             };
         }
-        command.env("POOL_SESSION", self.session.to_string()).env("POOL_NAME", self.paths.pool.as_str());
+        command.env("POOL_SESSION", message.session.to_string()).env("POOL_NAME", self.paths.pool.as_str());
         command.env("POOL_SOCKET", &self.paths.socket);
         // The lock under which the worker was started is not passed on: it may end before the handler.
         command.env_remove("POOL_LOCK_TOKEN").env_remove("POOL_LOCK_SESSION");

@@ -10,6 +10,7 @@ mod claimer;
 mod event;
 mod handler;
 mod handler_exit;
+mod in_work;
 mod leases;
 mod pipes;
 mod reconnect;
@@ -21,7 +22,9 @@ use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use protocol::Tag;
 use protocol::request::Register;
+use protocol::worker::{ClaimScope, Selection};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -42,25 +45,38 @@ const HEARTBEATS: u32 = 3;
 
 /// Works until it is told to stop, or with `--once` and `--until-empty` until there is nothing left to do.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
-    let session = context.session(&args.session)?;
+    let scope = scope(context, &args)?;
     let (sender, events) = mpsc::channel();
-    let register = Register { session, kinds: args.kind.clone() };
+    let register = Register { scope, kinds: args.kind.clone() };
     // Nothing is held before: a signal ends this process as usual.
     let (connection, registered) = Reconnecting::register(context, &register)?;
     receive_signals(sender.clone())?;
     let lease = args.lease.unwrap_or(Duration::from_millis(registered.lease_ms));
     let every = args.heartbeat.unwrap_or(HEARTBEAT).min(lease / HEARTBEATS).max(Duration::from_millis(1));
-    context.remark(&format!(
-        "generator {} of {}, a heartbeat every {every:?}",
-        registered.generator, registered.session
-    ));
+    let of = registered.session.map(|session| format!(" of {session}")).unwrap_or_default();
+    context.remark(&format!("generator {}{of}, a heartbeat every {every:?}", registered.generator));
 
     let leases = LeaseKeeper::start(Reconnecting::client(context), every, sender.clone());
     let (quiet, lease_ms) = (context.style.quiet, args.lease.map(time::millis));
     let claimer = Claimer { connection, register, lease_ms, until_empty: args.until_empty, quiet };
     let orders = claimer.start(sender.clone(), leases.clone()).map_err(not_started)?;
-    let handlers = HandlerRunner::new(context, &args, registered.session, sender);
+    let handlers = HandlerRunner::new(context, &args, sender);
     Worker::new(context, &args, handlers, (orders, leases)).run(&events)
+}
+
+/// The messages that are worked.
+fn scope(context: &Context, args: &Args) -> Result<ClaimScope, Error> {
+    if args.host {
+        let tag = std::env::var("POOL_INCARNATION").ok().and_then(|tag| tag.parse::<Tag>().ok());
+        let outside = || Error::usage("--host is for the pool, which starts it in a worker's session");
+        return tag.map(ClaimScope::Host).ok_or_else(outside);
+    }
+    let selection = if args.sessions.is_empty() {
+        Selection::Matching { agent: args.agent.clone(), labels: args.label.iter().cloned().collect() }
+    } else {
+        Selection::Named(args.sessions.iter().map(|one| context.session(one)).collect::<Result<_, _>>()?)
+    };
+    Ok(ClaimScope::Sessions(selection))
 }
 
 fn receive_signals(events: Sender<WorkEvent>) -> Result<(), Error> {

@@ -1,20 +1,21 @@
 //! The main thread: the messages in work, and the decision when to end.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use protocol::bounds::cut;
 use protocol::message::{Claimed, REASON_MAX};
 use protocol::request::{Ack, CLAIM_MAX, ClaimRef, Disposition, Fail};
-use protocol::{Message, ProcId, Refusal, Request, Token};
+use protocol::{Refusal, Request, Token};
 
 use super::args::Args;
 use super::claimer::{Order, Orders};
 use super::event::WorkEvent;
 use super::handler::{GRACE, HandlerRunner, VERIFY};
 use super::handler_exit::{HandlerExit, Verdict};
+use super::in_work::{HandlerState, MessageInWork, StopProgress};
 use super::leases::{LeaseOrder, is_lost};
 use super::report::{self, Outcome};
 use crate::context::Context;
@@ -44,6 +45,8 @@ pub(super) struct Worker<'a> {
     running: BTreeMap<Token, MessageInWork>,
     /// Set while a claim is unanswered; true if messages were in work when it was made.
     claiming: Option<bool>,
+    /// Since when no message is in work.
+    idle_since: Instant,
     /// True if messages waited when the last claim was answered with none.
     more_wait: bool,
     /// True after the first signal.
@@ -52,33 +55,6 @@ pub(super) struct Worker<'a> {
     failed: Option<Error>,
     /// The time limit for settling, after the first signal and once no handler runs.
     settled_by: Option<Instant>,
-}
-
-/// A message in work.
-struct MessageInWork {
-    message: Message,
-    process: Option<ProcId>,
-    began: Instant,
-    state: HandlerState,
-}
-
-/// The state of a message's handler.
-enum HandlerState {
-    /// It runs, and its end decides about the message.
-    Running,
-    /// It is being ended, and the message then has this outcome.
-    Stopping(Outcome, StopProgress),
-    /// It has ended, and the message is being settled with this outcome and reason.
-    Settling(Outcome, Option<String>),
-}
-
-/// The progress of ending a handler. Its message is not settled while a process of it may be alive.
-#[derive(Default)]
-struct StopProgress {
-    /// The handler itself has ended.
-    exited: bool,
-    /// All of its descendants have ended.
-    killed: bool,
 }
 
 /// The phase of the worker.
@@ -106,6 +82,7 @@ impl<'a> Worker<'a> {
             leases,
             running: BTreeMap::new(),
             claiming: None,
+            idle_since: Instant::now(),
             more_wait: false,
             stop_requested: false,
             phase: Phase::Working,
@@ -155,9 +132,34 @@ impl<'a> Worker<'a> {
             }
             _ => None,
         };
-        match by {
-            Some(by) => events.recv_timeout(by.saturating_duration_since(Instant::now())).ok(),
-            None => events.recv().ok(),
+        loop {
+            let Some(until) = by.into_iter().chain(self.first_overdue()).min() else {
+                return events.recv().ok();
+            };
+            match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(event) => return Some(event),
+                Err(RecvTimeoutError::Timeout) if by.is_none_or(|by| by > Instant::now()) => {
+                    self.end_overdue();
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// The time at which the first handler has run for too long.
+    fn first_overdue(&self) -> Option<Instant> {
+        let limit = self.args.handler_timeout?;
+        let running = self.running.values().filter(|one| matches!(one.state, HandlerState::Running));
+        running.map(|one| one.began + limit).min()
+    }
+
+    /// Ends the handlers that have run for too long.
+    fn end_overdue(&mut self) {
+        let Some(limit) = self.args.handler_timeout else { return };
+        let running = self.running.iter_mut().filter(|(_, one)| matches!(one.state, HandlerState::Running));
+        for (token, one) in running.filter(|(_, one)| one.began.elapsed() >= limit) {
+            one.state = HandlerState::Stopping(Outcome::Retry, StopProgress::default());
+            self.handlers.end(one.process, *token);
         }
     }
 
@@ -172,7 +174,15 @@ impl<'a> Worker<'a> {
         let wait = match self.args.until_empty {
             true if taken == 0 && !self.more_wait => Duration::ZERO,
             true => EMPTY_INTERVAL,
-            false => CLAIM_WAIT,
+            // With messages in work the time begins at their end.
+            false => match self.args.idle_end {
+                Some(limit) if taken > 0 => limit.min(CLAIM_WAIT),
+                Some(limit) => {
+                    let left = limit.saturating_sub(self.idle_since.elapsed());
+                    left.clamp(Duration::from_millis(1), CLAIM_WAIT)
+                }
+                None => CLAIM_WAIT,
+            },
         };
         self.claiming = Some(taken > 0);
         self.orders.give(Order::Claim { max, wait_ms: time::millis(wait) });
@@ -238,7 +248,13 @@ impl<'a> Worker<'a> {
             self.begin(claimed, token);
         }
         self.more_wait = more_wait;
-        let over = if none { self.args.until_empty && !was_busy && !more_wait } else { self.args.once };
+        let over = if none {
+            let is_idle = self.running.is_empty()
+                && self.args.idle_end.is_some_and(|limit| self.idle_since.elapsed() >= limit);
+            is_idle || self.args.until_empty && !was_busy && !more_wait
+        } else {
+            self.args.once
+        };
         if over {
             self.drain();
         }
@@ -292,7 +308,9 @@ impl<'a> Worker<'a> {
                 self.finish(token, (Outcome::Stale, Some("no longer held")));
             }
             (StopProgress { exited: true, killed: true }, outcome) => {
-                self.settle(token, outcome, Some("told to end".into()), None);
+                let limit = self.args.handler_timeout.filter(|_| outcome == Outcome::Retry);
+                let why = limit.map(|limit| format!("ran for longer than {limit:?}"));
+                self.settle(token, outcome, Some(why.unwrap_or_else(|| "told to end".into())), None);
             }
             _ => {}
         }
@@ -358,6 +376,7 @@ impl<'a> Worker<'a> {
     /// Removes the message and prints its outcome. The worker begins to end if standard output is closed.
     fn finish(&mut self, token: Token, (outcome, reason): (Outcome, Option<&str>)) {
         let Some(running) = self.running.remove(&token) else { return };
+        self.idle_since = Instant::now();
         let took = running.began.elapsed();
         if let Err(error) = report::print(self.context, &running.message, (outcome, reason), took) {
             self.fail(error);

@@ -1,6 +1,7 @@
 //! The sections of the configuration file, with their defaults.
 
 pub(crate) mod agent;
+pub(crate) mod worker;
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use protocol::reap::{Action, Rule};
 use serde::{Deserialize, Serialize};
 
 pub use crate::config::sections::agent::{AgentSection, FailedTurn, Interrupted, ScreenSection};
+pub use crate::config::sections::worker::WorkerSection;
 
 /// The value of a time that never comes.
 pub(super) const NEVER: &str = "never";
@@ -18,6 +20,9 @@ pub(super) const NEVER: &str = "never";
 pub struct PoolSection {
     /// Maximum number of sessions that run at once.
     pub max_sessions: usize,
+    /// Maximum number of messages that workers of the pool have in work at once, each with a process: a cap
+    /// over all `[workers.NAME]`.
+    pub max_processes: usize,
     /// The way names of new sessions are made: `timestamp` (agent, date and time) or `numeric` (the next
     /// number).
     pub naming: NamingScheme,
@@ -50,6 +55,7 @@ impl Default for PoolSection {
     fn default() -> Self {
         Self {
             max_sessions: 16,
+            max_processes: 10,
             naming: NamingScheme::Timestamp,
             wait_slot: "0s".to_owned(),
             min_free_memory: "1GiB".to_owned(),

@@ -2,6 +2,7 @@
 
 mod queues;
 mod server;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, has_tmux: bool) -> Status {
     let mut problems = problems(volatile, server::problem(pool, observed, &tmux), counts.in_doubt);
     problems.extend(queues::problems(turn, daemon, (quarantined, capacity.disk)));
     problems.extend(exhausted(pool));
+    problems.extend(workers::problems(pool));
     problems.extend(Some(without_tmux(daemon)).filter(|_| !has_tmux));
     problems.extend(rate_limited(turn, daemon));
     problems.extend(machine_capacity::unrelieved(turn, daemon));
@@ -125,7 +127,7 @@ fn without_tmux(daemon: &Daemon) -> String {
 /// Returns the sessions that are not started automatically: their budget is exhausted, or the pool is a copy
 /// or was restored.
 fn exhausted(pool: &pool::Pool) -> impl Iterator<Item = String> {
-    let stopped = || pool.sessions().filter(|s| s.budget.exhausted);
+    let stopped = || pool.user_sessions().filter(|s| s.budget.exhausted);
     let names = |of_copy: bool| {
         let of = stopped().filter(move |s| s.budget.starts.is_empty() == of_copy);
         of.map(|s| s.name.as_str()).take(NAMED).collect::<Vec<_>>()
@@ -161,7 +163,7 @@ fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {
         (Failed, "failed"),
     ]
     .into();
-    let count = |state: Lifecycle| pool.sessions().filter(|s| s.lifecycle == state).count() as u64;
+    let count = |state: Lifecycle| pool.user_sessions().filter(|s| s.lifecycle == state).count() as u64;
     names.into_iter().map(|(state, name)| (name.to_owned(), count(state))).collect()
 }
 

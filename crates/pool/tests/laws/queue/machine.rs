@@ -226,7 +226,13 @@ impl Machine {
 
     fn give(&mut self, id: MessageId, process: Option<ProcId>) -> ClaimRef {
         let (now, token, lease) = (self.now(), self.issue(), self.rules.lease);
-        let holder = Holder { generator: None, process, lease_ms: protocol::time::millis(lease), op: None };
+        let holder = Holder {
+            generator: None,
+            process,
+            lease_ms: protocol::time::millis(lease),
+            op: None,
+            host: None,
+        };
         let event = queue::claimed(&self.open(id), token, holder, now);
         self.world.emit(event);
         let held = ClaimRef { id, token };

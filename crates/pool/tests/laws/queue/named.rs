@@ -547,7 +547,7 @@ fn pauses(rules: &QueueRules, then: Disposition) -> Vec<Duration> {
         let open = queue::claimable(&desk.world.pool, asked, now).remove(0);
         let (held, holder) = (
             ClaimRef { id: open.id, token },
-            Holder { generator: None, process: None, lease_ms: 1, op: None },
+            Holder { generator: None, process: None, lease_ms: 1, op: None, host: None },
         );
         let given = queue::claimed(&open, token, holder, now);
         desk.world.emit(given);

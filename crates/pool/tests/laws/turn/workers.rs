@@ -5,7 +5,7 @@ use std::time::Duration;
 use pool::deadlines::Mono;
 use pool::worker::Registration;
 use pool::{QueueRules, queue};
-use protocol::{GeneratorId, Holder, MessageId, OpId};
+use protocol::{GeneratorId, Holder, MessageId, OpId, SessionRef};
 
 use super::{Engine, ONE, token};
 use crate::queue::{asked, send};
@@ -17,7 +17,12 @@ impl Engine {
         let now = self.now();
         self.volatile.workers.connected(connection, Some(process(pid)), now);
         if let Some(id) = id {
-            let registration = Registration { id: GeneratorId(id), session: ONE, kinds: Vec::new() };
+            let registration = Registration {
+                id: GeneratorId(id),
+                session: Some(ONE),
+                scope: SessionRef::from(ONE).into(),
+                kinds: Vec::new(),
+            };
             self.volatile.workers.register(connection, registration);
         }
     }
@@ -34,7 +39,8 @@ impl Engine {
         let (op, asked) = (OpId::Random([7; 16]), asked(ONE, "observation"));
         let message = send(&mut self.world, &QueueRules::default(), &asked, &op).unwrap();
         let generator = id.map(GeneratorId);
-        let holder = Holder { generator, process: Some(process(pid)), lease_ms: 60_000, op: None };
+        let holder =
+            Holder { generator, process: Some(process(pid)), lease_ms: 60_000, op: None, host: None };
         let pending = self.world.pool.find_pending(message).unwrap();
         let event = queue::claimed(&pending, token(1), holder.clone(), self.now());
         self.turn(|turn, _| turn.emit(event));

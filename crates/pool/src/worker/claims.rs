@@ -1,0 +1,163 @@
+//! The next messages for a worker of several sessions: sessions take turns, and within one the priority
+//! decides.
+
+use std::collections::BTreeMap;
+
+use protocol::message::PROMPT;
+use protocol::worker::{ClaimScope, Selection, WorkerSpec};
+use protocol::{Lifecycle, Session, SessionId, Timestamp};
+
+use crate::pool::Pool;
+use crate::queue::claim::{ClaimQuery, claimable, head_if};
+use crate::queue::pending::PendingMessage;
+use crate::settings::Settings;
+use crate::worker::coverage::{Assignment, assigned, covers, is_selected, named};
+
+/// The messages that a worker asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The sessions, or the worker of the pool.
+    pub scope: &'a ClaimScope,
+    /// The kinds; empty for all except prompts. A worker of the pool has its own.
+    pub kinds: &'a [String],
+    /// Most messages to claim.
+    pub max: usize,
+    /// The session that was served last: the others come before it.
+    pub after: SessionId,
+}
+
+/// The messages that a worker can claim now, of several sessions in turn.
+#[must_use]
+pub fn next_messages<'a>(
+    pool: &'a Pool,
+    settings: &Settings,
+    asked: &Asked<'_>,
+    now: Timestamp,
+) -> Vec<PendingMessage<'a>> {
+    let Asked { scope, kinds, max, after } = *asked;
+    let (max, lanes) = match scope {
+        ClaimScope::Sessions(selection) => {
+            let of = |id: SessionId| claimable(pool, ClaimQuery { session: id, kinds, max }, now);
+            (max, selected_with_messages(pool, selection).into_iter().map(|id| (id, of(id))).collect())
+        }
+        ClaimScope::Host(tag) => {
+            let host = pool.tagged(*tag).filter(|host| is_working(host));
+            let Some((host, worker)) = host.and_then(|host| Some((host, host.worker.as_deref()?))) else {
+                return Vec::new();
+            };
+            let held = Held::by(pool, host.id);
+            let lanes = with_messages(pool).map(|session| {
+                let left = worker.session_concurrency.saturating_sub(held.in_session(session.id));
+                (session.id, assigned_heads(pool, host, session, left as usize, now))
+            });
+            (max.min(held.left(worker, settings.max_processes)), lanes.collect())
+        }
+    };
+    in_turn(lanes, after, max)
+}
+
+/// True if the host of a worker may claim messages.
+fn is_working(host: &Session) -> bool {
+    matches!(host.lifecycle, Lifecycle::Starting | Lifecycle::Live)
+}
+
+/// True if a message waits that would go to this worker now, however many handlers run.
+#[must_use]
+pub(crate) fn has_message(pool: &Pool, host: &Session, now: Timestamp) -> bool {
+    with_messages(pool).any(|session| !assigned_heads(pool, host, session, 1, now).is_empty())
+}
+
+/// The sessions with queued messages.
+fn with_messages(pool: &Pool) -> impl Iterator<Item = &Session> {
+    let waiting = pool.queues.queues().filter(|(_, queue)| queue.waiting() > 0);
+    waiting.filter_map(|(session, _)| pool.session(session))
+}
+
+fn selected_with_messages(pool: &Pool, selection: &Selection) -> Vec<SessionId> {
+    match selection {
+        Selection::Named(sessions) => {
+            let mut ids: Vec<SessionId> = named(pool, sessions).map(|session| session.id).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            ids
+        }
+        Selection::Matching { .. } => {
+            let selected = with_messages(pool).filter(|session| is_selected(pool, selection, session));
+            selected.map(|session| session.id).collect()
+        }
+    }
+}
+
+/// The next messages of a session that go to this worker, by priority, then by age.
+fn assigned_heads<'a>(
+    pool: &'a Pool,
+    host: &Session,
+    session: &Session,
+    max: usize,
+    now: Timestamp,
+) -> Vec<PendingMessage<'a>> {
+    let Some(queue) = pool.queues.queue(session.id).filter(|_| max > 0) else { return Vec::new() };
+    let assignment = |message: &PendingMessage<'_>| -> Option<Assignment<'a>> {
+        let covering = pool.workers().filter(|of| covers(pool, *of, session, message.kind));
+        let mut all = covering.map(|of| assigned(pool, of, message.attempts));
+        all.find(|assignment| assignment.host.id == host.id)
+    };
+    let kinds = queue.kinds().map(|(kind, _)| kind).filter(|kind| *kind != PROMPT);
+    let mut heads: Vec<PendingMessage<'a>> = kinds
+        .filter_map(|kind| {
+            let passes = |message: &PendingMessage<'_>| {
+                assignment(message).is_some_and(|assignment| assignment.is_first_of_fallback)
+            };
+            head_if(pool, session.id, kind, now, passes)
+        })
+        .filter(|message| assignment(message).is_some())
+        .collect();
+    heads.sort_by_key(|message| (std::cmp::Reverse(message.priority), message.id));
+    heads.truncate(max);
+    heads
+}
+
+/// Takes one message of each session after the other, beginning behind `after`, until there are `max`.
+fn in_turn<'a>(
+    mut lanes: Vec<(SessionId, Vec<PendingMessage<'a>>)>,
+    after: SessionId,
+    max: usize,
+) -> Vec<PendingMessage<'a>> {
+    lanes.sort_by_key(|(session, _)| (*session <= after, *session));
+    let longest = lanes.iter().map(|(_, lane)| lane.len()).max().unwrap_or(0);
+    let rounds = (0..longest).flat_map(|round| lanes.iter().filter_map(move |(_, lane)| lane.get(round)));
+    rounds.take(max).cloned().collect()
+}
+
+/// The claims that workers of the pool hold: each may have a running handler, until the end of its host is
+/// proved.
+struct Held {
+    in_all: usize,
+    of_worker: usize,
+    of_session: BTreeMap<SessionId, u32>,
+}
+
+impl Held {
+    fn by(pool: &Pool, host: SessionId) -> Self {
+        let mut held = Self { in_all: 0, of_worker: 0, of_session: BTreeMap::new() };
+        for message in pool.held_messages() {
+            let Some(tag) = message.holder.and_then(|holder| holder.host) else { continue };
+            held.in_all += 1;
+            if pool.tagged(tag).is_some_and(|session| session.id == host) {
+                held.of_worker += 1;
+                *held.of_session.entry(message.session).or_default() += 1;
+            }
+        }
+        held
+    }
+
+    fn in_session(&self, session: SessionId) -> u32 {
+        self.of_session.get(&session).copied().unwrap_or(0)
+    }
+
+    /// Number of handlers that the worker may start.
+    fn left(&self, worker: &WorkerSpec, max_processes: usize) -> usize {
+        let own = (worker.concurrency as usize).saturating_sub(self.of_worker);
+        own.min(max_processes.saturating_sub(self.in_all))
+    }
+}

@@ -1,0 +1,174 @@
+//! The messages that a worker works: which sessions it covers, and which worker of the pool a message goes to.
+
+use protocol::message::PROMPT;
+use protocol::session::Reason;
+use protocol::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
+use protocol::{ErrorCode, Lifecycle, Refusal, Session, SessionId, SessionRef};
+
+use crate::pool::Pool;
+use crate::session::resolve::resolve;
+use crate::worker::state::Workers;
+
+impl Pool {
+    /// The sessions of the pool's workers, with their workers.
+    pub fn workers(&self) -> impl Iterator<Item = (&Session, &WorkerSpec)> {
+        let sessions = self.workers.iter().filter_map(|id| self.sessions.get(id));
+        sessions.filter_map(|session| Some((session, session.worker.as_deref()?)))
+    }
+
+    /// The session of the worker with this name.
+    #[must_use]
+    pub fn worker(&self, name: &str) -> Option<&Session> {
+        self.workers().find(|(_, worker)| worker.name == name).map(|(session, _)| session)
+    }
+
+    /// All sessions of users.
+    pub fn user_sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions().filter(|session| session.worker.is_none())
+    }
+}
+
+/// True if messages of this kind are among `kinds`; all except prompts if there are none.
+#[must_use]
+pub fn takes_kind(kinds: &[String], kind: &str) -> bool {
+    if kinds.is_empty() { kind != PROMPT } else { kinds.iter().any(|taken| taken == kind) }
+}
+
+/// The existing sessions that are named.
+pub(crate) fn named<'a>(
+    pool: &'a Pool,
+    sessions: &'a [SessionRef],
+) -> impl Iterator<Item = &'a Session> + use<'a> {
+    sessions.iter().filter_map(|session| resolve(pool, session).ok())
+}
+
+/// True if a session is selected.
+#[must_use]
+pub(crate) fn is_selected(pool: &Pool, selection: &Selection, session: &Session) -> bool {
+    match selection {
+        Selection::Named(sessions) => named(pool, sessions).any(|named| named.id == session.id),
+        Selection::Matching { agent, labels } => {
+            session.worker.is_none()
+                && agent.as_ref().is_none_or(|agent| session.spec.agent == *agent)
+                && labels.iter().all(|(key, value)| session.labels.get(key) == Some(value))
+        }
+    }
+}
+
+/// Checks that a worker has something to work. A selection by properties may match later sessions.
+///
+/// # Errors
+/// Not found: none of the named sessions exists. Conflict: the host is over.
+pub fn check_scope(pool: &Pool, scope: &ClaimScope) -> Result<(), Refusal> {
+    match scope {
+        ClaimScope::Sessions(Selection::Named(sessions)) => match sessions.first() {
+            Some(first) if named(pool, sessions).next().is_none() => resolve(pool, first).map(drop),
+            Some(_) => Ok(()),
+            None => Err(Refusal::new(ErrorCode::Usage, "no session is named")),
+        },
+        ClaimScope::Sessions(Selection::Matching { .. }) => Ok(()),
+        ClaimScope::Host(tag) => {
+            let worker = pool.tagged(*tag).and_then(|session| session.worker.as_deref());
+            let why = match worker {
+                Some(worker) if worker.removed => format!("worker {} was removed", worker.name),
+                Some(_) => return Ok(()),
+                None => "this is not the present host of a worker: `poolctl worker` starts them".to_owned(),
+            };
+            Err(Refusal::new(ErrorCode::Conflict, why))
+        }
+    }
+}
+
+/// The session that a worker is listed under: the only one that it works, or that of its host.
+#[must_use]
+pub fn listed_under(pool: &Pool, scope: &ClaimScope) -> Option<SessionId> {
+    match scope {
+        ClaimScope::Sessions(Selection::Named(sessions)) => {
+            let mut all = named(pool, sessions).map(|session| session.id);
+            all.next().filter(|first| all.all(|other| other == *first))
+        }
+        ClaimScope::Sessions(Selection::Matching { .. }) => None,
+        ClaimScope::Host(tag) => pool.tagged(*tag).map(|session| session.id),
+    }
+}
+
+/// The sessions that a worker works, as text.
+#[must_use]
+pub fn scope_text(pool: &Pool, scope: &ClaimScope) -> String {
+    match scope {
+        ClaimScope::Sessions(selection) => selection.to_string(),
+        ClaimScope::Host(tag) => {
+            let worker = pool.tagged(*tag).and_then(|session| session.worker.as_deref());
+            worker.map(|worker| worker.sessions.to_string()).unwrap_or_default()
+        }
+    }
+}
+
+/// True if messages of this kind and session are a worker's, apart from failures.
+pub(crate) fn covers(
+    pool: &Pool,
+    (host, worker): (&Session, &WorkerSpec),
+    session: &Session,
+    kind: &str,
+) -> bool {
+    let of_session = || match &worker.sessions {
+        WorkerQueue::Own => session.id == host.id,
+        WorkerQueue::Sessions(selection) => is_selected(pool, selection, session),
+    };
+    !worker.removed && takes_kind(&worker.kinds, kind) && of_session()
+}
+
+/// The step of a message along a worker and its fallbacks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Assignment<'a> {
+    /// The session of the worker that gets it.
+    pub(crate) host: &'a Session,
+    /// True if this attempt is the first one of a fallback: the failures before it were those of others.
+    pub(crate) is_first_of_fallback: bool,
+}
+
+/// The worker that gets a message of the worker `host` after so many attempts: itself, then its fallbacks in
+/// turn. One whose budget is used up is left out as long as there is another.
+pub(crate) fn assigned<'a>(
+    pool: &'a Pool,
+    (host, worker): (&'a Session, &WorkerSpec),
+    attempts: u32,
+) -> Assignment<'a> {
+    let is_there = |other: &&Session| other.worker.as_ref().is_some_and(|other| !other.removed);
+    let fallbacks = worker.fallback.iter().filter_map(|name| pool.worker(name)).filter(is_there);
+    let chain: Vec<&Session> = [host].into_iter().chain(fallbacks).collect();
+    let after = worker.fallback_after.max(1);
+    let wanted = usize::try_from(attempts / after).unwrap_or(usize::MAX);
+    let step = wanted.min(chain.len() - 1);
+    let able = chain[step..].iter().find(|worker| !worker.budget.exhausted);
+    Assignment {
+        host: able.copied().unwrap_or(chain[step]),
+        is_first_of_fallback: step > 0 && step == wanted && attempts.is_multiple_of(after),
+    }
+}
+
+/// True if a worker exists for messages of this kind and session: registered, or one of the pool that can be
+/// started.
+#[must_use]
+pub fn is_worked(pool: &Pool, workers: &Workers, session: SessionId, kind: &str) -> bool {
+    let Some(session) = pool.session(session) else { return false };
+    let registered = workers.iter().filter_map(|(_, worker)| worker.registration());
+    let takes = |scope: &ClaimScope| match scope {
+        ClaimScope::Sessions(selection) => is_selected(pool, selection, session),
+        ClaimScope::Host(_) => false,
+    };
+    let by_hand =
+        registered.filter(|worker| takes_kind(&worker.kinds, kind)).any(|worker| takes(&worker.scope));
+    let able = |host: &Session| !host.budget.exhausted && !is_off(host);
+    by_hand
+        || pool.workers().any(|(host, worker)| {
+            let covers = covers(pool, (host, worker), session, kind);
+            covers && (able(host) || worker.fallback.iter().filter_map(|name| pool.worker(name)).any(able))
+        })
+}
+
+/// True if a user stopped a worker.
+#[must_use]
+pub fn is_off(host: &Session) -> bool {
+    host.lifecycle == Lifecycle::Stopped && host.reason == Some(Reason::Killed)
+}

@@ -1,0 +1,104 @@
+//! The hosts of the pool's workers: started when a message for them waits, restarted with pauses after a
+//! failure, and what they held freed once they are proved gone.
+
+use protocol::policy::Budget;
+use protocol::session::Reason;
+use protocol::{Event, Lifecycle, Session, Tag, Timestamp};
+
+use crate::lock::gate::holds_back;
+use crate::pool::Pool;
+use crate::queue::settle::release_of_host;
+use crate::session::lifecycle::is_restarting;
+use crate::session::restart_budget::{check_restarts, next_budget};
+use crate::settings::Settings;
+use crate::slots::{RunIdentity, Starter, begin_start};
+use crate::turn::Turn;
+use crate::worker::claims::has_message;
+use crate::worker::coverage::is_off;
+
+/// The outcome of a look at the workers.
+#[derive(Debug, Default)]
+pub struct Demand {
+    /// The sessions to launch, as before the decision.
+    pub starts: Vec<Session>,
+    /// Time of the next start after a failure.
+    pub next_due: Option<Timestamp>,
+}
+
+/// Decides which hosts are started now. Repeated without a change, it decides nothing more.
+pub fn decide(
+    turn: &mut Turn<'_>,
+    settings: &Settings,
+    identities: &mut dyn FnMut() -> Option<RunIdentity>,
+) -> Demand {
+    if turn.volatile.is_stopping() {
+        return Demand::default();
+    }
+    let freed = release_of_host(turn.pool(), &settings.queue, |tag| is_over(turn.pool(), tag), turn.now());
+    turn.emit_all(freed);
+    let budgets: Vec<Event> =
+        turn.pool().workers().filter_map(|(host, _)| after_failure(turn, settings, host)).collect();
+    turn.emit_all(budgets);
+    let hosts: Vec<Session> = turn
+        .pool()
+        .workers()
+        .filter(|(host, _)| is_wanted(turn, host))
+        .map(|(host, _)| host.clone())
+        .collect();
+    let mut starts = Vec::new();
+    for host in hosts {
+        let Some(identity) = identities() else { break };
+        let starter = if has_ended_well(&host) { Starter::Message } else { Starter::Policy };
+        begin_start(turn, settings, &host, (starter, identity));
+        starts.push(host);
+    }
+    let due = turn.pool().workers().filter_map(|(host, _)| host.budget.due_at);
+    let next_due = due.filter(|at| *at > turn.now()).min();
+    Demand { starts, next_due }
+}
+
+/// True if a worker's host with this tag is proved gone.
+#[must_use]
+pub fn is_over(pool: &Pool, host: Tag) -> bool {
+    pool.tagged(host).is_none_or(|session| !session.lifecycle.holds_slot())
+}
+
+fn is_stopped(host: &Session) -> bool {
+    !host.lifecycle.holds_slot() && !is_restarting(host)
+}
+
+/// True if a host's last end was no failure: it had nothing to do, or its tmux server died.
+fn has_ended_well(host: &Session) -> bool {
+    match host.lifecycle {
+        Lifecycle::Parked | Lifecycle::Lost => true,
+        Lifecycle::Stopped => {
+            host.reason == Some(Reason::Exited) && host.exit.is_some_and(|exit| exit.code == Some(0))
+        }
+        _ => false,
+    }
+}
+
+/// The time of the next start of a host that failed, or that there is none. Decided once per end.
+fn after_failure(turn: &Turn<'_>, settings: &Settings, host: &Session) -> Option<Event> {
+    let decided = host.budget.due_at.is_some() || host.budget.exhausted;
+    if decided || !is_stopped(host) || has_ended_well(host) || is_off(host) {
+        return None;
+    }
+    let budget = match check_restarts(turn.pool(), settings, host, turn.now()) {
+        Ok(()) => next_budget(turn.pool(), settings, host, turn.now()),
+        Err(_) => Budget { exhausted: true, ..host.budget.clone() },
+    };
+    Some(Event::BudgetChanged { session: host.id, budget })
+}
+
+fn is_wanted(turn: &Turn<'_>, host: &Session) -> bool {
+    let (pool, volatile, now) = (turn.pool(), &*turn.volatile, turn.now());
+    let is_due = host.budget.due_at.map_or_else(|| has_ended_well(host), |at| at <= now);
+    is_stopped(host)
+        && is_due
+        && !host.budget.exhausted
+        && !is_off(host)
+        && !volatile.scheduler.is_starting(host.id)
+        && !holds_back(pool, volatile, host.id)
+        && has_message(pool, host, now)
+}

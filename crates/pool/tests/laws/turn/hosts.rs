@@ -1,0 +1,315 @@
+//! The pool's own workers: turns of sessions, caps, fallbacks, and when their hosts are started.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use pool::slots::RunIdentity;
+use pool::worker::{Asked, configure, demand, next_messages};
+use pool::{QueueRules, WorkerSettings, queue};
+use protocol::policy::Budget;
+use protocol::request::{ClaimRef, Disposition};
+use protocol::session::Reason;
+use protocol::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
+use protocol::{
+    ErrorCode, Event, Exit, Holder, Lifecycle, MessageId, MessageState, OpId, SessionId, Tag, Token,
+};
+
+use super::{Engine, ONE, THREE, TWO};
+use crate::queue::{asked, send};
+
+fn spec(name: &str) -> WorkerSpec {
+    WorkerSpec {
+        name: name.to_owned(),
+        command: vec!["true".into()],
+        kinds: Vec::new(),
+        sessions: WorkerQueue::Sessions(Selection::all()),
+        session_concurrency: 9,
+        concurrency: 9,
+        idle_end_ms: 1000,
+        lease_ms: None,
+        timeout_ms: None,
+        result: false,
+        fallback: Vec::new(),
+        fallback_after: 2,
+        configured: true,
+        removed: false,
+    }
+}
+
+/// A claim of a host.
+struct Claimed {
+    id: MessageId,
+    session: SessionId,
+    token: Token,
+}
+
+impl Engine {
+    /// Sessions that run, and these workers in the configuration.
+    fn with_workers(sessions: u32, specs: &[WorkerSpec]) -> Self {
+        let mut engine = Self::with_live(sessions);
+        engine.configured(specs);
+        engine
+    }
+
+    fn configured(&mut self, specs: &[WorkerSpec]) {
+        let worker = |spec: &WorkerSpec| {
+            let wanted = WorkerSettings {
+                spec: spec.clone(),
+                cwd: None,
+                env: Vec::new(),
+                limits: Default::default(),
+                max_restarts: None,
+            };
+            (spec.name.clone(), wanted)
+        };
+        self.settings.workers = specs.iter().map(worker).collect::<BTreeMap<_, _>>();
+        let now = self.now();
+        let events = configure::configure(&self.world.pool, &self.settings, Path::new("/poolctl"), now);
+        self.world.emit_all(events);
+    }
+
+    fn host(&self, name: &str) -> SessionId {
+        self.world.pool.worker(name).unwrap().id
+    }
+
+    fn post(&mut self, session: SessionId, kind: &str, priority: i8) -> MessageId {
+        let op = OpId::Named(format!("post{}", self.world.pool.seq()));
+        let asked = protocol::request::Send { priority, ..asked(session, kind) };
+        send(&mut self.world, &QueueRules::default(), &asked, &op).unwrap()
+    }
+
+    /// The names of the workers whose hosts are started now, which run from then on.
+    fn starts(&mut self) -> Vec<String> {
+        let mut tags = self.world.tags;
+        let mut identities = || {
+            tags += 1;
+            Some(RunIdentity { tag: Tag([tags; 16]), conversation: String::new() })
+        };
+        let (demand, _) = self.turn(|turn, settings| demand::decide(turn, settings, &mut identities));
+        self.world.tags = tags;
+        for host in &demand.starts {
+            let run = self.session(host.id).incarnation.clone().unwrap();
+            self.volatile.scheduler.end_start(host.id);
+            self.world.emit(Event::SessionLive { session: host.id, incarnation: run, recovered: false });
+        }
+        let name = |session: &protocol::Session| session.worker.as_ref().unwrap().name.clone();
+        demand.starts.iter().map(name).collect()
+    }
+
+    /// Ends the host of a worker, with this exit code, proved gone.
+    fn ends(&mut self, name: &str, code: i32) {
+        let session = self.host(name);
+        let exit = Some(Exit { code: Some(code), signal: None, at: self.now() });
+        self.world.emit(Event::SessionStopped { session, reason: Reason::Exited, exit });
+    }
+
+    /// Lets the host of a worker claim up to `max` messages.
+    fn claims(&mut self, name: &str, max: usize, after: SessionId) -> Vec<Claimed> {
+        let host = self.tag(self.host(name));
+        let now = self.now();
+        let asked = Asked { scope: &ClaimScope::Host(host), kinds: &[], max, after };
+        let open = next_messages(&self.world.pool, &self.settings, &asked, now);
+        let given: Vec<(Claimed, Event)> = open
+            .iter()
+            .map(|message| {
+                let token = self.volatile.locks.issue_token();
+                let holder =
+                    Holder { generator: None, process: None, lease_ms: 1000, op: None, host: Some(host) };
+                let claimed = Claimed { id: message.id, session: message.session, token };
+                (claimed, queue::claimed(message, token, holder, now))
+            })
+            .collect();
+        let (claimed, events): (Vec<Claimed>, Vec<Event>) = given.into_iter().unzip();
+        self.world.emit_all(events);
+        claimed
+    }
+
+    /// Fails a claim and lets the pause before the next attempt pass.
+    fn fails(&mut self, claimed: &Claimed) {
+        let held = ClaimRef { id: claimed.id, token: claimed.token };
+        let why = ("no", Disposition::Retry);
+        let failed = queue::fail(&self.world.pool, &QueueRules::default(), held, why, self.now()).unwrap();
+        self.world.emit_all(failed);
+        self.pass(70_000);
+    }
+
+    fn acks(&mut self, claimed: &Claimed) {
+        let held = ClaimRef { id: claimed.id, token: claimed.token };
+        let done = queue::ack(&self.world.pool, held, None, self.now()).unwrap();
+        self.world.emit_all(done);
+    }
+}
+
+#[test]
+fn sessions_take_turns_and_within_one_the_priority_decides() {
+    let mut engine = Engine::with_live(3);
+    for session in [ONE, TWO, THREE] {
+        engine.post(session, "a", 0);
+        engine.post(session, "b", 5);
+    }
+    let scope = ClaimScope::Sessions(Selection::all());
+    let next = |engine: &Engine, max, after| -> Vec<(u64, String)> {
+        let asked = Asked { scope: &scope, kinds: &[], max, after };
+        let open = next_messages(&engine.world.pool, &engine.settings, &asked, engine.now());
+        open.iter().map(|message| (message.session.0, message.kind.to_owned())).collect()
+    };
+    let of = |list: &[(u64, &str)]| -> Vec<(u64, String)> {
+        list.iter().map(|(session, kind)| (*session, (*kind).to_owned())).collect()
+    };
+    assert_eq!(next(&engine, 1, SessionId(0)), of(&[(1, "b")]));
+    assert_eq!(next(&engine, 1, ONE), of(&[(2, "b")]));
+    assert_eq!(next(&engine, 1, THREE), of(&[(1, "b")]), "after the last one the first one");
+    let all = of(&[(2, "b"), (3, "b"), (1, "b"), (2, "a"), (3, "a"), (1, "a")]);
+    assert_eq!(next(&engine, 9, ONE), all, "one message of each in a round");
+    engine.change(TWO, |session| session.labels = [("team".to_owned(), "x".to_owned())].into());
+    let labels = [("team".to_owned(), "x".to_owned())].into();
+    let labelled = ClaimScope::Sessions(Selection::Matching { agent: None, labels });
+    let asked = Asked { scope: &labelled, kinds: &["a".to_owned()], max: 9, after: SessionId(0) };
+    let open = next_messages(&engine.world.pool, &engine.settings, &asked, engine.now());
+    assert_eq!(open.iter().map(|message| message.session).collect::<Vec<_>>(), [TWO]);
+}
+
+#[test]
+fn the_caps_of_a_session_a_worker_and_the_pool_hold_until_a_host_is_proved_gone() {
+    let small = WorkerSpec { session_concurrency: 1, concurrency: 2, kinds: vec!["a".into()], ..spec("w") };
+    let other = WorkerSpec { kinds: vec!["b".into(), "c".into()], ..spec("x") };
+    let mut engine = Engine::with_workers(3, &[small, other]);
+    engine.settings.max_processes = 3;
+    for session in [ONE, TWO, THREE] {
+        for kind in ["a", "b", "c"] {
+            engine.post(session, kind, 0);
+        }
+    }
+    assert_eq!(engine.starts(), ["w", "x"]);
+    assert_eq!(engine.claims("w", 9, SessionId(0)).len(), 2, "its own cap");
+    let held = engine.claims("x", 9, SessionId(0));
+    assert_eq!(held.len(), 1, "the pool's cap");
+    assert!(engine.claims("x", 9, SessionId(0)).is_empty());
+    engine.acks(&held[0]);
+    assert_eq!(engine.claims("x", 9, held[0].session).len(), 1);
+    // Its host is being ended: handlers of it may still run.
+    let (session, reason) = (engine.host("w"), Reason::Exited);
+    engine.world.emit(Event::SessionDraining { session, reason, exit: None, missing_since: None });
+    assert!(engine.starts().is_empty() && engine.claims("x", 9, ONE).is_empty());
+    engine.ends("w", 1);
+    assert!(engine.starts().is_empty(), "it failed, and pauses");
+    assert_eq!(engine.claims("x", 9, ONE).len(), 2, "what it held is free, and does not count");
+}
+
+#[test]
+fn a_message_goes_to_a_fallback_after_so_many_attempts_and_no_longer_to_the_first() {
+    let first = WorkerSpec { fallback: vec!["second".into()], kinds: vec!["a".into()], ..spec("first") };
+    let second = WorkerSpec { sessions: WorkerQueue::Own, ..spec("second") };
+    let mut engine = Engine::with_workers(1, &[first, second]);
+    let id = engine.post(ONE, "a", 0);
+    assert_eq!(engine.starts(), ["first"]);
+    for _ in 0..2 {
+        let claimed = engine.claims("first", 9, ONE);
+        engine.fails(&claimed[0]);
+    }
+    assert!(engine.claims("first", 9, ONE).is_empty());
+    assert_eq!(engine.starts(), ["second"], "the host of the fallback is started for it");
+    let claimed = engine.claims("second", 9, ONE);
+    assert_eq!(claimed[0].id, id);
+    engine.acks(&claimed[0]);
+    // Once the first is given up, its messages go to the second at once.
+    engine.ends("first", 1);
+    let exhausted = Budget { exhausted: true, ..Budget::default() };
+    engine.world.emit(Event::BudgetChanged { session: engine.host("first"), budget: exhausted });
+    let id = engine.post(ONE, "a", 0);
+    assert_eq!(engine.claims("second", 9, ONE)[0].id, id);
+}
+
+#[test]
+fn the_first_attempt_of_a_fallback_passes_the_breaker_that_others_opened() {
+    let first = WorkerSpec { fallback: vec!["second".into()], fallback_after: 3, ..spec("first") };
+    let second = WorkerSpec { sessions: WorkerQueue::Own, ..spec("second") };
+    let mut engine = Engine::with_workers(1, &[first, second]);
+    engine.post(ONE, "a", 0);
+    engine.starts();
+    for _ in 0..3 {
+        let claimed = engine.claims("first", 9, ONE);
+        let held = ClaimRef { id: claimed[0].id, token: claimed[0].token };
+        let why = ("no", Disposition::Retry);
+        let failed =
+            queue::fail(&engine.world.pool, &QueueRules::default(), held, why, engine.now()).unwrap();
+        engine.world.emit_all(failed);
+        engine.pass(5000);
+    }
+    assert!(engine.world.pool.breaker(ONE, "a").unwrap().is_open());
+    assert_eq!(engine.starts(), ["second"]);
+    let claimed = engine.claims("second", 9, ONE);
+    engine.fails(&claimed[0]);
+    engine.world.now -= 65_000;
+    assert!(engine.claims("second", 9, ONE).is_empty(), "its own failure is held back");
+}
+
+#[test]
+fn a_host_is_started_for_a_message_ends_for_free_and_pauses_after_a_failure() {
+    let mut engine = Engine::with_workers(1, &[spec("w")]);
+    assert!(engine.starts().is_empty(), "nothing to work");
+    engine.post(ONE, "a", 0);
+    assert_eq!(engine.starts(), ["w"]);
+    assert!(engine.starts().is_empty(), "it runs");
+    for _ in 0..50 {
+        engine.ends("w", 0);
+        assert_eq!(engine.starts(), ["w"], "ending for want of messages costs no budget");
+    }
+    engine.settings.restart.max = 4;
+    let mut failures = 0;
+    while !engine.session(engine.host("w")).budget.exhausted {
+        engine.ends("w", 1);
+        assert!(engine.starts().is_empty());
+        let Some(due) = engine.session(engine.host("w")).budget.due_at else { break };
+        engine.world.now = due.0;
+        assert_eq!(engine.starts(), ["w"]);
+        failures += 1;
+    }
+    assert_eq!(failures, engine.settings.restart.max);
+    engine.pass(10_000_000);
+    assert!(engine.starts().is_empty(), "a user has to start it");
+    assert!(!pool::worker::is_worked(&engine.world.pool, &engine.volatile.workers, ONE, "a"));
+}
+
+#[test]
+fn a_stopped_worker_stays_stopped_and_what_its_host_held_is_freed() {
+    let mut engine = Engine::with_workers(1, &[spec("w")]);
+    let id = engine.post(ONE, "a", 0);
+    engine.starts();
+    engine.claims("w", 1, ONE);
+    let host = engine.host("w");
+    let events = pool::session::kill(engine.session(host));
+    engine.world.emit_all(events);
+    engine.starts();
+    assert_eq!(engine.world.pool.message_state(ONE, id), Some(MessageState::Claimed), "not proved gone");
+    let (session, reason, exit) = (host, Reason::Killed, None);
+    engine.world.emit(Event::SessionStopped { session, reason, exit });
+    engine.pass(10_000);
+    assert!(engine.starts().is_empty());
+    assert_eq!(engine.world.pool.message_state(ONE, id), Some(MessageState::Queued));
+    assert_eq!((engine.world.pool.slots_used(), engine.session(host).lifecycle), (1, Lifecycle::Stopped));
+}
+
+#[test]
+fn records_follow_the_configuration_and_only_own_queues_take_messages() {
+    let own = WorkerSpec { sessions: WorkerQueue::Own, kinds: vec!["a".into()], ..spec("own") };
+    let mut engine = Engine::with_workers(1, &[own.clone(), spec("w")]);
+    let post = |engine: &mut Engine, to: SessionId, kind: &str| {
+        let op = OpId::Named(format!("op{}", engine.world.pool.seq()));
+        send(&mut engine.world, &QueueRules::default(), &asked(to, kind), &op)
+    };
+    let (own_host, host) = (engine.host("own"), engine.host("w"));
+    assert!(post(&mut engine, own_host, "a").is_ok());
+    for (to, kind) in [(own_host, "b"), (own_host, "prompt"), (host, "a")] {
+        assert_eq!(post(&mut engine, to, kind), Err(ErrorCode::Usage));
+    }
+    assert_eq!(engine.starts(), ["own"]);
+    let before = engine.world.pool.clone();
+    engine.configured(&[own.clone(), spec("w")]);
+    assert_eq!(engine.world.pool, before, "the same configuration changes nothing");
+    engine.configured(&[WorkerSpec { concurrency: 1, ..own }]);
+    assert_eq!(engine.world.pool.worker("own").unwrap().worker.as_ref().unwrap().concurrency, 1);
+    assert!(engine.world.pool.worker("w").unwrap().worker.as_ref().unwrap().removed);
+    engine.post(ONE, "a", 0);
+    assert!(engine.starts().is_empty(), "a removed one works nothing");
+}
