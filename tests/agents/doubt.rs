@@ -196,6 +196,44 @@ fn q06_of_a_prompt_of_which_its_pane_tells_nothing_a_person_is_asked() {
 }
 
 #[test]
+fn q06_a_prompt_that_is_to_die_in_doubt_asks_nobody_and_the_next_one_goes() {
+    for (config, flags) in [("", &["--in-doubt", "dead"][..]), ("[queue]\nin_doubt = 'dead'\n", &[])] {
+        let pool = fakes::pool(config);
+        let agent = Agent::claude(&pool);
+        crash_at(&pool, "deliver-typing");
+        let id = pool.ok(&[&["send", &agent.id, "hello"], flags].concat());
+        let two = agent.send("two");
+        forget_receipts(&pool);
+        restarted(&pool);
+        let dead = agent.await_state(&id, "dead");
+        assert_eq!((&dead["reason_code"], &dead["attempts"]), (&json!("no_receipt"), &json!(1)), "{dead}");
+        agent.await_state(&two, "done");
+        assert_eq!(agent.prompts(), ["two"]);
+        assert_eq!(pool.lines(&["events", "--kind", "message_in_doubt"]).len(), 1);
+        agent.assert_unharmed();
+    }
+}
+
+#[test]
+fn q06_a_prompt_that_is_to_arrive_at_least_once_is_typed_again_and_nobody_is_asked() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    crash_at(&pool, "deliver-typing");
+    let id = pool.ok(&["send", &agent.id, "hello", "--in-doubt", "retry"]);
+    let two = agent.send("two");
+    forget_receipts(&pool);
+    restarted(&pool);
+    let wait = ["wait", &agent.id, "--for", &format!("message:{id}"), "--timeout", "60s"];
+    pool.ctl(&wait).expect(0);
+    let steps = pool.json(&["queue", "show", &agent.id, &id])["history"].clone();
+    let codes: Vec<_> = steps.as_array().unwrap().iter().map(|step| step["reason_code"].clone()).collect();
+    assert!(codes.contains(&json!("no_receipt")) && codes.contains(&json!("typed_again")), "{steps}");
+    agent.await_state(&two, "done");
+    assert_eq!(agent.prompts(), ["hello", "two"]);
+    agent.assert_unharmed();
+}
+
+#[test]
 fn q06_what_the_agents_hooks_left_while_poold_was_away_says_what_became_of_a_prompt() {
     let pool = fakes::pool("");
     for (kind, text) in [("claude", "hello"), ("codex", "TOOL now")] {

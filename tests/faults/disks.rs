@@ -188,6 +188,7 @@ fn send_once(pool: &Pool, key: String) -> Option<(String, u64)> {
         priority: 0,
         cause: None,
         wake: false,
+        in_doubt: None,
     };
     match connection.call(Some(OpId::Named(key.replace(' ', "-"))), None, Request::Send(send)) {
         Ok(Ok(Response::Sent(sent))) => Some((key, sent.message.id.0)),

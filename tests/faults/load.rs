@@ -133,6 +133,7 @@ impl Load {
                 priority: 0,
                 cause: None,
                 wake: false,
+                in_doubt: None,
             };
             match client.ask(&op(), &Request::Send(send)) {
                 Ok(Response::Sent(sent)) => drop(self.sent.lock().unwrap().insert(sent.message.id.0, key)),

@@ -117,6 +117,7 @@ fn registered(pool: &Pool) -> Option<Connection> {
         priority: 0,
         cause: None,
         wake: false,
+        in_doubt: None,
     };
     connection.call(Some(OpId::Named(kind.clone())), None, Request::Send(send)).ok()?.ok()?;
     let claim =

@@ -48,6 +48,7 @@ fn d04_no_answer_leaves_before_the_sync_of_its_commit_is_over() {
             raw: false,
             priority: 0,
             cause: None,
+            in_doubt: None,
             wake: false,
         };
         connection.call(Some(OpId::Named(key.clone())), None, Request::Send(send)).unwrap().unwrap();

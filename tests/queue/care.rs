@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use protocol::request::Disposition;
 use serde_json::Value;
 
-use super::support::{Client, held, pool, session, shown};
+use super::support::{Client, held, lasting, pool, session};
 use crate::harness::{PATIENCE, Pool, Program, wait_until};
 
 /// A pool that never ran, with a copy of this database.
@@ -111,7 +111,7 @@ fn an_export_makes_the_same_pool_elsewhere() {
     assert!(kinds.clone().all(|kind| begins.contains(&kind)), "{:?}", &three[one.len()..]);
     assert_eq!(kinds.filter(|kind| *kind == "pool_started").count(), 2);
     for id in messages(&pool) {
-        assert_eq!(shown(&third, &id), shown(&pool, &id));
+        assert_eq!(lasting(&third, &id), lasting(&pool, &id));
         let body = |pool: &Pool| pool.ctl(&["queue", "show", "web", &id, "--body"]).expect(0).bytes;
         assert_eq!(body(&third), body(&pool), "{id}");
     }
@@ -202,10 +202,10 @@ fn a_database_is_checked_and_compacted_with_a_daemon_and_without() {
     }
     pool.ok(&["queue", "cancel", "web", "--all"]);
     pool.ok(&["queue", "purge", "web", "--state", "cancelled"]);
-    let before: Vec<Value> = messages(&pool).iter().map(|id| shown(&pool, id)).collect();
+    let before: Vec<Value> = messages(&pool).iter().map(|id| lasting(&pool, id)).collect();
     let compacted = pool.json(&["compact"]);
     assert!(compacted["after_bytes"].as_u64() < compacted["before_bytes"].as_u64(), "{compacted}");
-    let after: Vec<Value> = messages(&pool).iter().map(|id| shown(&pool, id)).collect();
+    let after: Vec<Value> = messages(&pool).iter().map(|id| lasting(&pool, id)).collect();
     assert_eq!(after, before);
     client.send("e", b"it goes on");
     pool.end(Program::Poold, Signal::SIGTERM);

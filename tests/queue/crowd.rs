@@ -2,15 +2,16 @@
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use nix::sys::signal::Signal;
 use protocol::blocking::Connection;
-use protocol::request::Subscribe;
-use protocol::{Hello, Request, Role, Seq, frame};
+use protocol::request::{Send, Subscribe};
+use protocol::{Hello, Request, Role, Seq, SessionRef, frame};
 
 use super::events::memory;
-use super::support::{Client, held, session};
+use super::support::{Client, held, sending, session};
 use crate::harness::{PATIENCE, Pool, Program, is_stopped, send_signal, wait_until};
 
 /// A half-open connection in one of four ways: silent, three bytes of a hello, a hello without its last byte,
@@ -78,6 +79,45 @@ fn s04_q09_a_good_client_goes_on_among_bad_ones() {
     assert!(used < 100 << 20, "{} MiB", used >> 20);
     assert_eq!(pool.show("web")["total_requests"], ((GOOD + 1) * MESSAGES + 1) as u64);
     drop((bad, deaf));
+    send_signal(tmux, Signal::SIGCONT);
+}
+
+/// Commits that may happen in the following test. Each message costs its own commit, and the one that was
+/// under way when it came; everything else of the pool has some as well.
+const COMMITS_MAX: usize = 2 * SENDS + 120;
+const SENDS: usize = 60;
+
+#[test]
+fn q09_a_client_waits_for_no_more_than_one_commit_however_many_others_send() {
+    const OTHERS: usize = 24;
+    let pool = super::support::pool("");
+    ["other", "stuck", "full"].iter().for_each(|name| drop(session(&pool, name)));
+    let tmux = stick(&pool);
+    pool.kill9(Program::Poold);
+    // The daemon dies at the first commit too many.
+    let mut command = pool.daemon(Program::Poold);
+    command.env("POOL_CRASH_AT", format!("commit-begin:{COMMITS_MAX}"));
+    pool.start_as(Program::Poold, command);
+    pool.await_poold();
+    let is_over = AtomicBool::new(false);
+    let sent = thread::scope(|scope| {
+        let flood = || {
+            let mut client = Client::new(&pool);
+            let send = Send { session: SessionRef("other".to_owned()), ..sending("a", b"text") };
+            (0..)
+                .take_while(|_| !is_over.load(Ordering::Relaxed) && client.sent(send.clone()).is_ok())
+                .count()
+        };
+        let others: Vec<_> = (0..OTHERS).map(|_| scope.spawn(flood)).collect();
+        let mut good = Client::new(&pool);
+        for _ in 0..SENDS {
+            good.send("a", b"text");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        others.into_iter().map(|other| other.join().unwrap()).sum::<usize>()
+    });
+    assert!(sent > COMMITS_MAX, "only {sent} others: they were no crowd");
+    assert_eq!(pool.ended(Program::Poold), None);
     send_signal(tmux, Signal::SIGCONT);
 }
 

@@ -240,12 +240,19 @@ fn o04_the_journal_is_cut_by_number_and_by_age_and_then_the_state_comes_first() 
 }
 
 #[test]
-fn s05_a_subscriber_that_never_reads_costs_little() {
+fn s05_a_subscriber_that_never_reads_costs_4_mib_at_most() {
+    const SILENT: usize = 16;
     let pool = pool("[queue]\nmax_messages = 100000\n");
-    let silent: Vec<Subscriber> = (0..8).map(|_| Subscriber::new(&pool, Some(Seq(0)))).collect();
+    let poold = pool.pid(Program::Poold).unwrap();
+    // What the messages themselves cost.
     overtake(&pool);
-    let used = memory(pool.pid(Program::Poold).unwrap());
+    let before = memory(poold);
+    let silent: Vec<Subscriber> = (0..SILENT).map(|_| Subscriber::new(&pool, Some(Seq(0)))).collect();
+    overtake(&pool);
+    let used = memory(poold);
     assert!(used < 100 << 20, "{} MiB", used >> 20);
+    let each = used.saturating_sub(before) / SILENT as u64;
+    assert!(each <= 4 << 20, "{} KiB each", each >> 10);
     drop(silent);
 }
 

@@ -10,8 +10,8 @@ use protocol::{ErrorCode, MessageId, Reply, Token};
 use serde_json::{Value, json};
 
 use super::support::{
-    Client, await_state, claiming, events, held, op, pool, refused, rpc, send, sending, session, shown,
-    state, worker,
+    Client, await_state, claiming, events, held, lasting, op, pool, refused, rpc, send, sending, session,
+    shown, state, worker,
 };
 use crate::harness::{PATIENCE, Pool, Program, Talk, alive, gone, is_stopped, send_signal, wait_until};
 
@@ -54,7 +54,7 @@ fn l06_who_is_silent_loses_what_it_holds_and_who_is_not_keeps_it() {
 /// Asserts that every request a holder can make is refused with a token that is not the current one.
 fn is_fenced(pool: &Pool, client: &mut Client, stale: ClaimRef) {
     let kinds = ["message_failed", "message_released", "message_done", "message_dead", "message_claimed"];
-    let before = (shown(pool, stale.id), events(pool, &kinds).len());
+    let before = (lasting(pool, stale.id), events(pool, &kinds).len());
     let ways: [fn(&mut Client, ClaimRef) -> Reply; 6] = [
         Client::ack,
         Client::beat,
@@ -67,7 +67,7 @@ fn is_fenced(pool: &Pool, client: &mut Client, stale: ClaimRef) {
         let refusal = way(client, stale).expect_err(&format!("way {n}"));
         assert_eq!(refusal.code, ErrorCode::Conflict, "way {n}: {refusal:?}");
     }
-    assert_eq!((shown(pool, stale.id), events(pool, &kinds).len()), before, "nothing changed");
+    assert_eq!((lasting(pool, stale.id), events(pool, &kinds).len()), before, "nothing changed");
 }
 
 #[test]
@@ -90,6 +90,29 @@ fn q02_only_the_current_token_says_anything() {
     refused(client.beat(second), ErrorCode::Conflict);
     refused(client.ack(ClaimRef { id: MessageId(999_999), ..second }), ErrorCode::Conflict);
     client.ack(other).unwrap();
+}
+
+#[test]
+fn s07_a_worker_acts_on_its_own_claims_only() {
+    let pool = pool(&format!("{AT_ONCE}{LONG}"));
+    let (mut one, mut two) = (Client::generator(&pool, &["a"]), Client::generator(&pool, &["b"]));
+    one.send("a", b"x");
+    one.send("b", b"y");
+    let own = held(&one.take(&["a"]).unwrap());
+    let foreign = held(&two.take(&["b"]).unwrap());
+    // Whatever it makes of its own token, and of the other's message.
+    let Token { epoch, n } = own.token;
+    for token in
+        [own.token, Token { epoch, n: n + 1 }, Token { epoch, n: 0 }, Token { n, ..Token::default() }]
+    {
+        if token != foreign.token {
+            is_fenced(&pool, &mut one, ClaimRef { token, ..foreign });
+        }
+    }
+    assert_eq!(shown(&pool, foreign.id)["claim"]["token"], json!(foreign.token.to_string()));
+    two.beat(foreign).unwrap();
+    two.ack(foreign).unwrap();
+    one.ack(own).unwrap();
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod care;
 mod crowd;
 mod events;
 mod fleet;
+mod health;
 mod keys;
 mod leases;
 mod life;

@@ -53,6 +53,14 @@ pub(super) fn shown(pool: &Pool, id: impl ToString) -> Value {
     pool.json(&["queue", "show", "web", &id.to_string()])
 }
 
+/// As [`shown`], without the end of the lease, which is computed anew each time.
+#[track_caller]
+pub(super) fn lasting(pool: &Pool, id: impl ToString) -> Value {
+    let mut message = shown(pool, id);
+    message["claim"].as_object_mut().into_iter().for_each(|claim| drop(claim.remove("deadline_at")));
+    message
+}
+
 #[track_caller]
 pub(super) fn state(pool: &Pool, id: impl ToString) -> String {
     shown(pool, id)["state"].as_str().unwrap().to_owned()
@@ -99,6 +107,7 @@ pub(super) fn sending(kind: &str, body: &[u8]) -> Send {
         priority: 0,
         cause: None,
         wake: false,
+        in_doubt: None,
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn in_doubt(session: &SessionRef, message: &Message) -> Error {
 /// The state of a message and its reason: `message 3 is dead: agent_ended`.
 pub(crate) fn describe(message: &Message) -> String {
     let status = &message.status;
-    let why = status.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let why = status.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let state = json_name(&status.state).replace('_', " ");
     format!("message {} is {state}{why}", message.id)
 }

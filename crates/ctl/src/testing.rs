@@ -83,8 +83,10 @@ pub(crate) fn message(id: u64) -> Message {
         max_attempts: 5,
         created_at: Timestamp(1_700_000_000_000),
         expires_at: None,
+        in_doubt: None,
         status: MessageStatus { changed_at: Timestamp(1_700_000_000_000), ..MessageStatus::default() },
         steps: Vec::new(),
+        deadline_at: None,
     }
 }
 
@@ -130,5 +132,6 @@ pub(crate) fn status() -> Status {
         room: Capacity::default(),
         asking: Vec::new(),
         inbox: 0,
+        stuck: Vec::new(),
     }
 }

@@ -121,6 +121,12 @@ impl Pool {
             Event::BreakerChanged { session, kind, breaker, turned: _ } => {
                 self.queues.breaker_changed(*session, kind, breaker);
             }
+            Event::QueueStuck { session, kind, standstill } => {
+                self.change(*session, |s| s.stuck.extend([(kind.clone(), standstill.since)]));
+            }
+            Event::QueueUnstuck { session, kind, .. } => {
+                self.change(*session, |s| s.stuck.retain(|known, _| known != kind));
+            }
 
             // Users' locks.
             Event::LockGranted { session, lock } => self.change(*session, |s| s.lock = Some(lock.clone())),
@@ -129,6 +135,7 @@ impl Pool {
             }
             Event::LockReleased { session, token, .. } | Event::LockRevoked { session, token, .. } => {
                 self.change(*session, |s| s.lock = s.lock.take().filter(|lock| lock.token != *token));
+                self.queues.lock_ended(*session, at);
             }
 
             Event::Agent(event) => self.agent_changed(event),

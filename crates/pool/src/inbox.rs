@@ -1,20 +1,23 @@
 //! The inbox: everything that waits for a person, each item with the command to run next.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use protocol::activity::AskKind;
 use protocol::message::PROMPT;
 use protocol::reply::InboxItem;
-use protocol::{ActivityState, Lifecycle, MessageState, Session, SessionId, Timestamp};
+use protocol::{
+    ActivityState, Lifecycle, MessageState, Session, Standstill, StuckLane, StuckReason, Timestamp,
+};
 
 use crate::agent::activity::current_activity;
 use crate::agent::state::Agents;
 use crate::pool::Pool;
 use crate::prompt::blocked::Blocked;
 use crate::queue::prompts::{held_prompt, waiting_prompt};
-use crate::queue::{admin, unclaimed};
+use crate::queue::{admin, doubt, health};
 use crate::session::lifecycle::is_restarting;
+use crate::settings::QueueRules;
+use crate::volatile::Volatile;
 
 /// Time that a prompt may wait or stay unconfirmed before it is an item.
 const SOON: Duration = Duration::from_secs(30);
@@ -22,31 +25,31 @@ const SOON: Duration = Duration::from_secs(30);
 /// Maximum length of an item's text, in bytes.
 const TEXT_MAX: usize = 300;
 
-/// All items, the longest waiting first. `agents` knows the dismissed questions; `blocked` has the reasons for
-/// which the next prompts of sessions are not typed yet; `is_worked` tells whether a kind of a session's
-/// messages has a worker.
+/// All items, the longest waiting first.
 #[must_use]
-pub fn items(
-    pool: &Pool,
-    agents: &Agents,
-    blocked: &BTreeMap<SessionId, Blocked>,
-    is_worked: impl Fn(SessionId, &str) -> bool,
-    now: Timestamp,
-) -> Vec<InboxItem> {
+pub fn items(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestamp) -> Vec<InboxItem> {
     let of = |session: &Session| {
-        let why = blocked.get(&session.id);
+        let why = volatile.prompts.blocked().get(&session.id);
         let items = SessionItems { pool, session, now };
-        let found = [items.asks(agents), items.login(), items.unconfirmed(), items.blocked_prompt(why)];
+        let found =
+            [items.asks(&volatile.agents), items.login(), items.unconfirmed(), items.blocked_prompt(why)];
         let held = [items.failing(), items.suspended(), items.exhausted(), items.over()];
         found.into_iter().chain(held).flatten().collect::<Vec<_>>()
     };
     let mut items: Vec<InboxItem> = pool.sessions().flat_map(of).collect();
-    items.extend(unclaimed::unclaimed(pool, is_worked, now).map(|found| {
-        let items = SessionItems { pool, session: found.session, now };
-        items.item("worker", found.oldest, found.describe(pool.age(now, found.oldest)))
-    }));
+    let lanes = health::stuck(pool, volatile, rules, now);
+    items.extend(lanes.iter().filter_map(|lane| worker(pool, lane, now)));
     items.sort_by_key(|item| (item.since, item.session));
     items
+}
+
+/// A lane waits for a worker. Other lanes that stand still have items of their own, or end by themselves.
+fn worker(pool: &Pool, lane: &StuckLane, now: Timestamp) -> Option<InboxItem> {
+    let Standstill { since, reason, .. } = &lane.standstill;
+    let waits = matches!(reason, StuckReason::NoWorker | StuckReason::NoClaim);
+    let items = SessionItems { pool, session: pool.session(lane.session).filter(|_| waits)?, now };
+    let text = lane.describe(pool.age(now, *since).as_secs() / 60);
+    Some(items.item("worker", *since, (text, reason.next_command(lane.name.as_str(), &lane.kind))))
 }
 
 /// The items of one session.
@@ -104,7 +107,9 @@ impl SessionItems<'_> {
         let open = held_prompt(self.pool, self.session.id)?;
         let (id, next) = (open.id, admin::resolve_command(self.session.name.as_str(), open.id));
         let (kind, text) = match open.state {
-            MessageState::InDoubt => ("message", "may not have arrived as it was sent"),
+            MessageState::InDoubt if doubt::waits_for_person(&open) => {
+                ("message", "may not have arrived as it was sent")
+            }
             MessageState::Typed if self.pool.age(self.now, open.since) >= SOON => {
                 ("unconfirmed", "was typed, and nothing confirms that its agent has it")
             }

@@ -3,7 +3,7 @@
 use protocol::activity::{Ask, AskKind};
 use protocol::event::AgentEvent;
 use protocol::reap::Outcome;
-use protocol::{Activity, Event, Session, redact};
+use protocol::{Activity, Event, MessageReason, Session, Standstill, StuckReason, redact};
 
 /// Redacts an event. One arm for each event, so that a new one cannot be forgotten.
 pub fn event(event: &mut Event) {
@@ -11,8 +11,9 @@ pub fn event(event: &mut Event) {
         Event::SessionCreated(session) => **session = self::session(session),
         Event::SessionLabelled { labels, .. } => *labels = redact::labels(labels),
         Event::LockGranted { lock, .. } => text(&mut lock.purpose),
-        Event::MessageQueued(message) => message.status.reason.iter_mut().for_each(text),
-        Event::MessageChanged { status, .. } => status.reason.iter_mut().for_each(text),
+        Event::MessageQueued(message) => message.status.reason.iter_mut().for_each(reason),
+        Event::MessageChanged { status, .. } => status.reason.iter_mut().for_each(reason),
+        Event::QueueStuck { standstill, .. } => self::standstill(standstill),
         Event::ReapFinished { outcome, .. } => self::outcome(outcome),
         Event::Agent(of_agent) => agent(of_agent),
         Event::SessionFailed { detail: said, .. }
@@ -58,6 +59,7 @@ pub fn event(event: &mut Event) {
         | Event::LimitExceeded { .. }
         | Event::LogResumed { .. }
         | Event::DrainDeadlineSet(..)
+        | Event::QueueUnstuck { .. }
         | Event::LockUsedForSend { .. } => {}
     }
 }
@@ -85,6 +87,19 @@ fn outcome(outcome: &mut Outcome) {
         Outcome::Gone { .. } => {}
         Outcome::Survivors { left } | Outcome::Spared { left, .. } => left.iter_mut().for_each(text),
         Outcome::Untouched { why } | Outcome::Refused { why } => text(why),
+    }
+}
+
+fn reason(reason: &mut MessageReason) {
+    if let MessageReason::Text(said) | MessageReason::Altered(said) = reason {
+        text(said);
+    }
+}
+
+/// Redacts how a lane stands still: a prompt may wait because of what its composer shows.
+pub fn standstill(standstill: &mut Standstill) {
+    if let StuckReason::PromptWaits(why) = &mut standstill.reason {
+        text(why);
     }
 }
 

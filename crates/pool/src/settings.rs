@@ -8,6 +8,7 @@ use std::time::Duration;
 use agents::screen::{Patterns, Screen, ScreenState};
 use agents::{Adapter, Confirm, screen};
 use protocol::limits::Limits;
+use protocol::message::InDoubt;
 use protocol::policy::RestartPolicy;
 use protocol::reap::{Action, Leftovers, Rule};
 use protocol::session::Size;
@@ -37,6 +38,10 @@ pub struct QueueRules {
     pub breaker_failures: u32,
     /// Time before the first probe; doubles with each failed one.
     pub breaker_pause: Duration,
+    /// Time for which a kind of a session's messages may stand still; none for any.
+    pub stuck_after: Option<Duration>,
+    /// The treatment of messages in doubt that have none of their own.
+    pub in_doubt: InDoubt,
     /// Retention of done, cancelled and expired messages.
     pub keep_done: Duration,
     /// Retention of dead messages.
@@ -57,6 +62,8 @@ impl Default for QueueRules {
             retry_backoff: Duration::from_secs(1),
             breaker_failures: 3,
             breaker_pause: Duration::from_secs(60),
+            stuck_after: Some(Duration::from_secs(10 * 60)),
+            in_doubt: InDoubt::Hold,
             keep_done: Duration::from_secs(24 * 3600),
             keep_dead: Duration::from_secs(30 * 24 * 3600),
             keep_count: 100_000,

@@ -213,6 +213,8 @@ impl Consequences {
             Event::MessageForgotten { .. }
             | Event::GeneratorRegistered { .. }
             | Event::GeneratorEnded { .. }
+            | Event::QueueStuck { .. }
+            | Event::QueueUnstuck { .. }
             | Event::OperationDone { .. }
             | Event::OperationForgotten { .. } => Self::LOCAL,
             Event::PoolStarted { .. }

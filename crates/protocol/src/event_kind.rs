@@ -85,6 +85,8 @@ kinds! {
         MessageExpired = "message_expired",
         BreakerOpened = "breaker_opened",
         BreakerClosed = "breaker_closed",
+        QueueStuck = "queue_stuck",
+        QueueUnstuck = "queue_unstuck",
         LockGranted = "lock_granted",
         LockReleased = "lock_released",
         LockRevoked = "lock_revoked",

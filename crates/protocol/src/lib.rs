@@ -304,6 +304,7 @@ pub mod job;
 pub mod limits;
 pub mod logs;
 pub mod message;
+pub mod message_reason;
 mod origin;
 pub mod parts;
 pub mod paths;
@@ -315,6 +316,7 @@ pub mod refusal;
 pub mod reply;
 pub mod request;
 pub mod session;
+pub mod standstill;
 pub mod text;
 pub mod thought;
 pub mod time;
@@ -333,9 +335,11 @@ pub use ids::{
     WindowId,
 };
 pub use message::{Breaker, Claimed, Holder, Message, MessageState, MessageStatus, Step};
+pub use message_reason::MessageReason;
 pub use refusal::{ErrorCode, Refusal};
 pub use reply::{Frame, Reply, Response};
 pub use request::{Call, Request};
 pub use session::{Exit, Incarnation, Lifecycle, Reason, Session, Spec};
+pub use standstill::{Standstill, StuckLane, StuckReason, UnstuckReason};
 pub use text::{Name, OsBytes, SessionRef};
 pub use time::Timestamp;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event_kind::EventKind;
 use crate::ids::{GeneratorId, MessageId, OpId, ProcId, SessionId, Tag, Token};
+use crate::message_reason::MessageReason;
 use crate::text::OsBytes;
 use crate::time::Timestamp;
 
@@ -57,11 +58,29 @@ pub struct Message {
     pub created_at: Timestamp,
     /// The time at which it expires if it still waits.
     pub expires_at: Option<Timestamp>,
+    /// The treatment of the message once it is in doubt; defaults to the configuration's.
+    pub in_doubt: Option<InDoubt>,
     /// The changing part.
     pub status: MessageStatus,
     /// History since it was queued, oldest first and ending with the current status; at most [`STEPS_MAX`]
     /// steps. Filled in only where a single message is shown.
     pub steps: Vec<Step>,
+    /// The end of the lease of its claim, while one runs. Filled in only where a message is shown.
+    pub deadline_at: Option<Timestamp>,
+}
+
+/// The treatment of a message of which it is unknown whether it arrived.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InDoubt {
+    /// It waits for a person, and those behind it wait with it.
+    #[default]
+    Hold,
+    /// It is dead at once, and those behind it go on. It arrives at most once.
+    Dead,
+    /// It is typed again after a while, and may then arrive twice. It arrives at least once, unless all its
+    /// attempts end in doubt.
+    Retry,
 }
 
 impl Message {
@@ -106,8 +125,8 @@ pub struct MessageStatus {
     pub not_before: Option<Timestamp>,
     /// The time of the last change.
     pub changed_at: Timestamp,
-    /// The reason for the state: `unconfirmed`, `daemon stopped while typing`, …
-    pub reason: Option<String>,
+    /// The reason for the state.
+    pub reason: Option<MessageReason>,
     /// The worker's result.
     pub result: Option<OsBytes>,
 }
@@ -137,7 +156,7 @@ pub struct Step {
     /// Number of attempts before the change.
     pub attempts: u32,
     /// The reason.
-    pub reason: Option<String>,
+    pub reason: Option<MessageReason>,
 }
 
 impl MessageStatus {

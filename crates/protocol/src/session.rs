@@ -79,6 +79,8 @@ pub struct Session {
     /// slot.
     #[serde(default)]
     pub worker: Option<Box<WorkerSpec>>,
+    /// The kinds of its messages that are known to stand still, each with the time since when.
+    pub stuck: BTreeMap<String, Timestamp>,
 }
 
 /// A user's durable lock on a session: a lease that its holder renews.
@@ -156,6 +158,7 @@ impl Session {
             lock: None,
             drain_deadline: None,
             worker: None,
+            stuck: BTreeMap::new(),
         }
     }
 }

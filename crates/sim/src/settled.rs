@@ -156,7 +156,7 @@ fn check_end(land: &Land, message: &protocol::Message) -> Result<(), String> {
     let status = &message.status;
     let is_given_up = land.judge.is_given_up(message.id);
     let is_used_up = message.kind == JOB && status.attempts >= MAX_ATTEMPTS;
-    let reason = status.reason.as_deref().unwrap_or_default();
+    let reason = status.reason.as_ref().map(ToString::to_string).unwrap_or_default();
     let body = land.judge.messages().remove(&message.id).map(|(_, body)| body).unwrap_or_default();
     let is_cut_short = message.kind == PROMPT
         && land.judge.prompt(&body).pasted > 0

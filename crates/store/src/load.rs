@@ -6,7 +6,7 @@ mod scan;
 use std::collections::BTreeSet;
 
 use pool::Pool;
-use protocol::{Event, MessageState, MessageStatus, Seq, SessionId, Stamped, Timestamp};
+use protocol::{Event, MessageReason, MessageState, MessageStatus, Seq, SessionId, Stamped, Timestamp};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTableMetadata};
 
 use crate::commit::{self, Batch};
@@ -162,7 +162,7 @@ fn put_in_doubt(pool: &mut Pool, message: &UnknownState) -> Stamped {
     let status = MessageStatus {
         state: MessageState::InDoubt,
         changed_at: at,
-        reason: Some("the stored state of the message was damaged".to_owned()),
+        reason: Some(MessageReason::Damaged),
         ..MessageStatus::default()
     };
     let seq = Seq(pool.seq().0.saturating_add(1));

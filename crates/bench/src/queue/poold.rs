@@ -86,6 +86,7 @@ pub(crate) fn message(session: SessionRef, kind: &str, body: &[u8]) -> Request {
         priority: 0,
         cause: None,
         wake: false,
+        in_doubt: None,
     })
 }
 

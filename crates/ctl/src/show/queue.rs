@@ -2,7 +2,7 @@
 
 use protocol::message::{Breaker, Step};
 use protocol::reply::GeneratorView;
-use protocol::{Message, Timestamp};
+use protocol::{Message, MessageReason, Timestamp};
 
 use crate::show::escape;
 use crate::show::json::json_name;
@@ -23,10 +23,14 @@ pub(crate) fn messages(messages: &[Message], style: Style, now: Timestamp) -> St
             message.size.to_string(),
             when(message.created_at, style, now),
             message.key.clone().unwrap_or_default(),
-            message.status.reason.clone().unwrap_or_default(),
+            reason(message.status.reason.as_ref()),
         ]);
     }
     table.render()
+}
+
+fn reason(reason: Option<&MessageReason>) -> String {
+    reason.map(ToString::to_string).unwrap_or_default()
 }
 
 /// Returns a table of dead messages.
@@ -41,7 +45,7 @@ pub(crate) fn dead(messages: &[Message], style: Style, now: Timestamp) -> String
             message.size.to_string(),
             when(message.status.changed_at, style, now),
             message.key.clone().unwrap_or_default(),
-            message.status.reason.clone().unwrap_or_default(),
+            reason(message.status.reason.as_ref()),
         ]);
     }
     table.render()
@@ -53,12 +57,7 @@ pub(crate) fn history(steps: &[Step]) -> String {
     let mut table = Table::new(&[]);
     for step in steps {
         let tries = format!("try {}", step.attempts);
-        table.row([
-            time::rfc3339(step.at),
-            json_name(&step.state),
-            tries,
-            step.reason.clone().unwrap_or_default(),
-        ]);
+        table.row([time::rfc3339(step.at), json_name(&step.state), tries, reason(step.reason.as_ref())]);
     }
     table.render()
 }

@@ -74,6 +74,7 @@ pub(crate) fn document(status: &Status) -> Value {
         "room": room_document(&status.room),
         "asking": status.asking.iter().map(asking_document).collect::<Vec<_>>(),
         "inbox": status.inbox,
+        "stuck": status.stuck.iter().map(Json).collect::<Vec<_>>(),
     })
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use protocol::message::{Breaker, PROMPT};
+use protocol::message::{Breaker, InDoubt, PROMPT};
 use protocol::request::{Send, Until, Wait};
 use protocol::{Message, MessageId, MessageState, OsBytes, Request, Response, SessionRef};
 use serde_json::{Value, json};
@@ -59,8 +59,33 @@ pub(crate) struct Args {
     /// message stays queued
     #[arg(long)]
     wake: bool,
+    /// What becomes of a prompt of which it is unknown whether it arrived: hold it for a person, give it up, or
+    /// type it again, so that it may arrive twice [default: the configuration's]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    in_doubt: Option<Doubt>,
     #[command(flatten)]
     repeat: Repeat,
+}
+
+/// What becomes of a prompt in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Doubt {
+    /// It waits for a person.
+    Hold,
+    /// It is given up, and those behind it go on.
+    Dead,
+    /// It is typed again, and may arrive twice.
+    Retry,
+}
+
+impl From<Doubt> for InDoubt {
+    fn from(doubt: Doubt) -> Self {
+        match doubt {
+            Doubt::Hold => Self::Hold,
+            Doubt::Dead => Self::Dead,
+            Doubt::Retry => Self::Retry,
+        }
+    }
 }
 
 /// Time limit for a question about the message's progress.
@@ -92,6 +117,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         priority: args.priority,
         cause: cause()?,
         wake: args.wake,
+        in_doubt: args.in_doubt.map(InDoubt::from),
     };
     let sent = *expected!(context.client().change(&args.repeat, Request::Send(send))?, Sent)?;
     if !context.style.json && !args.result {
@@ -175,7 +201,8 @@ fn wait(context: &Context, session: &SessionRef, message: Message, stage: Stage)
     };
     let accepted = until(Until::Accepted(message.id))?;
     let status = accepted.status.state;
-    if stage == Stage::Accepted || status.is_final() || status == MessageState::InDoubt {
+    let is_held = status == MessageState::InDoubt && accepted.in_doubt != Some(InDoubt::Retry);
+    if stage == Stage::Accepted || status.is_final() || is_held {
         return Ok(accepted);
     }
     until(Until::Message(message.id))
@@ -205,7 +232,8 @@ fn progress(
 
 /// `message 7 (typed: not confirmed yet)`
 fn state_and_reason(message: &Message, waits: Option<String>) -> String {
-    let why = waits.or_else(|| message.status.reason.clone()).map(|why| format!(": {why}"));
+    let why =
+        waits.or_else(|| Some(message.status.reason.as_ref()?.to_string())).map(|why| format!(": {why}"));
     format!("message {} ({}{})", message.id, json_name(&message.status.state), why.unwrap_or_default())
 }
 

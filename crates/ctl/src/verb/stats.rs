@@ -1,4 +1,4 @@
-//! `stats`: the resource usage of running sessions.
+//! `stats`: the resource usage of running sessions, and their messages that stand still.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -8,7 +8,7 @@ use protocol::limits::Limits;
 use protocol::reply::{SessionView, UsageView};
 use protocol::request::List;
 use protocol::usage::Usage;
-use protocol::{ErrorCode, Request, SessionId, SessionRef};
+use protocol::{ErrorCode, Request, SessionId, SessionRef, StuckLane};
 use serde::Serialize;
 
 use crate::calls::{self, expected};
@@ -23,7 +23,7 @@ use crate::targets::for_each;
 /// Time between the two samples from which the share of a processor is computed.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Show the resource usage of running sessions
+/// Show the resource usage of running sessions, and which of their messages stand still
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The sessions [default: all that run]
@@ -40,6 +40,7 @@ struct Document<'a> {
     usage: Json<&'a Usage>,
     limits: Option<Json<&'a Limits>>,
     unenforced: &'a [String],
+    stuck: Vec<Json<&'a StuckLane>>,
 }
 
 /// Samples twice, and prints the second sample.
@@ -122,14 +123,15 @@ fn document<'a>(view: &'a UsageView, limits: &'a BTreeMap<SessionId, Bounds>) ->
         usage: Json(&view.usage),
         limits: bounds.map(|(limits, _)| Json(limits)),
         unenforced: bounds.map(|(_, unenforced)| unenforced.as_slice()).unwrap_or_default(),
+        stuck: view.stuck.iter().map(Json).collect(),
     }
 }
 
 fn table(views: &[UsageView], limits: &BTreeMap<SessionId, Bounds>, quiet: bool) -> String {
     let header: &[&str] =
-        if quiet { &[] } else { &["NAME", "CPU%", "MEM", "PROCS", "DISK", "LOG", "LIMITS"] };
+        if quiet { &[] } else { &["NAME", "CPU%", "MEM", "PROCS", "DISK", "LOG", "LIMITS", "STUCK"] };
     let mut table = Table::new(header);
-    for UsageView { session, name, usage } in views {
+    for UsageView { session, name, usage, stuck } in views {
         let size = |bytes: Option<u64>| bytes.map(size::short).unwrap_or_default();
         table.row([
             name.to_string(),
@@ -142,6 +144,7 @@ fn table(views: &[UsageView], limits: &BTreeMap<SessionId, Bounds>, quiet: bool)
                 .get(session)
                 .map(|(limits, lacking)| resources::marked_limits(limits, lacking))
                 .unwrap_or_default(),
+            stuck.iter().map(|lane| lane.kind.as_str()).collect::<Vec<_>>().join(","),
         ]);
     }
     table.render()
@@ -161,7 +164,8 @@ mod tests {
     #[test]
     fn what_was_not_seen_before_has_no_share() {
         let usage = Usage { cpu_us: 9, cpu_percent: Some(5), ..Default::default() };
-        let view = UsageView { session: SessionId(1), name: "web".parse().unwrap(), usage };
+        let view =
+            UsageView { session: SessionId(1), name: "web".parse().unwrap(), usage, stuck: Vec::new() };
         let now = Instant::now();
         assert_eq!(with_share(view.clone(), &Before::new()).usage.cpu_percent, None);
         assert_eq!(

@@ -14,6 +14,7 @@ use protocol::{
     ActivityState, Call, ErrorCode, Lifecycle, MessageState, OpId, OsBytes, Reason, Refusal, Request,
     Response, SessionId, SessionRef, Timestamp,
 };
+use protocol::{Standstill, StuckLane, StuckReason};
 use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok};
@@ -542,6 +543,16 @@ fn stats_looks_twice() {
                 session: SessionId(1),
                 name: "web".parse().unwrap(),
                 usage,
+                stuck: vec![StuckLane {
+                    session: SessionId(1),
+                    name: "web".parse().unwrap(),
+                    kind: "build".into(),
+                    standstill: Standstill {
+                        since: Timestamp(1000),
+                        waiting: 3,
+                        reason: StuckReason::NoWorker,
+                    },
+                }],
             }]))
         }
         Request::List(_) => {
@@ -551,11 +562,17 @@ fn stats_looks_twice() {
         }
         other => panic!("{other:?}"),
     });
-    let expected = "NAME  CPU%  MEM   PROCS  DISK  LOG  LIMITS\nweb   0%    120M  3      1.5G  -    mem=2G\n";
+    let expected = "NAME  CPU%  MEM   PROCS  DISK  LOG  LIMITS  STUCK\n\
+                    web   0%    120M  3      1.5G  -    mem=2G  build\n";
     assert_eq!(pool.run("stats").success(), expected);
     assert_eq!(requests(&pool)[..2], [Request::Usage(None), Request::Usage(None)]);
     let document: Value = serde_json::from_str(&pool.run("stats web --json").success()).unwrap();
     assert_eq!((&document["id"], &document["name"]), (&json!("sess_1"), &json!("web")));
+    let stuck = json!([{
+        "session": "sess_1", "name": "web", "kind": "build", "since": "1970-01-01T00:00:01.000Z", "waiting": 3,
+        "reason": "no worker is registered for them", "reason_code": "no_worker"
+    }]);
+    assert_eq!(document["stuck"], stuck);
     assert_eq!((&document["cpu_percent"], &document["log"]), (&json!(0), &Value::Null));
     assert_eq!(document["limits"]["memory"], 2_u64 << 30);
     let ran = pool.run("stats bad web");

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pool::{Adoption, EnvFilter, Naming, QueueRules, ReapRules, RestartRules, Settings};
+use protocol::message::InDoubt;
 use protocol::time::millis;
 
 use crate::config::file::Config;
-use crate::config::sections::{EnvSection, NamingScheme};
+use crate::config::sections::{DoubtRule, EnvSection, NamingScheme};
 use crate::config::values::{
     ConfigError, bytes, check_actions, duration, duration_or_never, invalid, share_or_never, size,
 };
@@ -103,6 +104,11 @@ impl Config {
             retry_backoff: time("retry_backoff", &queue.retry_backoff)?,
             breaker_failures: queue.breaker_failures,
             breaker_pause: time("breaker_pause", &queue.breaker_pause)?,
+            stuck_after: duration_or_never("[queue] stuck_after", &queue.stuck_after)?,
+            in_doubt: match queue.in_doubt {
+                DoubtRule::Hold => InDoubt::Hold,
+                DoubtRule::Dead => InDoubt::Dead,
+            },
             keep_done: time("keep_done", &queue.keep_done)?,
             keep_dead: time("keep_dead", &queue.keep_dead)?,
             keep_count: queue.keep_count,

@@ -54,7 +54,12 @@ pub(crate) fn blocked_prompt(
     };
     let later = || {
         let at = clock::rfc3339(not_before?);
-        let tried = || turn.message(next).ok().flatten().and_then(|(message, _)| message.status.reason);
+        let tried = || {
+            turn.message(next)
+                .ok()
+                .flatten()
+                .and_then(|(message, _)| Some(message.status.reason?.to_string()))
+        };
         let why = if open.attempts > 0 { tried() } else { None };
         Some(why.map_or(format!("not before {at}"), |why| format!("{why}; tried again at {at}")))
     };

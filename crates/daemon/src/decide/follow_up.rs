@@ -42,6 +42,7 @@ pub(crate) fn queue_message(
         priority: 0,
         cause: None,
         wake: false,
+        in_doubt: None,
     };
     let op = OpId::Random((u128::from(hook.id) << 64 | u128::from(hook.at.0)).to_be_bytes());
     let sent = queue::body(&mut send).and_then(|body| queue::send(turn, daemon, &op, (&send, body)));

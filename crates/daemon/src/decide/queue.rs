@@ -7,8 +7,8 @@ use protocol::digest::digest;
 use protocol::message::PROMPT;
 use protocol::request::{Ack, ClaimRef, Fail, Send};
 use protocol::{
-    ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Response, Seq, Session, Token,
-    reply,
+    ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Response, Seq, Session,
+    Timestamp, Token, reply,
 };
 use store::StoreError;
 
@@ -31,6 +31,12 @@ fn unreadable(error: &StoreError) -> Refusal {
 /// Returns a message with its body, including the changes of this turn.
 pub(crate) fn message(turn: &Turn<'_>, id: MessageId) -> Result<Option<(Message, Vec<u8>)>, Refusal> {
     turn.message(id).map_err(|error| unreadable(&error))
+}
+
+/// Returns the end of the lease of a message's claim, while one runs.
+pub(crate) fn deadline_at(turn: &Turn<'_>, id: MessageId) -> Option<Timestamp> {
+    let left = turn.volatile.workers.deadline(id).map(|at| turn.mono().until(at));
+    left.map(|left| turn.now().after(left))
 }
 
 /// Returns the reply that shows a message, without its steps.
@@ -170,7 +176,7 @@ fn is_repeat(first: &Message, asked: &Send, body: &Body) -> bool {
         && first.key == asked.key
         && first.origin == asked.origin
         && (first.enter, first.priority, first.cause) == (asked.enter, asked.priority, asked.cause)
-        && ttl == asked.ttl_ms
+        && (ttl, first.in_doubt) == (asked.ttl_ms, asked.in_doubt)
 }
 
 fn sent(turn: &Turn<'_>, mut message: Message) -> Reply {

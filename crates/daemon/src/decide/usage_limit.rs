@@ -73,6 +73,7 @@ pub(crate) fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &
         priority: 100,
         cause: None,
         wake: false,
+        in_doubt: None,
     };
     let op = OpId::Named(format!("go-on-{}-{}", session.id, until.0));
     let sent = body(&mut send).and_then(|body| queue_message(turn, daemon, &op, (&send, body)));
@@ -99,7 +100,7 @@ pub(crate) fn queued_continue(turn: &Turn<'_>, session: SessionId) -> Option<Mes
 /// Delays a queued message.
 pub(crate) fn delay_until(turn: &mut Turn<'_>, session: SessionId, id: MessageId, at: Timestamp) {
     let Some(open) = turn.pool().pending_message(session, id) else { return };
-    let reason = Some("after the usage limit");
+    let reason = Some("after the usage limit".into());
     let Event::MessageChanged { id, session, status } =
         queue::transition(&open, protocol::MessageState::Queued, reason, turn.now())
     else {
@@ -116,7 +117,7 @@ pub(crate) fn limit_lifted(turn: &mut Turn<'_>, session: SessionId) {
     if open.not_before.is_none_or(|at| at <= turn.now()) {
         return;
     }
-    let why = Some("it finished a turn before the end of its usage limit");
+    let why = Some("it finished a turn before the end of its usage limit".into());
     let event = queue::transition(&open, protocol::MessageState::Cancelled, why, turn.now());
     turn.emit(event);
 }

@@ -6,6 +6,7 @@ pub(crate) mod deliver;
 pub(crate) mod leases;
 pub(crate) mod limits;
 pub(crate) mod orphans;
+pub(crate) mod queue_health;
 pub(crate) mod reap;
 pub(crate) mod recover;
 pub(crate) mod retain;

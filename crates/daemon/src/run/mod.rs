@@ -37,7 +37,9 @@ use crate::engine::thread::{Engine, EngineEnd};
 use crate::engine::turn::Work;
 use crate::host::archive;
 use crate::host::error::DaemonError;
-use crate::loops::{activity, adopt, deliver, leases, limits, reap, recover, retain, schedule, workers};
+use crate::loops::{
+    activity, adopt, deliver, leases, limits, queue_health, reap, recover, retain, schedule, workers,
+};
 use crate::net::accept;
 use crate::net::listen::{self, SocketFile};
 use crate::sense::{exits, hook_spool};
@@ -208,6 +210,7 @@ async fn work(
     daemon.world.spawn("schedule", schedule::run(Arc::clone(daemon)));
     daemon.world.spawn("workers", workers::run(Arc::clone(daemon)));
     daemon.world.spawn("limits", limits::run(Arc::clone(daemon)));
+    daemon.world.spawn("queue_health", queue_health::run(Arc::clone(daemon)));
     daemon.world.spawn("reap", reap::run(Arc::clone(daemon)));
     signals.listen().map_err(|e| DaemonError::Other(format!("cannot listen for signals: {e}")))?;
     tokio::select! {

@@ -1,18 +1,19 @@
-//! Everything that waits for a person, for `inbox` and `status`.
+//! Everything that waits for a person, and messages that stand still: for `inbox`, `status` and `stats`.
 
-use protocol::SessionId;
+use pool::{QueueRules, queue, redaction};
+use protocol::StuckLane;
 use protocol::reply::InboxItem;
 
 use crate::engine::Turn;
 
 /// Returns everything that waits for a person.
-pub(super) fn items(turn: &Turn<'_>) -> Vec<InboxItem> {
-    let has_worker = |session, kind: &str| has_worker(turn, session, kind);
-    let (agents, blocked) = (&turn.volatile.agents, turn.volatile.prompts.blocked());
-    pool::inbox::items(turn.pool(), agents, blocked, has_worker, turn.now())
+pub(super) fn items(turn: &Turn<'_>, rules: &QueueRules) -> Vec<InboxItem> {
+    pool::inbox::items(turn.pool(), turn.volatile, rules, turn.now())
 }
 
-/// True if a worker exists for this kind of a session's messages.
-pub(super) fn has_worker(turn: &Turn<'_>, session: SessionId, kind: &str) -> bool {
-    pool::worker::is_worked(turn.pool(), &turn.volatile.workers, session, kind)
+/// Returns the lanes that have stood still for too long, without secrets.
+pub(super) fn stuck(turn: &Turn<'_>, rules: &QueueRules) -> Vec<StuckLane> {
+    let mut stuck = queue::stuck(turn.pool(), turn.volatile, rules, turn.now());
+    stuck.iter_mut().for_each(|lane| redaction::standstill(&mut lane.standstill));
+    stuck
 }

@@ -34,6 +34,7 @@ pub(super) async fn clear_context(
             raw: true,
             priority: 0,
             cause: None,
+            in_doubt: None,
             wake: false,
         };
         let body = queue::body(&mut send)?;

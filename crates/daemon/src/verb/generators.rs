@@ -10,6 +10,7 @@ use protocol::reply::{ClaimView, GeneratorView};
 use protocol::request::ClaimRef;
 use protocol::{Lifecycle, Reply, Response, Session, SessionId, Timestamp};
 
+use crate::decide::queue::deadline_at;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::sense::quiet;
@@ -93,12 +94,11 @@ fn worker(turn: &Turn<'_>, connection: u64, worker: &Worker) -> Option<Generator
 fn claims(turn: &Turn<'_>, filter: impl Fn(&queue::PendingMessage<'_>) -> bool) -> Vec<ClaimView> {
     let held = turn.pool().held_messages().filter(filter);
     let view = |open: queue::PendingMessage<'_>| {
-        let left = turn.volatile.workers.deadline(open.id).map(|at| turn.mono().until(at));
         Some(ClaimView {
             held: ClaimRef { id: open.id, token: open.token? },
             session: open.session,
             kind: open.kind.to_owned(),
-            deadline_at: left.map(|left| turn.now().after(left)),
+            deadline_at: deadline_at(turn, open.id),
         })
     };
     held.filter_map(view).collect()

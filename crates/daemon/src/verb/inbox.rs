@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use protocol::{Reply, Response};
 
+use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::verb::attention;
 
 pub(super) async fn inbox(daemon: &Arc<Daemon>) -> Reply {
-    daemon.engine.turn(|turn| Ok(Response::Inbox(attention::items(turn)))).await?
+    let loaded = daemon.loaded();
+    let list = move |turn: &mut Turn<'_>| attention::items(turn, &loaded.settings.queue);
+    Ok(Response::Inbox(daemon.engine.turn(list).await?))
 }

@@ -89,6 +89,7 @@ fn first_prompt(asked: &New) -> Result<Option<(Send, Body)>, Refusal> {
         priority: 0,
         cause: None,
         wake: false,
+        in_doubt: None,
     };
     let body = queue::body(&mut send)?;
     Ok(Some((send, body)))

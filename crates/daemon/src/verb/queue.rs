@@ -1,5 +1,6 @@
 //! `queue`: the messages of a session: listing, showing, settling and purging them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pool::session;
@@ -41,6 +42,7 @@ async fn read(daemon: &Arc<Daemon>, id: MessageId) -> Result<(Message, Vec<u8>),
         let mut found = queue::message(turn, id)?;
         if let Some((message, _)) = &mut found {
             explain(message, blocked_prompt(turn, &loaded.settings, message.session).as_ref());
+            message.deadline_at = queue::deadline_at(turn, id);
         }
         found.ok_or_else(|| queue::no_such_message(id))
     };
@@ -51,7 +53,7 @@ async fn read(daemon: &Arc<Daemon>, id: MessageId) -> Result<(Message, Vec<u8>),
 fn explain(message: &mut Message, blocked: Option<&(MessageId, String)>) {
     let is_blocked = |id: MessageId| id == message.id && message.status.state == MessageState::Queued;
     if let Some((_, why)) = blocked.filter(|(id, _)| is_blocked(*id)) {
-        message.status.reason = Some(why.clone());
+        message.status.reason = Some(why.as_str().into());
     }
 }
 
@@ -73,10 +75,13 @@ async fn send_messages(daemon: &Arc<Daemon>, asked: Messages, open_limit: u32, p
     let loaded = daemon.loaded();
     let choose = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &asked.session)?.id;
+        let held = turn.pool().held_messages().filter(|open| open.session == session);
+        let deadlines = held.filter_map(|open| Some((open.id, queue::deadline_at(turn, open.id)?)));
         let blocked = blocked_prompt(turn, &loaded.settings, session);
-        Ok((select(turn, session, &asked, open_limit), blocked, turn.reader()))
+        let shown = (blocked, deadlines.collect::<BTreeMap<_, _>>());
+        Ok((select(turn, session, &asked, open_limit), shown, turn.reader()))
     };
-    let (ids, blocked, reader) = daemon.engine.turn(choose).await??;
+    let (ids, (blocked, deadlines), reader) = daemon.engine.turn(choose).await??;
     for ids in ids.chunks(PAGE) {
         let (ids, reader) = (ids.to_vec(), reader.clone());
         let read = daemon
@@ -85,7 +90,10 @@ async fn send_messages(daemon: &Arc<Daemon>, asked: Messages, open_limit: u32, p
             .await
             .map_err(blocking_pool::refusal)?;
         let mut messages = read.map_err(|e| database::read_failed(daemon, &e))?;
-        messages.iter_mut().for_each(|message| explain(message, blocked.as_ref()));
+        for message in &mut messages {
+            explain(message, blocked.as_ref());
+            message.deadline_at = deadlines.get(&message.id).copied();
+        }
         parts.send(Response::Messages(messages)).await?;
     }
     Ok(Response::Messages(Vec::new()))

@@ -8,17 +8,24 @@ use protocol::{ErrorCode, Refusal, Reply, Response, Session, SessionRef};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
-use crate::verb::usage;
+use crate::verb::{attention, usage};
 
 pub(super) async fn stats(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> Reply {
-    let find = move |turn: &mut Turn<'_>| match wanted {
-        Some(wanted) => Ok(vec![pool::session::resolve(turn.pool(), &wanted)?.clone()]),
-        None => Ok(turn.pool().sessions().filter(|s| s.lifecycle.holds_slot()).cloned().collect()),
+    let loaded = daemon.loaded();
+    let find = move |turn: &mut Turn<'_>| {
+        let sessions = match wanted {
+            Some(wanted) => vec![pool::session::resolve(turn.pool(), &wanted)?.clone()],
+            None => turn.pool().sessions().filter(|s| s.lifecycle.holds_slot()).cloned().collect(),
+        };
+        Ok((sessions, attention::stuck(turn, &loaded.settings.queue)))
     };
-    let sessions: Vec<Session> = daemon.engine.turn(find).await??;
+    let (sessions, stuck): (Vec<Session>, _) = daemon.engine.turn(find).await??;
     let processes = daemon.processes();
     let measure = move || {
-        let view = |(s, usage): (&Session, _)| UsageView { session: s.id, name: s.name.clone(), usage };
+        let view = |(s, usage): (&Session, _)| {
+            let stuck = stuck.iter().filter(|lane| lane.session == s.id).cloned().collect();
+            UsageView { session: s.id, name: s.name.clone(), usage, stuck }
+        };
         sessions.iter().zip(usage::measure(&*processes, &sessions)).map(view).collect()
     };
     match daemon.blocking.with_timeout(Purpose::Processes, measure).await {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::activity::Source;
+use protocol::message::InDoubt;
 use protocol::message::PROMPT;
 use protocol::request::{Until, Wait};
 use protocol::{
@@ -142,8 +143,14 @@ fn result(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Opt
         Until::Ready => is_ready(turn, daemon, session).then(|| session_view::reply(turn, daemon, id)),
         Until::QueueEmpty => turn.pool().is_queue_empty(id).then(|| session_view::reply(turn, daemon, id)),
         Until::Message(message) => message_result(turn, session, *message, MessageState::is_final),
-        Until::Accepted(message) => message_result(turn, session, *message, |state| {
-            state.is_final() || matches!(state, MessageState::Accepted | MessageState::InDoubt)
-        }),
+        Until::Accepted(message) => {
+            // One that is typed again goes on by itself.
+            let open = turn.pool().pending_message(id, *message);
+            let is_held = open.is_none_or(|open| open.in_doubt != Some(InDoubt::Retry));
+            message_result(turn, session, *message, |state| match state {
+                MessageState::InDoubt => is_held,
+                state => state.is_final() || state == MessageState::Accepted,
+            })
+        }
     }
 }

@@ -10,8 +10,8 @@ use protocol::reply::Registered;
 use protocol::request::{CLAIM_MAX, Claim, ClaimRef, Disposition, Register};
 use protocol::worker::ClaimScope;
 use protocol::{
-    Claimed, ErrorCode, Event, Holder, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal, Reply,
-    Response, SessionId, Timestamp,
+    Claimed, ErrorCode, Event, Holder, MessageId, MessageReason, MessageState, OpId, OsBytes, ProcId,
+    Refusal, Reply, Response, SessionId, Timestamp,
 };
 
 use crate::decide::queue::message;
@@ -187,7 +187,7 @@ impl ClaimRequest {
         let Some(open) = turn.pool().pending_message(session, id) else { return false };
         if !has_body {
             // Recorded, so that it does not block the messages behind it.
-            let event = queue::transition(&open, MessageState::Dead, Some("its record is not readable"), now);
+            let event = queue::transition(&open, MessageState::Dead, Some(MessageReason::Unreadable), now);
             turn.emit(event);
             return false;
         }

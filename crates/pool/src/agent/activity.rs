@@ -7,13 +7,13 @@ use agents::screen;
 use agents::screen::{Composer, Dialog};
 use protocol::activity::{Ask, AskKind, Source};
 use protocol::event::AgentEvent;
-use protocol::{Activity, ActivityState, Event, Lifecycle, MessageState, Notes, Reason, Session, Timestamp};
+use protocol::{Activity, ActivityState, Event, Lifecycle, Notes, Reason, Session, Timestamp};
 
 use crate::agent::screen::{ScreenReading, TerminalMarks, WindowTitle};
 use crate::agent::state::Agents;
 use crate::pool::Pool;
 use crate::queue::prompts::held_prompt;
-use crate::queue::{admin, idempotency_index};
+use crate::queue::{admin, doubt, idempotency_index};
 
 /// Time for which the hooks and the output of a working agent must be silent before its screen is believed
 /// instead.
@@ -257,7 +257,7 @@ pub fn current_activity(pool: &Pool, session: &Session) -> Activity {
 
 /// Asks a person to resolve a prompt in doubt.
 fn doubted_prompt(pool: &Pool, session: &Session) -> Option<Activity> {
-    let open = held_prompt(pool, session.id).filter(|open| open.state == MessageState::InDoubt)?;
+    let open = held_prompt(pool, session.id).filter(doubt::waits_for_person)?;
     let id = open.id;
     let how = admin::resolve_command(session.name.as_str(), id);
     let text = format!("message {id} may not have arrived as it was sent: {how}");

@@ -8,7 +8,8 @@ use protocol::activity::Source;
 use protocol::hook::{Hook, HookEvent, Start};
 use protocol::message::{PROMPT, RESULT_MAX};
 use protocol::{
-    Activity, ActivityState, Event, Lifecycle, MessageState, MessageStatus, OsBytes, SessionId, Timestamp,
+    Activity, ActivityState, Event, Lifecycle, MessageReason, MessageState, MessageStatus, OsBytes,
+    SessionId, Timestamp,
 };
 
 use crate::agent::activity::current_activity;
@@ -17,14 +18,11 @@ use crate::pool::Pool;
 use crate::queue::pending::PendingMessage;
 use crate::queue::prompts::held_prompt;
 use crate::queue::transition::transition;
-use crate::queue::{breaker, settle};
+use crate::queue::{breaker, doubt, settle};
 use crate::settings::{OnFailedTurn, OnInterrupted, QueueRules, Settings};
 
 /// Time for which an agent at rest may still report the outcome of its prompt; its own record tells sooner.
 const WORD_LIMIT: Duration = Duration::from_secs(15);
-
-/// The reason of the agent's own command for a fresh context that its hook confirmed.
-const CLEARED: &str = "its agent began a new conversation";
 
 /// The consequences of a hook report for the agent's prompt. `newer` is the activity from a report that
 /// overtook this one.
@@ -43,7 +41,7 @@ pub(crate) fn confirm(
         HookEvent::Prompt { .. } if typed => prompt_taken(pool, &message, hook, inputs, newer),
         // The agent's own command for a fresh context, which has no turn.
         HookEvent::Started { source: Start::Cleared } if typed && inputs.text_match == TextMatch::Exact => {
-            let done = transition(&message, MessageState::Done, Some(CLEARED), now);
+            let done = transition(&message, MessageState::Done, Some(MessageReason::Cleared), now);
             [done].into_iter().chain(breaker::close(pool, message.session, message.kind)).collect()
         }
         HookEvent::TurnOver { said, turn } if accepted => {
@@ -82,10 +80,10 @@ fn prompt_taken(
         TextMatch::Surrounded
             if message.state != MessageState::InDoubt && !settle::is_cut_off(pool, message) =>
         {
-            Some("with other text around it")
+            Some(MessageReason::Surrounded)
         }
         TextMatch::Altered if message.state == MessageState::Typed => {
-            return vec![prompt_altered(message, text, now)];
+            return prompt_altered(message, text, inputs);
         }
         TextMatch::Surrounded | TextMatch::Altered | TextMatch::Different => return Vec::new(),
     };
@@ -105,13 +103,13 @@ fn prompt_taken(
     std::iter::once(accepted).chain(end).collect()
 }
 
-/// The agent received another text than was typed: a person has to resolve the prompt, and nothing is typed
-/// meanwhile.
-fn prompt_altered(message: &PendingMessage<'_>, text: &str, now: Timestamp) -> Event {
+/// The agent received another text than was typed. Unless the prompt says otherwise, a person has to resolve
+/// it, and nothing is typed meanwhile.
+fn prompt_altered(message: &PendingMessage<'_>, text: &str, inputs: HookInputs<'_>) -> Vec<Event> {
     // Redacted before it is quoted: behind a quoted line feed a key is not recognised.
     let text = protocol::redact::text(text);
-    let why = format!("altered: its agent got {:?}", protocol::bounds::cut(&text, 400));
-    transition(message, MessageState::InDoubt, Some(&why), now)
+    let why = MessageReason::Altered(protocol::bounds::cut(&text, 400).to_owned());
+    doubt::doubt(inputs.rules, message, &why, inputs.now)
 }
 
 /// The agent's turn failed. The next prompt may fail for the same reason: after several failures in a row
@@ -131,14 +129,14 @@ fn turn_failed(
                 return settle::suspend(inputs.rules, message, &why, inputs.now).into();
             }
             (OnFailedTurn::Retry, _) => {
-                let again = settle::retry_later(inputs.rules, message, &why, inputs.now);
+                let again = settle::retry_later(inputs.rules, message, why.as_str().into(), inputs.now);
                 return [again].into_iter().chain(held_back()).collect();
             }
             // There is nothing to tell the agent.
             (OnFailedTurn::Hold, None) | (OnFailedTurn::Next, _) => {}
         }
     }
-    let dead = transition(message, MessageState::Dead, Some(&why), inputs.now);
+    let dead = transition(message, MessageState::Dead, Some(why.as_str().into()), inputs.now);
     let held_back = (!limited).then(held_back);
     [dead].into_iter().chain(held_back.into_iter().flatten()).collect()
 }
@@ -157,7 +155,7 @@ fn turn_over(message: &PendingMessage<'_>, said: Option<&str>, now: Timestamp) -
 /// The turn of another prompt, which came in between, is over: its last words are not the answer to this
 /// prompt.
 fn other_turn_over(message: &PendingMessage<'_>, now: Timestamp) -> Event {
-    transition(message, MessageState::Done, Some("another prompt came in between; its turn is over"), now)
+    transition(message, MessageState::Done, Some(MessageReason::OtherTurn), now)
 }
 
 /// A person interrupted the turn of a prompt.
@@ -167,13 +165,13 @@ pub fn interrupted(
     action: (OnInterrupted, &QueueRules),
     now: Timestamp,
 ) -> Event {
-    turn_interrupted(message, action, "interrupted", now)
+    turn_interrupted(message, action, MessageReason::Interrupted, now)
 }
 
 fn turn_interrupted(
     message: &PendingMessage<'_>,
     (action, rules): (OnInterrupted, &QueueRules),
-    why: &str,
+    why: MessageReason,
     now: Timestamp,
 ) -> Event {
     match action {
@@ -204,8 +202,8 @@ pub fn abandoned(pool: &Pool, now: Timestamp) -> Vec<SessionId> {
 #[must_use]
 pub fn fail_abandoned(pool: &Pool, sessions: &[SessionId], now: Timestamp) -> Vec<Event> {
     let why = |message: &PendingMessage<'_>| match message.state {
-        MessageState::Accepted => "agent_ended",
-        _ => "agent_ended before it confirmed the prompt",
+        MessageState::Accepted => MessageReason::AgentEnded,
+        _ => MessageReason::AgentEndedUnconfirmed,
     };
     let ended = pool
         .held_messages()
@@ -231,10 +229,7 @@ pub fn end_stranded(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<Eve
         .held_messages()
         .filter(|message| message.state == MessageState::Accepted && message.kind == PROMPT);
     let event = |message: PendingMessage<'_>| {
-        Some(turn_interrupted(&message, (rests(&message)?, &settings.queue), STRANDED, now))
+        Some(turn_interrupted(&message, (rests(&message)?, &settings.queue), MessageReason::Stranded, now))
     };
     held.filter_map(event).collect()
 }
-
-/// The reason of a prompt whose agent stopped without a report.
-const STRANDED: &str = "interrupted: its agent stopped and did not say how the turn ended";

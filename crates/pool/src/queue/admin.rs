@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use protocol::request::{Purge, Resolution, ResolveMessage};
 use protocol::{
-    ErrorCode, Event, MessageId, MessageState, MessageStatus, Refusal, Session, SessionId, Timestamp,
+    ErrorCode, Event, MessageId, MessageReason, MessageState, MessageStatus, Refusal, Session, SessionId,
+    Timestamp,
 };
 
 use crate::pool::Pool;
 use crate::queue::breaker;
+use crate::queue::doubt::CONFIRMS_WITHIN;
 use crate::queue::pending::PendingMessage;
 use crate::queue::send::check_capacity;
 use crate::queue::transition::transition;
@@ -30,10 +32,6 @@ fn pending(pool: &Pool, session: SessionId, id: MessageId) -> Result<PendingMess
 fn conflict(id: MessageId, why: &str) -> Result<Vec<Event>, Refusal> {
     refuse(ErrorCode::Conflict, format!("message {id} {why}"))
 }
-
-/// Time for which an agent may still report that it took a prompt: twice the maximum measured for the slowest
-/// one, a Codex under load (6.3 s).
-const CONFIRMS_WITHIN: Duration = Duration::from_secs(12);
 
 /// Decides on `queue resolve`. Returns no event if the message is in the wanted state already.
 ///
@@ -67,10 +65,10 @@ pub fn resolve(pool: &Pool, asked: &ResolveMessage, now: Timestamp) -> Result<Ve
         return Ok(if message.is_suspended {
             without_pause(&message, now)
         } else {
-            from_the_start(asked.id, session, "to be tried again, by a user", now)
+            from_the_start(asked.id, session, MessageReason::Retried, now)
         });
     }
-    Ok(vec![transition(&message, wanted, Some("resolved by a user"), now)])
+    Ok(vec![transition(&message, wanted, Some(MessageReason::Resolved), now)])
 }
 
 /// Decides on `queue cancel`. Returns no event if the message is cancelled already.
@@ -84,7 +82,7 @@ pub fn cancel(pool: &Pool, id: MessageId, now: Timestamp) -> Result<Vec<Event>, 
         Cancelled => Ok(Vec::new()),
         Queued | Claimed | InDoubt | Revoking => {
             let message = pending(pool, session, id)?;
-            Ok(vec![transition(&message, Cancelled, Some("cancelled by a user"), now)])
+            Ok(vec![transition(&message, Cancelled, Some(MessageReason::Cancelled), now)])
         }
         Typing | Typed | Accepted => conflict(id, "is with the agent already"),
         _ => conflict(id, "is over"),
@@ -110,7 +108,7 @@ pub fn retry(pool: &Pool, rules: &QueueRules, id: MessageId, now: Timestamp) -> 
                 check_capacity(pool, rules, session, u64::from(size))?;
             }
             let kind = pool.message_kind(session, id).unwrap_or_default().to_owned();
-            let moved = from_the_start(id, session, "to be tried again, by a user", now);
+            let moved = from_the_start(id, session, MessageReason::Retried, now);
             Ok(moved.into_iter().chain(breaker::close(pool, session, &kind)).collect())
         }
         Done => conflict(id, "is done"),
@@ -121,7 +119,7 @@ pub fn retry(pool: &Pool, rules: &QueueRules, id: MessageId, now: Timestamp) -> 
 /// Ends the pause of a message: it is sent from the start, unless its agent has the text already and is only
 /// told to continue.
 fn without_pause(message: &PendingMessage<'_>, now: Timestamp) -> Vec<Event> {
-    let why = "to be tried at once, by a user";
+    let why = MessageReason::Hastened;
     if message.is_suspended {
         let message = PendingMessage { token: None, ..message.clone() };
         return vec![transition(&message, MessageState::Queued, Some(why), now)];
@@ -130,8 +128,8 @@ fn without_pause(message: &PendingMessage<'_>, now: Timestamp) -> Vec<Event> {
 }
 
 /// Queues a message as if nothing had happened, with all attempts left.
-fn from_the_start(id: MessageId, session: SessionId, why: &str, now: Timestamp) -> Vec<Event> {
-    let status = MessageStatus { changed_at: now, reason: Some(why.to_owned()), ..MessageStatus::default() };
+fn from_the_start(id: MessageId, session: SessionId, why: MessageReason, now: Timestamp) -> Vec<Event> {
+    let status = MessageStatus { changed_at: now, reason: Some(why), ..MessageStatus::default() };
     vec![Event::MessageChanged { id, session, status: Box::new(status) }]
 }
 
@@ -193,8 +191,9 @@ pub fn forget_finished(pool: &Pool, session: SessionId) -> Vec<Event> {
 #[must_use]
 pub fn forget_messages(pool: &Pool, session: SessionId, now: Timestamp) -> Vec<Event> {
     let pending: Vec<PendingMessage<'_>> = pool.pending_messages_of(session).collect();
-    let cancelled =
-        pending.iter().map(|m| transition(m, MessageState::Cancelled, Some("its session was removed"), now));
+    let cancelled = pending
+        .iter()
+        .map(|m| transition(m, MessageState::Cancelled, Some(MessageReason::SessionRemoved), now));
     let over = pool.finished_messages_of(session).map(|(id, ..)| id);
     let all = pending.iter().map(|m| m.id).chain(over);
     cancelled.chain(all.map(|id| Event::MessageForgotten { id, session })).collect()

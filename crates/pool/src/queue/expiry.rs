@@ -1,6 +1,6 @@
 //! The end of messages whose time to live is over.
 
-use protocol::{Event, MessageState, Timestamp};
+use protocol::{Event, MessageReason, MessageState, Timestamp};
 
 use crate::clock;
 use crate::clock::Moment;
@@ -26,7 +26,7 @@ pub fn expired(pool: &Pool, now: Timestamp) -> Vec<Event> {
     let moment = clock::moment(&pool.clock, now);
     let due = to_expire(pool).take_while(|(at, _)| *at <= moment);
     let expire = |message: &PendingMessage<'_>| {
-        transition(message, MessageState::Expired, Some("its time ran out"), now)
+        transition(message, MessageState::Expired, Some(MessageReason::TimeOver), now)
     };
     due.map(|(_, message)| expire(&message)).collect()
 }

@@ -31,6 +31,11 @@ impl KindQueue {
         self.len == 0
     }
 
+    /// Number of messages, including those in flight.
+    pub(crate) fn pending(&self) -> u64 {
+        self.len
+    }
+
     /// Number of queued messages.
     pub(crate) fn waiting(&self) -> u64 {
         self.len - self.in_flight

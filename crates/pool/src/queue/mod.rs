@@ -41,15 +41,18 @@
 //!   about messages, `prompts` about prompts.
 //! - Attempt: `claim` (which message is next, beginning of an attempt), `settle` (its end), with the event of
 //!   each change from `transition`, pauses from `backoff` and failures counted in `breaker`.
-//! - End: `expiry`, `retention`, and users' changes in `admin`. `unclaimed` reports kinds without a worker.
+//! - End: `expiry`, `retention`, and users' changes in `admin`.
+//! - Trouble: `doubt` (a message that may not have arrived), `health` (messages that stand still).
 
 pub(crate) mod admin;
 pub(crate) mod backoff;
 pub(crate) mod breaker;
 pub(crate) mod claim;
+pub(crate) mod doubt;
 pub(crate) mod entry;
 pub(crate) mod expiry;
 pub(crate) mod expiry_index;
+pub(crate) mod health;
 pub(crate) mod idempotency_index;
 pub(crate) mod kind_queue;
 pub(crate) mod lookup;
@@ -61,7 +64,6 @@ pub(crate) mod session_queue;
 pub(crate) mod settle;
 pub(crate) mod state;
 pub(crate) mod transition;
-pub(crate) mod unclaimed;
 
 pub use admin::{
     FORGET_BATCH, cancel, check_purge, forget_finished, forget_messages, purge, resolve, resolve_command,
@@ -69,14 +71,13 @@ pub use admin::{
 };
 pub use backoff::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX};
 pub use claim::{ClaimQuery, begin_typing, came_due, claimable, claimed, next_due};
+pub use doubt::{doubt, doubt_cut_off, settle_doubts};
 pub use expiry::expired;
+pub use health::{changes, stuck};
 pub use lookup::PromptCounts;
 pub use pending::PendingMessage;
 pub use prompts::{deliverable, has_prompt_work, held_prompt, next_prompt, waiting_prompt};
 pub use retention::{KEEP_NAMED, past_retention};
 pub use send::{Body, EarlierMessages, SendInputs, SendOutcome, check_kind, send, strip_controls};
-pub use settle::{
-    LeaseEnd, ack, doubt_cut_off, fail, give_back, is_cut_off, lease_ended, release_dead_worker,
-};
+pub use settle::{LeaseEnd, ack, fail, give_back, is_cut_off, lease_ended, release_dead_worker};
 pub use transition::transition;
-pub use unclaimed::{Unclaimed, unclaimed};

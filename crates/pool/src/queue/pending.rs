@@ -1,5 +1,6 @@
 //! A pending message, as look-ups return it.
 
+use protocol::message::InDoubt;
 use protocol::{Holder, MessageId, MessageState, SessionId, Timestamp, Token};
 
 /// A message that is not in a final state, as far as it is in memory.
@@ -31,4 +32,6 @@ pub struct PendingMessage<'a> {
     pub since: Timestamp,
     /// True if its agent has the text already and is only told to continue.
     pub is_suspended: bool,
+    /// Its own treatment once it is in doubt.
+    pub in_doubt: Option<InDoubt>,
 }

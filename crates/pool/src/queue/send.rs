@@ -95,8 +95,10 @@ pub fn send(
         max_attempts: rules.max_attempts,
         created_at: now,
         expires_at: send.ttl_ms.map(|ms| now.after(Duration::from_millis(ms))),
+        in_doubt: send.in_doubt,
         status: MessageStatus { changed_at: now, ..MessageStatus::default() },
         steps: Vec::new(),
+        deadline_at: None,
     })))
 }
 
@@ -119,6 +121,10 @@ fn check(send: &Send, body: &Body) -> Result<(), Refusal> {
     let plain = |text: &str| text.len() <= KEY_MAX && !text.chars().any(char::is_control);
     if send.key.as_ref().is_some_and(|key| key.is_empty() || !plain(key)) {
         return refuse(ErrorCode::Usage, format!("a key has 1 to {KEY_MAX} bytes and no control characters"));
+    }
+    if send.in_doubt.is_some() && send.kind != PROMPT {
+        let why = "--in-doubt is for prompts: a message that a worker claims is never in doubt";
+        return refuse(ErrorCode::Usage, why);
     }
     if !plain(&send.origin) {
         let why = format!("an origin has at most {KEY_MAX} bytes and no control characters");

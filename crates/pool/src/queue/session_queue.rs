@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use protocol::message::InDoubt;
 use protocol::{Holder, MessageId, MessageState, MessageStatus, SessionId, Timestamp, Token};
 
 use crate::queue::entry::{EntryState, QueueEntry};
@@ -22,7 +23,32 @@ pub(crate) struct SessionQueue {
     /// Finished messages in any other state than `dead`.
     finished: FinishedList,
     finished_at: BTreeMap<MessageId, Timestamp>,
+    /// The messages that have a treatment of their own for a doubt.
+    doubts: BTreeMap<MessageId, InDoubt>,
+    moved_at: MovedTimes,
     bytes: u64,
+}
+
+/// The times at which messages of each kind last moved, or were queued while there were none. After a load
+/// only the last change of each message is known, so that they can be earlier: no part of what is compared.
+#[derive(Debug, Clone, Default)]
+struct MovedTimes(BTreeMap<Arc<str>, Timestamp>);
+
+impl PartialEq for MovedTimes {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for MovedTimes {}
+
+impl MovedTimes {
+    fn note(&mut self, kind: &str, at: Timestamp) {
+        match self.0.get_mut(kind) {
+            Some(before) => *before = at.max(*before),
+            None => drop(self.0.insert(kind.into(), at)),
+        }
+    }
 }
 
 /// Messages in a final state, by the time at which they reached it.
@@ -104,8 +130,12 @@ impl SessionQueue {
     }
 
     /// Adds a new message.
-    pub(super) fn add(&mut self, kind: &str, priority: i8, entry: QueueEntry) {
+    pub(super) fn add(&mut self, kind: &str, in_doubt: Option<InDoubt>, (priority, entry): (i8, QueueEntry)) {
         self.bytes += u64::from(entry.size());
+        if !self.kinds.contains_key(kind) {
+            self.moved_at.note(kind, entry.created_at());
+        }
+        self.doubts.extend(in_doubt.map(|in_doubt| (entry.id(), in_doubt)));
         self.kind_mut(kind).put(priority, entry);
     }
 
@@ -207,12 +237,34 @@ impl SessionQueue {
     /// Takes a message out for good.
     pub(super) fn forget(&mut self, id: MessageId) -> Option<MovingMessage> {
         self.suspended.remove(&id);
-        self.take(id)
+        self.doubts.remove(&id);
+        let ended_at = self.finished_at.get(&id).copied();
+        let moving = self.take(id)?;
+        let newest = self.moved_at.0.get(&moving.kind).copied();
+        if !self.kinds.contains_key(&moving.kind) && (ended_at.is_none() || newest <= ended_at) {
+            self.moved_at.0.remove(&moving.kind);
+        }
+        Some(moving)
+    }
+
+    /// The time at which messages of a kind last moved, or were queued while there were none.
+    pub(crate) fn moved_at(&self, kind: &str) -> Option<Timestamp> {
+        self.moved_at.0.get(kind).copied()
+    }
+
+    /// Sets a kind in motion: what held it up on purpose has ended.
+    pub(super) fn excuse(&mut self, kind: &str, until: Timestamp) {
+        if self.kinds.contains_key(kind) {
+            self.moved_at.note(kind, until);
+        }
     }
 
     /// Puts a message into the list of its new status.
     pub(super) fn put(&mut self, moving: MovingMessage, status: &MessageStatus) {
         let (id, since) = (moving.entry.id(), status.changed_at);
+        if is_progress(status) {
+            self.moved_at.note(&moving.kind, since);
+        }
         if status.state == MessageState::Suspended {
             self.suspended.insert(id);
         } else if status.state.is_final() || status.is_reset() {
@@ -287,6 +339,7 @@ impl SessionQueue {
                 .or(retry.map(|retry| retry.since))
                 .unwrap_or(entry.created_at()),
             is_suspended: self.suspended.contains(&id),
+            in_doubt: self.doubts.get(&id).copied(),
         }
     }
 
@@ -305,5 +358,18 @@ impl SessionQueue {
     /// Times before which messages are not attempted again.
     pub(crate) fn pauses(&self) -> impl Iterator<Item = Timestamp> {
         self.retries.values().filter_map(|retry| retry.not_before)
+    }
+}
+
+/// True if a message gets on by this change: it is claimed, typed or final, an attempt of it has ended, or a
+/// person starts it anew.
+fn is_progress(status: &MessageStatus) -> bool {
+    use MessageState::{Accepted, Claimed, InDoubt, Queued, Revoking, Suspended, Typed, Typing};
+    match status.state {
+        Queued => status.not_before.is_some() || status.is_reset(),
+        // Typing may be called off, again and again.
+        Typing | InDoubt | Revoking | Suspended => false,
+        Claimed | Typed | Accepted => true,
+        state => state.is_final(),
     }
 }

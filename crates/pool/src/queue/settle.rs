@@ -5,7 +5,8 @@ use std::time::Duration;
 use protocol::message::{REASON_MAX, RESULT_MAX};
 use protocol::request::{ClaimRef, Disposition};
 use protocol::{
-    ErrorCode, Event, MessageState, MessageStatus, OsBytes, ProcId, Refusal, SessionId, Tag, Timestamp, Token,
+    ErrorCode, Event, MessageReason, MessageState, MessageStatus, OsBytes, ProcId, Refusal, SessionId, Tag,
+    Timestamp, Token,
 };
 
 use crate::pool::Pool;
@@ -70,20 +71,20 @@ pub fn fail(
         Disposition::Retry => attempt_failed(pool, rules, &message, reason, now),
         Disposition::Later(pause) => {
             let pause = pause.map(Duration::from_millis);
-            vec![next_attempt(rules, &message, reason, pause, now)]
+            vec![next_attempt(rules, &message, reason.into(), pause, now)]
         }
         Disposition::Dead => {
-            let dead = transition(&message, MessageState::Dead, Some(reason), now);
+            let dead = transition(&message, MessageState::Dead, Some(reason.into()), now);
             let kind = (message.session, message.kind);
             [dead].into_iter().chain(breaker::count_failure(pool, rules, kind, now, reason)).collect()
         }
-        Disposition::GiveBack => vec![give_back(&message, reason, now)],
+        Disposition::GiveBack => vec![give_back(&message, reason.into(), now)],
     })
 }
 
 /// Queues a message again whose attempt was not begun: the attempt does not count.
 #[must_use]
-pub fn give_back(message: &PendingMessage<'_>, reason: &str, now: Timestamp) -> Event {
+pub fn give_back(message: &PendingMessage<'_>, reason: MessageReason, now: Timestamp) -> Event {
     let status = status_now(message, MessageState::Queued, Some(reason), now);
     let attempts = message.attempts.saturating_sub(1);
     status_changed(message, MessageStatus { attempts, ..status })
@@ -110,7 +111,7 @@ fn attempt_failed(
 ) -> Vec<Event> {
     let kind = (message.session, message.kind);
     let breaker = breaker::count_failure(pool, rules, kind, now, reason);
-    [next_attempt(rules, message, reason, None, now)].into_iter().chain(breaker).collect()
+    [next_attempt(rules, message, reason.into(), None, now)].into_iter().chain(breaker).collect()
 }
 
 /// Queues a message again after a failed attempt, or ends it after `max_attempts`.
@@ -118,10 +119,21 @@ fn attempt_failed(
 pub(crate) fn retry_later(
     rules: &QueueRules,
     message: &PendingMessage<'_>,
-    reason: &str,
+    reason: MessageReason,
     now: Timestamp,
 ) -> Event {
     next_attempt(rules, message, reason, None, now)
+}
+
+/// Queues a message again whose attempt ended in doubt, or ends it after `max_attempts`.
+#[must_use]
+pub(crate) fn retry_at_once(
+    rules: &QueueRules,
+    message: &PendingMessage<'_>,
+    reason: MessageReason,
+    now: Timestamp,
+) -> Event {
+    next_attempt(rules, message, reason, Some(Duration::ZERO), now)
 }
 
 /// Suspends a prompt whose turn failed by an outage: it waits before all other prompts until its agent is
@@ -134,7 +146,7 @@ pub(crate) fn suspend(
     now: Timestamp,
 ) -> [Event; 2] {
     let pause = doubled(rules.breaker_pause, message.attempts.saturating_sub(1), PROBE_PAUSE_MAX);
-    let waits = status_now(message, MessageState::Queued, Some(reason), now);
+    let waits = status_now(message, MessageState::Queued, Some(reason.into()), now);
     // A message without an attempt would be sent from the start.
     let waits = MessageStatus {
         not_before: Some(now.after(pause)),
@@ -142,14 +154,14 @@ pub(crate) fn suspend(
         token: None,
         ..waits
     };
-    [transition(message, MessageState::Suspended, Some(reason), now), status_changed(message, waits)]
+    [transition(message, MessageState::Suspended, Some(reason.into()), now), status_changed(message, waits)]
 }
 
 /// Sends the suspended prompt of a session from the start, because its agent has another conversation.
 #[must_use]
 pub(crate) fn restart_suspended(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Event> {
     let message = waiting_prompt(pool, session).filter(|message| message.is_suspended)?;
-    let why = "its agent no longer has its conversation";
+    let why = MessageReason::ConversationGone;
     let waits = status_now(&message, MessageState::Queued, Some(why), now);
     Some(status_changed(&message, MessageStatus { attempts: 0, token: None, ..waits }))
 }
@@ -158,14 +170,14 @@ pub(crate) fn restart_suspended(pool: &Pool, session: SessionId, now: Timestamp)
 fn next_attempt(
     rules: &QueueRules,
     message: &PendingMessage<'_>,
-    reason: &str,
+    reason: MessageReason,
     pause: Option<Duration>,
     now: Timestamp,
 ) -> Event {
     // Telling the agent to continue is no further attempt.
     if message.attempts >= rules.max_attempts && !message.is_suspended {
         let why = format!("{} of {} attempts: {reason}", message.attempts, rules.max_attempts);
-        return transition(message, MessageState::Dead, Some(&why), now);
+        return transition(message, MessageState::Dead, Some(why.into()), now);
     }
     let times = message.attempts.saturating_sub(1);
     let pause = pause.unwrap_or_else(|| doubled(rules.retry_backoff, times, RETRY_PAUSE_MAX));
@@ -199,7 +211,7 @@ pub fn lease_ended(
     match end {
         LeaseEnd::Release => take_away(pool, rules, message, reason, now),
         LeaseEnd::Revoke(token) => {
-            let status = status_now(message, MessageState::Revoking, Some(reason), now);
+            let status = status_now(message, MessageState::Revoking, Some(reason.into()), now);
             let (token, holder) = (Some(token), message.holder.cloned());
             vec![status_changed(message, MessageStatus { token, holder, ..status })]
         }
@@ -243,16 +255,4 @@ pub(crate) fn release_of_host(
 #[must_use]
 pub fn is_cut_off(pool: &Pool, message: &PendingMessage<'_>) -> bool {
     message.state == MessageState::Typing && message.token.is_none_or(|token| token.epoch < pool.epoch())
-}
-
-/// Puts prompts in doubt that were being typed when their sessions ended: no pane tells whether the text
-/// arrived. Sessions that are still `attended` to by a delivery are left to it.
-#[must_use]
-pub fn doubt_cut_off(pool: &Pool, attended: impl Fn(SessionId) -> bool, now: Timestamp) -> Vec<Event> {
-    let typing = pool
-        .held_messages()
-        .filter(|message| message.state == MessageState::Typing && !attended(message.session));
-    let over = typing.filter(|message| pool.session(message.session).is_none_or(|s| !s.takes_prompts()));
-    let why = "its session ended while it was typed";
-    over.map(|message| transition(&message, MessageState::InDoubt, Some(why), now)).collect()
 }

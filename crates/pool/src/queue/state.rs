@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use protocol::message::PROMPT;
 use protocol::{Breaker, Message, MessageId, MessageStatus, OpId, SessionId, Timestamp};
 
 use crate::clock::Moment;
@@ -85,7 +86,7 @@ impl QueueState {
         }
         let queue = self.sessions.entry(session).or_default();
         let entry = QueueEntry::new(id, message.size, message.created_at);
-        queue.add(&message.kind, message.priority, entry);
+        queue.add(&message.kind, message.in_doubt, (message.priority, entry));
         (self.pending, self.bytes) = (self.pending + 1, self.bytes + u64::from(message.size));
         self.expiries.queued(message, created);
         if let Some(key) = &message.key {
@@ -124,6 +125,11 @@ impl QueueState {
         }
         self.expiries.forgotten(id);
         self.idempotency.forget(id);
+    }
+
+    /// Follows the end of a person's lock, which held the prompts of a session up on purpose.
+    pub(crate) fn lock_ended(&mut self, session: SessionId, at: Timestamp) {
+        self.sessions.get_mut(&session).into_iter().for_each(|queue| queue.excuse(PROMPT, at));
     }
 
     /// Applies `SessionDeleted`: the session's messages were forgotten before.

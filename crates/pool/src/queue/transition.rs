@@ -1,6 +1,6 @@
 //! The event of a message's change of state.
 
-use protocol::{Event, MessageState, MessageStatus, Timestamp};
+use protocol::{Event, MessageReason, MessageState, MessageStatus, Timestamp};
 
 use crate::queue::pending::PendingMessage;
 
@@ -10,7 +10,7 @@ use crate::queue::pending::PendingMessage;
 pub fn transition(
     message: &PendingMessage<'_>,
     state: MessageState,
-    reason: Option<&str>,
+    reason: Option<MessageReason>,
     now: Timestamp,
 ) -> Event {
     status_changed(message, status_now(message, state, reason, now))
@@ -25,7 +25,7 @@ pub(crate) fn status_changed(message: &PendingMessage<'_>, status: MessageStatus
 pub(crate) fn status_now(
     message: &PendingMessage<'_>,
     state: MessageState,
-    reason: Option<&str>,
+    reason: Option<MessageReason>,
     now: Timestamp,
 ) -> MessageStatus {
     MessageStatus {
@@ -33,7 +33,7 @@ pub(crate) fn status_now(
         attempts: message.attempts,
         token: message.token,
         changed_at: now,
-        reason: reason.map(str::to_owned),
+        reason,
         ..MessageStatus::default()
     }
 }

@@ -1,6 +1,5 @@
 //! `dismiss`, and what a bell hides.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pool::agent::{
@@ -38,7 +37,7 @@ fn observe(stage: &mut Stage, volatile: &mut Volatile, seen: &AgentObservation) 
 }
 
 fn inbox_of(stage: &Stage, volatile: &Volatile) -> Vec<String> {
-    let items = inbox::items(stage.pool(), &volatile.agents, &BTreeMap::new(), |_, _| false, stage.now());
+    let items = inbox::items(stage.pool(), volatile, &stage.rules, stage.now());
     items.into_iter().map(|item| item.kind).collect()
 }
 

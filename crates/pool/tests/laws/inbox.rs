@@ -1,12 +1,11 @@
 //! The inbox.
 
-use std::collections::BTreeMap;
-
-use pool::agent::Agents;
+use pool::lock::LockTable;
 use pool::prompt::Blocked;
-use pool::{QueueRules, inbox};
+use pool::worker::Registration;
+use pool::{QueueRules, Volatile, inbox};
 use protocol::policy::Budget;
-use protocol::{Event, OpId, SessionId, Timestamp};
+use protocol::{Epoch, Event, GeneratorId, OpId, SessionRef};
 
 use crate::queue::{self, asked};
 use crate::stage::Stage;
@@ -16,14 +15,19 @@ fn kinds(stage: &Stage, why: &Blocked) -> Vec<(String, String)> {
 }
 
 fn told(stage: &Stage, why: &Blocked, is_worked: bool) -> Vec<(String, String)> {
-    let blocked: BTreeMap<SessionId, Blocked> = [(stage.session().id, why.clone())].into();
-    let items = inbox::items(
-        &stage.world.pool,
-        &Agents::default(),
-        &blocked,
-        |_, _| is_worked,
-        Timestamp(stage.world.now),
-    );
+    let mut volatile = Volatile::new(LockTable::new(Epoch(1)), stage.now());
+    volatile.prompts.block(stage.id, why.clone());
+    if is_worked {
+        volatile.workers.connected(1, None, stage.now());
+        let registration = Registration {
+            id: GeneratorId(1),
+            session: Some(stage.id),
+            scope: SessionRef::from(stage.id).into(),
+            kinds: Vec::new(),
+        };
+        volatile.workers.register(1, registration);
+    }
+    let items = inbox::items(stage.pool(), &volatile, &stage.rules, stage.now());
     items.into_iter().map(|item| (item.kind, item.next)).collect()
 }
 
@@ -79,5 +83,6 @@ fn messages_that_no_worker_takes_are_told_after_ten_minutes() {
     stage.pass(1);
     let next = format!("poolctl work {} --kind observation -- …", stage.session().name);
     assert_eq!(kinds(&stage, &idle()), [("worker".to_owned(), next)]);
-    assert_eq!(told(&stage, &idle(), true), []);
+    let next = format!("poolctl generators {}", stage.session().name);
+    assert_eq!(told(&stage, &idle(), true), [("worker".to_owned(), next)], "its worker claims nothing");
 }

@@ -28,6 +28,7 @@ pub(crate) fn asked(session: SessionId, kind: &str) -> Send {
         priority: 0,
         cause: None,
         wake: false,
+        in_doubt: None,
     }
 }
 

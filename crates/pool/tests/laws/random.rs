@@ -225,7 +225,8 @@ fn play(steps: Vec<Step>) -> World {
             Step::Message(id, state) => {
                 let now = Timestamp(world.now);
                 let open = world.pool.find_pending(MessageId(id));
-                if let Some(event) = open.map(|open| queue::transition(&open, state, Some("why"), now)) {
+                if let Some(event) = open.map(|open| queue::transition(&open, state, Some("why".into()), now))
+                {
                     world.emit(event);
                 }
             }

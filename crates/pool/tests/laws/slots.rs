@@ -578,8 +578,12 @@ fn nobody_is_woken_for_what_waits_behind_a_prompt_in_doubt() {
     scene.prompt(1);
     scene.prompt_at(1, 90_000);
     scene.type_into(1);
-    assert_eq!(queue::doubt_cut_off(&scene.world.pool, |_| true, Timestamp(1)), [], "somebody is at it");
-    let doubt = queue::doubt_cut_off(&scene.world.pool, |_| false, Timestamp(1));
+    assert_eq!(
+        queue::doubt_cut_off(&scene.world.pool, &QueueRules::default(), |_| true, Timestamp(1)),
+        [],
+        "somebody is at it"
+    );
+    let doubt = queue::doubt_cut_off(&scene.world.pool, &QueueRules::default(), |_| false, Timestamp(1));
     scene.world.emit_all(doubt);
     scene.is(1, Lifecycle::Parked, Reason::Evicted);
     for now in [2000, 90_000, 100_000] {

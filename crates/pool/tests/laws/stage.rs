@@ -191,7 +191,7 @@ impl Stage {
 
     /// The reason of a message's state.
     pub(crate) fn why(&self, id: MessageId) -> Option<String> {
-        self.world.disk.messages[&id].1.as_ref().and_then(|status| status.reason.clone())
+        self.world.disk.messages[&id].1.as_ref().and_then(|status| Some(status.reason.as_ref()?.to_string()))
     }
 
     /// Ends the incarnation.

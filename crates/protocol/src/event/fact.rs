@@ -13,6 +13,7 @@ use crate::message::{Breaker, Message, MessageStatus};
 use crate::policy::{Budget, DrainDeadline, Policy};
 use crate::reap::{Action, CandidateKind, Outcome, Rule};
 use crate::session::{Conversation, DeleteMode, Exit, Incarnation, Reason, Session, SessionLock};
+use crate::standstill::{Standstill, UnstuckReason};
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
 use crate::usage::Account;
@@ -399,4 +400,24 @@ pub enum Event {
     DrainDeadlineSet(SessionId, DrainDeadline),
     /// A worker of the pool was changed by the configuration. Never in the journal.
     WorkerChanged(Box<crate::worker::WorkerChange>),
+    /// The messages of a kind have stood still for longer than they may.
+    QueueStuck {
+        /// The session of the messages.
+        session: SessionId,
+        /// The kind of messages.
+        kind: String,
+        /// How they stand still.
+        standstill: Standstill,
+    },
+    /// Messages that stood still do so no longer.
+    QueueUnstuck {
+        /// The session of the messages.
+        session: SessionId,
+        /// The kind of messages.
+        kind: String,
+        /// The time since which they stood still.
+        since: Timestamp,
+        /// The reason.
+        reason: UnstuckReason,
+    },
 }

@@ -58,6 +58,8 @@ impl Event {
             Self::StaleFound { .. } => EventKind::StaleFound,
             Self::LockUsedForSend { .. } => EventKind::LockFed,
             Self::WorkerChanged(_) => EventKind::WorkerChanged,
+            Self::QueueStuck { .. } => EventKind::QueueStuck,
+            Self::QueueUnstuck { .. } => EventKind::QueueUnstuck,
             Self::Agent(event) => event.kind(),
         }
     }
@@ -102,6 +104,8 @@ impl Event {
             | Self::StaleFound { session, .. }
             | Self::LockUsedForSend { session, .. }
             | Self::DrainDeadlineSet(session, _)
+            | Self::QueueStuck { session, .. }
+            | Self::QueueUnstuck { session, .. }
             | Self::LogResumed { session } => Some(*session),
             Self::PoolStarted { .. }
             | Self::NextSession { .. }

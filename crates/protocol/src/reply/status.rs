@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::queue::{BreakerView, QueueCounts};
 use crate::activity::AskKind;
 use crate::ids::{Epoch, ProcId, Seq, ServerId, SessionId};
+use crate::standstill::StuckLane;
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
 use crate::tmux::TmuxTransport;
@@ -58,6 +59,8 @@ pub struct Status {
     pub asking: Vec<PendingAsk>,
     /// Number of items in the inbox: everything that waits for a person.
     pub inbox: u64,
+    /// Lanes of messages that have stood still for too long. Each is a problem, too.
+    pub stuck: Vec<StuckLane>,
 }
 
 /// A component of the pool.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::SessionId;
+use crate::standstill::StuckLane;
 use crate::text::Name;
 use crate::usage::Usage;
 
@@ -15,4 +16,6 @@ pub struct UsageView {
     pub name: Name,
     /// The usage.
     pub usage: Usage,
+    /// Its lanes of messages that have stood still for too long.
+    pub stuck: Vec<StuckLane>,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{MessageId, Token};
 use crate::limits::Limits;
-use crate::message::MessageState;
+use crate::message::{InDoubt, MessageState};
 use crate::text::{OsBytes, SessionRef};
 use crate::worker::{ClaimScope, WorkerSpec};
 
@@ -34,6 +34,8 @@ pub struct Send {
     pub cause: Option<MessageId>,
     /// Starts the session if it has ended.
     pub wake: bool,
+    /// The treatment of a prompt once it is in doubt; defaults to the configuration's.
+    pub in_doubt: Option<InDoubt>,
 }
 
 /// The registration of a generator.

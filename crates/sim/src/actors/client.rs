@@ -203,6 +203,7 @@ impl Actor {
             priority: 0,
             cause: None,
             wake,
+            in_doubt: None,
         };
         let op = self.land.operation();
         let reply = self.repeat(&op, Request::Send(send)).await;

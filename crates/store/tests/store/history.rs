@@ -377,8 +377,10 @@ impl History {
             max_attempts: 5,
             created_at: Timestamp(self.clock),
             expires_at: expires.then(|| Timestamp(self.clock + 60_000)),
+            in_doubt: None,
             status: MessageStatus::default(),
             steps: Vec::new(),
+            deadline_at: None,
         })))
     }
 
@@ -402,7 +404,7 @@ impl History {
         let claimed =
             MessageStatus { state, attempts, token: Some(token), holder: Some(holder), ..status.clone() };
         let pause = Some(Timestamp(self.clock + 1000));
-        let reason = Some("exit status 3".to_owned());
+        let reason = Some("exit status 3".into());
         let result = Some(OsBytes(vec![n as u8; 9]));
         let status = match n % 8 {
             0..=2 => claimed,

@@ -57,8 +57,10 @@ impl Load {
             max_attempts: 5,
             created_at: at,
             expires_at: None,
+            in_doubt: None,
             status: MessageStatus::default(),
             steps: Vec::new(),
+            deadline_at: None,
         }));
         self.emit(Stamped { seq, at, event }, batch);
         batch.bodies.push((id, vec![b'x'; BODY]));

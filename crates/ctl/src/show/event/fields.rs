@@ -1,9 +1,12 @@
 //! The fields of each event in its document.
 
+use std::time::Duration;
+
 use protocol::event::AgentEvent;
 use protocol::session::SessionLock;
 use protocol::{
-    Activity, Event, Holder, Incarnation, Message, MessageStatus, ServerId, Session, Spec, redact,
+    Activity, Event, Holder, Incarnation, Message, MessageReason, MessageState, MessageStatus, ServerId,
+    Session, Spec, redact,
 };
 use serde_json::{Value, json};
 
@@ -61,6 +64,12 @@ pub(super) fn fields(event: &Event) -> Option<Value> {
         Event::GeneratorEnded { session: _, id, reason } => json!({"id": id, "reason": reason}),
         Event::BreakerChanged { session: _, kind, breaker, turned: _ } => {
             with(json!({"message_kind": kind}), json!(Json(breaker)))
+        }
+        Event::QueueStuck { session: _, kind, standstill } => {
+            with(json!({"message_kind": kind}), json!(Json(standstill)))
+        }
+        Event::QueueUnstuck { session: _, kind, since, reason } => {
+            json!({"message_kind": kind, "since": Json(since), "reason": reason})
         }
         Event::ReapStarted { session: _, kind, tag, token } => {
             json!({"candidate_kind": kind, "tag": tag, "token": token})
@@ -199,7 +208,8 @@ fn message_document(message: &Message) -> Value {
         "id": message.id, "ordinal": message.ordinal, "message_kind": message.kind, "key": message.key,
         "origin": message.origin, "cause": message.cause, "priority": message.priority,
         "size": message.size, "enter": message.enter, "max_attempts": message.max_attempts,
-        "created_at": Json(message.created_at), "expires_at": message.expires_at.map(Json)
+        "created_at": Json(message.created_at), "expires_at": message.expires_at.map(Json),
+        "in_doubt": message.in_doubt
     });
     with(fields, status_document(&message.status))
 }
@@ -209,10 +219,16 @@ fn status_document(status: &MessageStatus) -> Value {
     let MessageStatus { state, attempts, token, holder, not_before, changed_at, reason, result } = status;
     let holder = holder.as_ref().map(|holder| {
         let Holder { generator, process, lease_ms, op: _, host: _ } = holder;
-        json!({"generator": generator, "process": process, "lease_ms": lease_ms})
+        let claimed = *state == MessageState::Claimed;
+        let deadline_at = claimed.then(|| Json(changed_at.after(Duration::from_millis(*lease_ms))));
+        json!({
+            "generator": generator, "process": process, "lease_ms": lease_ms, "deadline_at": deadline_at
+        })
     });
     json!({
         "state": state, "attempts": attempts, "token": token, "holder": holder,
-        "not_before": not_before.map(Json), "changed_at": Json(changed_at), "reason": reason, "result": result
+        "not_before": not_before.map(Json), "changed_at": Json(changed_at),
+        "reason": reason.as_ref().map(ToString::to_string),
+        "reason_code": reason.as_ref().and_then(MessageReason::code), "result": result
     })
 }

@@ -5,7 +5,7 @@ use protocol::message::Breaker;
 use protocol::reply::{PaneObservation, QueueCounts, TransportHealth};
 use protocol::session::Exit;
 use protocol::tmux::TmuxTransport;
-use protocol::{Timestamp, redact};
+use protocol::{Name, SessionId, Standstill, StuckLane, Timestamp, redact};
 use serde::{Serialize, Serializer};
 
 use crate::show::time::rfc3339;
@@ -57,6 +57,38 @@ macro_rules! forms {
     )+};
 }
 pub(super) use forms;
+
+impl Form for Standstill {
+    fn serialize_form<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let Self { since, waiting, reason } = self;
+        let (code, reason) = (reason.code(), reason.to_string());
+        StandstillFields { since: Json(*since), waiting: *waiting, reason, reason_code: code }.serialize(s)
+    }
+}
+
+#[derive(Serialize)]
+struct StandstillFields {
+    since: Json<Timestamp>,
+    waiting: u64,
+    reason: String,
+    reason_code: &'static str,
+}
+
+impl Form for StuckLane {
+    fn serialize_form<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let Self { session, name, kind, standstill } = self;
+        StuckLaneFields { session: *session, name, kind, standstill: Json(standstill) }.serialize(s)
+    }
+}
+
+#[derive(Serialize)]
+struct StuckLaneFields<'a> {
+    session: SessionId,
+    name: &'a Name,
+    kind: &'a str,
+    #[serde(flatten)]
+    standstill: Json<&'a Standstill>,
+}
 
 impl Form for Timestamp {
     fn serialize_form<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {

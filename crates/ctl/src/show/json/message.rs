@@ -1,11 +1,11 @@
 //! The JSON document of a message.
 
-use protocol::message::{MessageState, Step};
-use protocol::{GeneratorId, Message, MessageId, OsBytes, SessionId, Timestamp, Token};
+use protocol::message::{InDoubt, MessageState, Step};
+use protocol::{GeneratorId, Message, MessageId, MessageReason, OsBytes, SessionId, Timestamp, Token};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::form::{Json, form, forms};
+use super::form::Json;
 
 /// A message, as `queue ls` and `send` print it.
 #[derive(Debug, Serialize)]
@@ -28,15 +28,16 @@ pub(crate) struct MessageJson<'a> {
     accepted_at: Option<Json<Timestamp>>,
     finished_at: Option<Json<Timestamp>>,
     result: Option<&'a OsBytes>,
-    reason: Option<&'a str>,
+    reason: Option<String>,
+    reason_code: Option<&'static str>,
+    in_doubt: Option<InDoubt>,
 }
 
 #[derive(Debug, Serialize)]
 struct Claim {
     generator: Option<GeneratorId>,
     token: Token,
-    /// Always null: only the daemon knows it (see `generators`).
-    deadline_at: (),
+    deadline_at: Option<Json<Timestamp>>,
 }
 
 impl<'a> MessageJson<'a> {
@@ -64,7 +65,9 @@ impl<'a> MessageJson<'a> {
             accepted_at: accepted_at(message).map(Json),
             finished_at: status.state.is_final().then_some(Json(status.changed_at)),
             result: status.result.as_ref(),
-            reason: status.reason.as_deref(),
+            reason: status.reason.as_ref().map(ToString::to_string),
+            reason_code: status.reason.as_ref().and_then(MessageReason::code),
+            in_doubt: message.in_doubt,
         }
     }
 }
@@ -73,7 +76,7 @@ fn claim(message: &Message) -> Option<Claim> {
     let status = &message.status;
     let token = status.token.filter(|_| status.state.in_flight())?;
     let generator = status.holder.as_ref().and_then(|holder| holder.generator);
-    Some(Claim { generator, token, deadline_at: () })
+    Some(Claim { generator, token, deadline_at: message.deadline_at.map(Json) })
 }
 
 /// Returns the time at which the agent confirmed the message, if it is known.
@@ -88,28 +91,37 @@ fn accepted_at(message: &Message) -> Option<Timestamp> {
 struct MessageWithHistory<'a> {
     #[serde(flatten)]
     message: MessageJson<'a>,
-    history: Vec<Json<&'a Step>>,
+    history: Vec<StepJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<&'a OsBytes>,
 }
 
-forms!(Step => StepFields);
-
+/// A step of the history.
 #[derive(Serialize)]
-#[serde(remote = "Step")]
-struct StepFields {
-    #[serde(serialize_with = "form")]
-    at: Timestamp,
+struct StepJson {
+    at: Json<Timestamp>,
     state: MessageState,
     attempts: u32,
     reason: Option<String>,
+    reason_code: Option<&'static str>,
+}
+
+fn step(step: &Step) -> StepJson {
+    let Step { at, state, attempts, reason } = step;
+    StepJson {
+        at: Json(*at),
+        state: *state,
+        attempts: *attempts,
+        reason: reason.as_ref().map(ToString::to_string),
+        reason_code: reason.as_ref().and_then(MessageReason::code),
+    }
 }
 
 /// Returns the document of a message with its history and, if it was requested, its body, as `queue show`
 /// prints it: sorted by key.
 #[must_use]
 pub(crate) fn with_history(message: &Message, body: Option<&OsBytes>) -> Value {
-    let history = message.steps.iter().map(Json).collect();
+    let history = message.steps.iter().map(step).collect();
     json!(MessageWithHistory { message: MessageJson::new(message), history, body })
 }
 
@@ -133,10 +145,28 @@ mod tests {
         message.status.token = Some("3.17".parse().unwrap());
         message.status.holder =
             Some(Holder { generator, process: None, lease_ms: 60_000, op: None, host: None });
+        message.deadline_at = Some(Timestamp(61_000));
         let value = serde_json::to_value(MessageJson::new(&message)).unwrap();
         assert_eq!(value["cause"], 3);
-        assert_eq!(value["claim"], json!({"generator": 4, "token": "3.17", "deadline_at": null}));
+        assert_eq!(
+            value["claim"],
+            json!({"generator": 4, "token": "3.17", "deadline_at": "1970-01-01T00:01:01.000Z"})
+        );
         contract_tests::check(&value, "JSON of a message");
+    }
+
+    #[test]
+    fn a_reason_is_a_sentence_for_people_and_a_code_for_scripts() {
+        let mut message = testing::message(7);
+        message.status.reason = Some(MessageReason::NoReceipt);
+        message.in_doubt = Some(InDoubt::Dead);
+        let value = serde_json::to_value(MessageJson::new(&message)).unwrap();
+        let sentence = "its typing was cut off, and its terminal does not tell whether it arrived";
+        assert_eq!((&value["reason"], &value["reason_code"]), (&json!(sentence), &json!("no_receipt")));
+        assert_eq!(value["in_doubt"], "dead");
+        message.status.reason = Some("exit 3".into());
+        let value = serde_json::to_value(MessageJson::new(&message)).unwrap();
+        assert_eq!((&value["reason"], &value["reason_code"]), (&json!("exit 3"), &Value::Null));
     }
 
     #[test]
@@ -151,8 +181,8 @@ mod tests {
         assert_eq!(shown["accepted_at"], "1970-01-01T00:00:01.000Z");
         assert_eq!(shown["finished_at"], "1970-01-01T00:00:02.000Z");
         assert_eq!((&shown["result"], &shown["body"]), (&json!({"hex": "ff"}), &json!("hi")));
-        let first =
-            json!({"at": "1970-01-01T00:00:01.000Z", "state": "accepted", "attempts": 1, "reason": null});
+        let first = json!({"at": "1970-01-01T00:00:01.000Z", "state": "accepted", "attempts": 1, "reason": null,
+            "reason_code": null});
         assert_eq!(shown["history"][0], first);
         assert!(with_history(&message, None).get("body").is_none());
     }

@@ -173,6 +173,11 @@ pub struct QueueSection {
     pub breaker_failures: u32,
     /// Time until a kind that is held back is probed; it doubles, up to half an hour.
     pub breaker_pause: String,
+    /// Time for which the messages of a kind may stand still before that is a problem; `never`.
+    pub stuck_after: String,
+    /// What becomes of a prompt of which it is unknown whether it arrived: `hold` (it waits for a person) or
+    /// `dead` (it is given up, and those behind it go on).
+    pub in_doubt: DoubtRule,
     /// Age up to which a done, cancelled or expired message is kept.
     pub keep_done: String,
     /// Age up to which a dead message is kept.
@@ -194,11 +199,23 @@ impl Default for QueueSection {
             retry_backoff: "1s".to_owned(),
             breaker_failures: 3,
             breaker_pause: "1m".to_owned(),
+            stuck_after: "10m".to_owned(),
+            in_doubt: DoubtRule::Hold,
             keep_done: "24h".to_owned(),
             keep_dead: "30d".to_owned(),
             keep_count: 100_000,
         }
     }
+}
+
+/// What becomes of a prompt in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DoubtRule {
+    /// It waits for a person.
+    Hold,
+    /// It is given up.
+    Dead,
 }
 
 /// `[reaper]`

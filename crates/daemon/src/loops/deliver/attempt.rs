@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agents::Confirm;
 use pool::{Agent, queue};
-use protocol::{Incarnation, Message, MessageState, Refusal, Session, SessionId, Token};
+use protocol::{Incarnation, Message, MessageReason, MessageState, Refusal, Session, SessionId, Token};
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
@@ -75,7 +75,7 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
         Ok(answer) => format!("not typed: {answer:?}"),
         Err(error) => format!("not typed: {error}"),
     };
-    enter::record_failure(daemon, &prompt, MessageState::Queued, why).await?;
+    enter::record_not_typed(daemon, &prompt, why).await?;
     Ok(Attempt::NotTyped)
 }
 
@@ -139,7 +139,7 @@ fn claim(
         }
         missing => {
             tracing::error!(id = id.0, ?missing, "a message is not readable");
-            let event = queue::transition(&open, MessageState::Dead, Some("its record is not readable"), now);
+            let event = queue::transition(&open, MessageState::Dead, Some(MessageReason::Unreadable), now);
             turn.emit(event);
             turn.wake();
             None

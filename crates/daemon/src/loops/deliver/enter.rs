@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use agents::Confirm;
 use pool::prompt::{Blocked, enter_delay};
-use pool::queue;
-use protocol::{MessageState, Refusal, SessionId};
+use pool::queue::PendingMessage;
+use pool::{Volatile, queue};
+use protocol::{Event, MessageReason, MessageState, Refusal, SessionId, Timestamp};
 use tmux::Answer;
 use tmux::act::Lines;
 use tokio::time::{Instant, sleep};
@@ -17,7 +18,7 @@ use crate::engine::daemon::Daemon;
 use crate::loops::deliver::confirm::input::{self, InputWatch};
 use crate::loops::deliver::confirm::shell::ShellBefore;
 use crate::loops::deliver::confirm::{self, BeforeEnter};
-use crate::loops::deliver::prompt::{ClaimedPrompt, Note, is_unreported};
+use crate::loops::deliver::prompt::{ClaimedPrompt, is_unreported};
 use crate::sense::pane_state::read_screen;
 
 /// Time for a typed text to appear on the screen.
@@ -29,33 +30,45 @@ const ECHO_PAUSE: Duration = Duration::from_millis(50);
 /// Number of characters of the text that are searched on the screen.
 const ECHO_CHARS: usize = 40;
 
-/// Records that a prompt was not typed, or not in full.
-pub(super) async fn record_failure(
+/// Records that a prompt was not typed. Does not count as an attempt.
+pub(super) async fn record_not_typed(
     daemon: &Daemon,
     prompt: &ClaimedPrompt,
-    state: MessageState,
     why: String,
 ) -> Result<(), Refusal> {
-    let (session, id, tag) = (prompt.message.session, prompt.message.id, prompt.pane.tag);
+    let session = prompt.message.session;
+    let record = move |volatile: &mut Volatile, open: &PendingMessage<'_>, now| {
+        volatile.prompts.block(session, Blocked::for_now(why.as_str()));
+        vec![queue::give_back(open, why.into(), now)]
+    };
+    record_failure(daemon, prompt, record).await
+}
+
+/// Records that it is unknown whether a prompt was typed in full.
+async fn record_doubt(daemon: &Daemon, prompt: &ClaimedPrompt, why: MessageReason) -> Result<(), Refusal> {
+    let (tag, loaded) = (prompt.pane.tag, daemon.loaded());
+    let record = move |volatile: &mut Volatile, open: &PendingMessage<'_>, now| {
+        volatile.prompts.delivered(tag, now);
+        queue::doubt(&loaded.settings.queue, open, &why, now)
+    };
+    record_failure(daemon, prompt, record).await
+}
+
+/// Ends a paste, and commits the events that `decide` returns for the prompt, if it is `typing` still.
+async fn record_failure<F>(daemon: &Daemon, prompt: &ClaimedPrompt, decide: F) -> Result<(), Refusal>
+where
+    F: FnOnce(&mut Volatile, &PendingMessage<'_>, Timestamp) -> Vec<Event> + Send + 'static,
+{
+    let (session, id) = (prompt.message.session, prompt.message.id);
     crate::crash::point("deliver-typed");
     let record = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         turn.volatile.prompts.end_paste(session);
         turn.wake();
-        let Some(open) = turn.pool().pending_message(session, id) else { return };
-        let is_typing = open.state == MessageState::Typing;
-        let event = match state {
-            _ if !is_typing => return,
-            // Does not count as an attempt.
-            MessageState::Queued => queue::give_back(&open, &why, now),
-            state => queue::transition(&open, state, Some(&why), now),
-        };
-        if state == MessageState::Queued {
-            turn.volatile.prompts.block(session, Blocked::for_now(why));
-        } else {
-            turn.volatile.prompts.delivered(tag, now);
-        }
-        turn.emit(event);
+        let (pool, volatile) = turn.state();
+        let open = pool.pending_message(session, id).filter(|open| open.state == MessageState::Typing);
+        let events = open.map(|open| decide(volatile, &open, now));
+        turn.emit_all(events.into_iter().flatten());
     };
     daemon.engine.turn(record).await
 }
@@ -83,15 +96,14 @@ pub(super) async fn press_enter(
         // is seen.
         let has_dialog = hooked && shows_dialog(daemon, &prompt).await;
         if has_dialog && unreported {
-            let why = "typed, and a dialog came up before Enter was pressed".to_owned();
-            return record_failure(daemon, &prompt, MessageState::InDoubt, why).await;
+            return record_doubt(daemon, &prompt, MessageReason::DialogOpened).await;
         }
         let enter = daemon.tmux.enter_after(prompt.pane, prompt.token);
         match if has_dialog { Ok(Answer::Done) } else { enter.await } {
             Ok(Answer::Done) => {}
             Ok(answer) => {
                 let why = format!("typed, and Enter could not be pressed: {answer:?}");
-                return record_failure(daemon, &prompt, MessageState::InDoubt, why).await;
+                return record_doubt(daemon, &prompt, why.into()).await;
             }
             Err(error) => {
                 let id = prompt.message.id.0;
@@ -135,7 +147,7 @@ async fn record_typed(
         if open.state != MessageState::Typing {
             return;
         }
-        let note = (confirm == Confirm::None && !is_clear && done.is_none()).then_some(Note::Unread.as_str());
+        let note = (confirm == Confirm::None && !is_clear && done.is_none()).then_some(MessageReason::Unread);
         let typed = queue::transition(&open, MessageState::Typed, note, now);
         let done = done.map(|why| queue::transition(&open, MessageState::Done, Some(why), now));
         turn.emit_all(std::iter::once(typed).chain(done));
@@ -160,7 +172,7 @@ async fn shows_dialog(daemon: &Daemon, prompt: &ClaimedPrompt) -> bool {
 }
 
 /// Waits until the end of the text is seen on the screen. Returns the reason for which the prompt is done.
-async fn echo_result(daemon: &Daemon, prompt: &ClaimedPrompt) -> &'static str {
+async fn echo_result(daemon: &Daemon, prompt: &ClaimedPrompt) -> MessageReason {
     let text = String::from_utf8_lossy(&prompt.body);
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let wanted: String = last.chars().take(ECHO_CHARS).collect();
@@ -168,10 +180,10 @@ async fn echo_result(daemon: &Daemon, prompt: &ClaimedPrompt) -> &'static str {
     loop {
         let screen = daemon.tmux.capture(prompt.pane, Lines::Visible, false).await;
         if screen.is_ok_and(|(_, screen)| String::from_utf8_lossy(&screen).contains(&wanted)) {
-            return "echoed";
+            return MessageReason::Echoed;
         }
         if Instant::now() >= deadline {
-            return "unconfirmed: it was not seen on the screen";
+            return MessageReason::NotSeen;
         }
         sleep(ECHO_PAUSE).await;
     }

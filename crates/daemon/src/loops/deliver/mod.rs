@@ -22,7 +22,7 @@ mod recover;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::queue;
+use pool::{QueueRules, queue};
 use protocol::{Event, Refusal, SessionId};
 use tokio::time::sleep;
 
@@ -84,11 +84,10 @@ fn claim_sessions(turn: &mut Turn<'_>, daemon: &Daemon) -> (Vec<SessionId>, Vec<
     let mut ended = pool::prompt::abandoned(turn.pool(), turn.now());
     let stranded = pool::prompt::end_stranded(turn.pool(), settings, turn.now());
     turn.emit_all(stranded);
-    let prompts = &turn.volatile.prompts;
-    let cut_off = queue::doubt_cut_off(turn.pool(), |session| prompts.is_delivering(session), turn.now());
-    // Their spooled hook reports may tell what became of the prompt.
-    ended.extend(cut_off.iter().filter_map(Event::session));
-    turn.emit_all(cut_off);
+    ended.extend(doubt_cut_off(turn, &settings.queue).iter().filter_map(Event::session));
+    let why = |id| turn.message(id).ok().flatten().and_then(|(message, _)| message.status.reason);
+    let settled = queue::settle_doubts(turn.pool(), &settings.queue, why, turn.now());
+    turn.emit_all(settled);
     // Ordered by id, as `retain_blocked` requires.
     let waiting: Vec<SessionId> = queue::deliverable(turn.pool(), turn.now()).collect();
     turn.volatile.prompts.retain_blocked(&waiting);
@@ -98,14 +97,23 @@ fn claim_sessions(turn: &mut Turn<'_>, daemon: &Daemon) -> (Vec<SessionId>, Vec<
     (ready.into_iter().filter(|session| turn.volatile.prompts.begin_delivery(*session)).collect(), ended)
 }
 
-/// Reads the spooled hook reports of agents that ended, and then fails their prompts. Returns false once the
-/// engine has stopped.
+/// Puts the prompts in doubt that were being typed when their sessions ended.
+fn doubt_cut_off(turn: &Turn<'_>, rules: &QueueRules) -> Vec<Event> {
+    let prompts = &turn.volatile.prompts;
+    queue::doubt_cut_off(turn.pool(), rules, |session| prompts.is_delivering(session), turn.now())
+}
+
+/// Reads the spooled hook reports of agents that ended, which may tell what became of their prompts, and then
+/// fails them. Returns false once the engine has stopped.
 async fn fail_abandoned(daemon: &Arc<Daemon>, ended: &[SessionId]) -> bool {
     if !hook_spool::read_of(daemon, ended).await {
         return false;
     }
     let sessions = ended.to_vec();
+    let loaded = daemon.loaded();
     let fail = move |turn: &mut Turn<'_>| {
+        let cut_off = doubt_cut_off(turn, &loaded.settings.queue);
+        turn.emit_all(cut_off);
         let events = pool::prompt::fail_abandoned(turn.pool(), &sessions, turn.now());
         turn.emit_all(events);
     };

@@ -2,7 +2,9 @@
 
 use agents::Confirm;
 use pool::{Agent, Settings, queue};
-use protocol::{Incarnation, Message, MessageId, MessageState, Refusal, SessionId, Timestamp, Token};
+use protocol::{
+    Incarnation, Message, MessageId, MessageReason, MessageState, Refusal, SessionId, Timestamp, Token,
+};
 use tmux::PaneRef;
 
 use crate::decide::prompt::typed_text;
@@ -52,12 +54,12 @@ impl TypedPrompt {
         let began_at = message.typing_began().unwrap_or(open.since);
         let enter = message.enter || message.suspended_at().is_some();
         let is_unreported = is_unreported(&agent, enter, &body);
-        let reason = message.status.reason.as_deref();
+        let reason = message.status.reason.as_ref();
         let is_pending = match state {
             MessageState::Typing => true,
-            // A prompt that was left to a person stays so: its reason is none of the daemon's own notes.
+            // A prompt that was left to a person stays so.
             MessageState::Typed => {
-                agent.confirm != Confirm::Hook || reason.is_none_or(|text| Note::parse(text).is_some())
+                agent.confirm != Confirm::Hook || reason.is_none_or(MessageReason::is_followed_up)
             }
             MessageState::Accepted => agent.confirm == Confirm::Prompt,
             _ => false,
@@ -74,36 +76,6 @@ impl TypedPrompt {
             enter,
             is_unreported,
         })
-    }
-}
-
-/// The reason of a typed prompt that the daemon still follows up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Note {
-    /// The program has not read it.
-    Unread,
-    /// No input waits any more, and the program did not read.
-    Discarded,
-    /// The text is in the composer, and it is unknown whether Enter was pressed.
-    InComposer,
-}
-
-impl Note {
-    const ALL: [Self; 3] = [Self::Unread, Self::Discarded, Self::InComposer];
-
-    /// Returns the text of the note on disk.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Unread => "typed, and its program has not read it yet",
-            Self::Discarded => {
-                "typed, and its program threw it away, or has not got it yet: `poolctl queue resolve`"
-            }
-            Self::InComposer => "its typing was cut off; it stands in the composer",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|note| note.as_str() == text)
     }
 }
 
@@ -124,7 +96,7 @@ pub(super) async fn advance(
     daemon: &Daemon,
     (session, id): (SessionId, MessageId),
     state: MessageState,
-    reason: Option<&'static str>,
+    reason: Option<MessageReason>,
 ) -> Result<(), Refusal> {
     let advance = move |turn: &mut Turn<'_>| {
         let open = turn.pool().pending_message(session, id);

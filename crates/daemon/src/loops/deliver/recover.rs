@@ -8,28 +8,19 @@ use std::time::Duration;
 use agents::Confirm;
 use pool::prompt::{enter_delay, is_untouched, stands_in_composer};
 use pool::queue::{self, PendingMessage};
-use protocol::{Event, MessageState, Refusal, SessionId, Timestamp};
+use protocol::{Event, MessageReason, MessageState, Refusal, SessionId, Timestamp};
 use tmux::{Answer, Receipt};
 use tokio::time::sleep;
 
 use crate::decide::lock;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::loops::deliver::prompt::{Note, TypedPrompt};
+use crate::loops::deliver::prompt::TypedPrompt;
 use crate::sense::pane_state::read_pane;
 
 /// Looks for the text in the composer, and the time between them: an agent may still be drawing it.
 const LOOKS: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// The reason if the pane does not tell whether the text was typed.
-const NO_RECEIPT: &str = "its typing was cut off, and its terminal does not tell whether it arrived";
-
-/// The reason if the text was typed and Enter was not pressed.
-const NO_ENTER: &str = "typed without Enter, and the terminal may have changed since";
-
-/// The reason if the prompt is queued again.
-const NOT_TYPED: &str = "it was not typed: what was on its way was called off";
 
 /// Reads the receipt of the pane, and settles the prompt by it. If tmux does not answer, the prompt stays
 /// `typing` for another attempt.
@@ -58,13 +49,12 @@ pub(super) async fn resolve(
     tracing::info!(%session, prompt = prompt.id.0, ?receipt, "the typing of a prompt was interrupted");
     match receipt {
         Receipt::Revoked => {
-            let event = |open: &PendingMessage<'_>, now| queue::give_back(open, NOT_TYPED, now);
-            daemon.engine.turn(commit(session, prompt, event)).await
+            let back =
+                |open: &PendingMessage<'_>, now| vec![queue::give_back(open, MessageReason::NotTyped, now)];
+            daemon.engine.turn(commit(session, prompt, back)).await
         }
         Receipt::Typed if prompt.enter => press_missing_enter(daemon, session, prompt).await,
-        Receipt::Typed | Receipt::Entered => {
-            daemon.engine.turn(transition(session, prompt, MessageState::Typed, None)).await
-        }
+        Receipt::Typed | Receipt::Entered => daemon.engine.turn(typed(session, prompt, None)).await,
         Receipt::Unknown => search_composer(daemon, session, prompt).await,
     }
 }
@@ -91,9 +81,7 @@ async fn press_missing_enter(
             let entered = daemon.tmux.enter_after(prompt.pane, token).await;
             tracing::info!(%session, prompt = prompt.id.0, ?entered, "the missing Enter was pressed");
             return match entered {
-                Ok(Answer::Done) => {
-                    daemon.engine.turn(transition(session, prompt, MessageState::Typed, None)).await
-                }
+                Ok(Answer::Done) => daemon.engine.turn(typed(session, prompt, None)).await,
                 Ok(_) => break,
                 // The receipt is read again.
                 Err(_) => Ok(()),
@@ -102,7 +90,7 @@ async fn press_missing_enter(
         drop(grant);
         sleep(PAUSE).await;
     }
-    daemon.engine.turn(transition(session, prompt, MessageState::InDoubt, Some(NO_ENTER))).await
+    daemon.engine.turn(doubt(daemon, (session, prompt), MessageReason::NoEnter)).await
 }
 
 /// Searches the composer for the text, without a receipt. tmux pastes a text in one go, so a text in the
@@ -118,11 +106,11 @@ async fn search_composer(
         sleep(PAUSE).await;
         let _grant = daemon.engine.lock_inside(session, "deliver").await?;
         if waits_for_enter(daemon, prompt).await {
-            let note = Some(Note::InComposer.as_str());
-            return daemon.engine.turn(transition(session, prompt, MessageState::Typed, note)).await;
+            let note = Some(MessageReason::InComposer);
+            return daemon.engine.turn(typed(session, prompt, note)).await;
         }
     }
-    daemon.engine.turn(transition(session, prompt, MessageState::InDoubt, Some(NO_RECEIPT))).await
+    daemon.engine.turn(doubt(daemon, (session, prompt), MessageReason::NoReceipt)).await
 }
 
 /// True if the text waits for Enter: it is in the composer of an agent whose screen is known, or else the
@@ -137,27 +125,39 @@ async fn waits_for_enter(daemon: &Daemon, prompt: &TypedPrompt) -> bool {
     stands_in_composer(&daemon.loaded().settings, (&text, age), &pane)
 }
 
-/// Returns the work of a turn that moves the prompt to a state. A later report of the agent still counts,
-/// also for a prompt in doubt.
-fn transition(
+/// Returns the work of a turn that records the prompt as typed.
+fn typed(
     session: SessionId,
     prompt: &TypedPrompt,
-    state: MessageState,
-    why: Option<&'static str>,
+    why: Option<MessageReason>,
 ) -> impl FnOnce(&mut Turn<'_>) + Send + use<> {
-    commit(session, prompt, move |open, now| queue::transition(open, state, why, now))
+    commit(session, prompt, move |open, now| vec![queue::transition(open, MessageState::Typed, why, now)])
 }
 
-/// Returns the work of a turn that commits an event for the prompt, unless it is not `typing` any more.
-fn commit<F>(session: SessionId, prompt: &TypedPrompt, event: F) -> impl FnOnce(&mut Turn<'_>) + Send + use<F>
+/// Returns the work of a turn that puts the prompt in doubt. A later report of the agent still counts.
+fn doubt(
+    daemon: &Daemon,
+    (session, prompt): (SessionId, &TypedPrompt),
+    why: MessageReason,
+) -> impl FnOnce(&mut Turn<'_>) + Send + use<> {
+    let loaded = daemon.loaded();
+    commit(session, prompt, move |open, now| queue::doubt(&loaded.settings.queue, open, &why, now))
+}
+
+/// Returns the work of a turn that commits events for the prompt, unless it is not `typing` any more.
+fn commit<F>(
+    session: SessionId,
+    prompt: &TypedPrompt,
+    decide: F,
+) -> impl FnOnce(&mut Turn<'_>) + Send + use<F>
 where
-    F: FnOnce(&PendingMessage<'_>, Timestamp) -> Event + Send,
+    F: FnOnce(&PendingMessage<'_>, Timestamp) -> Vec<Event> + Send,
 {
     let id = prompt.id;
     move |turn| {
         let open = turn.pool().pending_message(session, id).filter(|open| open.state == MessageState::Typing);
-        let event = open.map(|open| event(&open, turn.now()));
-        turn.emit_all(event);
+        let events = open.map(|open| decide(&open, turn.now()));
+        turn.emit_all(events.into_iter().flatten());
         turn.wake();
     }
 }

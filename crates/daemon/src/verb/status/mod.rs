@@ -39,9 +39,11 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, has_tmux: bool) -> Status {
     let observed = (&volatile.observed, capacity);
     let tmux = server::status(pool, observed, daemon.tmux_socket());
     let counts = pool.queue_counts(None);
+    let rules = &daemon.loaded().settings.queue;
+    let stuck = attention::stuck(turn, rules);
     let quarantined = turn.reader().quarantined().unwrap_or_default();
     let mut problems = problems(volatile, server::problem(pool, observed, &tmux), counts.in_doubt);
-    problems.extend(queues::problems(turn, daemon, (quarantined, capacity.disk)));
+    problems.extend(queues::problems(turn, daemon, &stuck, (quarantined, capacity.disk)));
     problems.extend(exhausted(pool));
     problems.extend(workers::problems(pool));
     problems.extend(Some(without_tmux(daemon)).filter(|_| !has_tmux));
@@ -70,7 +72,8 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, has_tmux: bool) -> Status {
         problems,
         room: machine_capacity::view(turn, daemon),
         asking: pending_asks(pool, &volatile.agents),
-        inbox: attention::items(turn).len() as u64,
+        inbox: attention::items(turn, rules).len() as u64,
+        stuck,
         tmux,
     }
 }

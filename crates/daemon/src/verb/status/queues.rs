@@ -1,16 +1,15 @@
 //! Problems of queues: health means that messages progress, not that a process is up.
 
-use pool::queue::{self, Unclaimed};
-use protocol::MessageState;
+use protocol::{MessageState, StuckLane};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::verb::attention::has_worker;
 
 /// Returns the problems, each a sentence with what to do. `free_disk` is sampled, in bytes.
 pub(super) fn problems(
     turn: &Turn<'_>,
     daemon: &Daemon,
+    stuck: &[StuckLane],
     (quarantined, free_disk): (u64, Option<u64>),
 ) -> Vec<String> {
     let mut problems = Vec::new();
@@ -31,18 +30,10 @@ pub(super) fn problems(
              `poolctl generators`"
         ));
     }
-    problems.extend(unclaimed(turn));
+    problems.extend(stuck.iter().map(|lane| {
+        let standstill = &lane.standstill;
+        let next = standstill.reason.next_command(lane.name.as_str(), &lane.kind);
+        format!("{}: `{next}`", lane.describe(turn.age(standstill.since).as_secs() / 60))
+    }));
     problems
-}
-
-/// Returns the kinds of messages that wait and have no worker.
-fn unclaimed(turn: &Turn<'_>) -> Vec<String> {
-    let found = queue::unclaimed(turn.pool(), |session, kind| has_worker(turn, session, kind), turn.now());
-    let sentence = |found: Unclaimed<'_>| {
-        let (text, next) = found.describe(turn.age(found.oldest));
-        format!("{text}: `{next}`")
-    };
-    let mut found: Vec<Unclaimed<'_>> = found.collect();
-    found.sort_by_key(|found| (&found.session.name, found.kind));
-    found.into_iter().map(sentence).collect()
 }

@@ -222,9 +222,9 @@ impl Machine {
         let id = held.id;
         let open = self.stage.pool().find_pending(id).unwrap();
         let event = match step {
-            Step::NotTyped => queue::give_back(&open, "not typed", now),
+            Step::NotTyped => queue::give_back(&open, "not typed".into(), now),
             Step::Enter => queue::transition(&open, Typed, None, now),
-            _ => queue::transition(&open, InDoubt, Some("nobody knows"), now),
+            _ => queue::transition(&open, InDoubt, Some("nobody knows".into()), now),
         };
         self.stage.world.emit(event);
         match step {

@@ -304,7 +304,7 @@ impl Machine {
         let (id, now) = (m.id, self.now());
         let to = match (moves, m.state) {
             (Moves::Back, Typing) => {
-                let event = queue::give_back(&self.open(id), "why", now);
+                let event = queue::give_back(&self.open(id), "why".into(), now);
                 self.world.emit(event);
                 return self.reference.give_back(id, now.0);
             }
@@ -314,7 +314,7 @@ impl Machine {
             (_, Typed) => Accepted,
             _ => Done,
         };
-        let event = queue::transition(&self.open(id), to, Some("why"), now);
+        let event = queue::transition(&self.open(id), to, Some("why".into()), now);
         self.world.emit(event);
         self.reference.move_to(id, to, now.0);
     }
@@ -518,6 +518,7 @@ fn same(open: &PendingMessage<'_>, m: &Kept) {
         not_before: m.not_before.map(Timestamp),
         since: Timestamp(if in_flight || m.was_tried() { m.since } else { m.created }),
         is_suspended: false,
+        in_doubt: None,
     };
     assert_eq!(*open, expected);
     assert_eq!(open.holder.and_then(|holder| holder.process), m.process);

@@ -96,7 +96,7 @@ fn q03_every_message_ends_and_attempts_are_counted_with_the_claim() {
     }
     assert_eq!(state(&machine, id), MessageState::Dead);
     let reason = machine.world.disk.messages[&id].1.as_ref().unwrap().reason.clone().unwrap();
-    assert_eq!(reason, "3 of 3 attempts: silent");
+    assert_eq!(reason.to_string(), "3 of 3 attempts: silent");
     assert_eq!(claim(&mut machine), None);
     machine.run(&[Command::Cancel(0), Command::Resolve(0, protocol::request::Resolution::Done)]);
     assert_eq!(state(&machine, id), MessageState::Dead, "what is over stays so");

@@ -166,7 +166,8 @@ fn p06_a_message_in_doubt_waits_for_a_person_and_makes_nobody_stale() {
     scene.prompt();
     assert!(scene.applies(Rule::StaleAgent, at) && scene.applies(Rule::Hung, at));
     let open = scene.world.pool.held_messages().next().unwrap();
-    let doubt = pool::queue::transition(&open, MessageState::InDoubt, Some("cut off"), Timestamp(START));
+    let doubt =
+        pool::queue::transition(&open, MessageState::InDoubt, Some("cut off".into()), Timestamp(START));
     scene.world.emit(doubt);
     assert!(OF_SILENCE.into_iter().all(|rule| scene.never(rule)));
 }

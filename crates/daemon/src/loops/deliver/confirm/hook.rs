@@ -112,7 +112,7 @@ async fn leave_to_person(
             let has_reported = turn.pool().notes(session).is_some_and(|notes| notes.hooked == tag);
             let why = if has_reported { why } else { format!("{why}; no hook of it was ever heard") };
             // The state keeps its time, at which Enter was last pressed.
-            let event = queue::transition(&open, MessageState::Typed, Some(&why), open.since);
+            let event = queue::transition(&open, MessageState::Typed, Some(why.into()), open.since);
             turn.emit(event);
             turn.volatile.prompts.leave_to_person(session, id);
         }

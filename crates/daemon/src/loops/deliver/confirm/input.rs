@@ -7,19 +7,14 @@ use std::time::Duration;
 use agents::Confirm;
 use process::inspect::tty::{InputState, ReadDetector};
 use protocol::backoff::Backoff;
-use protocol::{MessageId, MessageState, ProcId, Refusal, SessionId};
+use protocol::{MessageId, MessageReason, MessageState, ProcId, Refusal, SessionId};
 use tmux::PaneRef;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
-use crate::loops::deliver::prompt::{ClaimedPrompt, Note, TypedPrompt, advance};
-
-/// The reasons for which a prompt is done.
-const READ: &str = "unconfirmed";
-const PARTIAL_LINE: &str = "unconfirmed: it stands in its line, which Enter ends";
-const UNSUPPORTED: &str = "unconfirmed: this system does not tell whether it was read";
+use crate::loops::deliver::prompt::{ClaimedPrompt, TypedPrompt, advance};
 
 /// Time for a program to read the text before it is recorded that it has not.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -43,9 +38,9 @@ pub(crate) struct InputWatch {
 /// The state of the input.
 enum InputStatus {
     /// The prompt is done, for this reason.
-    Done(&'static str),
+    Done(MessageReason),
     /// The text is not read yet.
-    Pending(Note),
+    Pending(MessageReason),
     /// The program has ended, which the end of its incarnation settles.
     Ended,
 }
@@ -69,22 +64,22 @@ impl InputWatch {
     /// input after tmux has answered another command.
     async fn sample(&self, daemon: &Daemon) -> InputStatus {
         if !has_written(daemon, self.pane).await {
-            return InputStatus::Pending(Note::Unread);
+            return InputStatus::Pending(MessageReason::Unread);
         }
         match self.read_state(daemon).await {
             Some(InputState::Read) if has_written(daemon, self.pane).await => {
                 match self.read_state(daemon).await {
-                    Some(InputState::Read) => InputStatus::Done(READ),
+                    Some(InputState::Read) => InputStatus::Done(MessageReason::Unconfirmed),
                     Some(InputState::ProcessEnded) => InputStatus::Ended,
-                    _ => InputStatus::Pending(Note::Unread),
+                    _ => InputStatus::Pending(MessageReason::Unread),
                 }
             }
-            Some(InputState::PartialLine) if !self.ends_line => InputStatus::Done(PARTIAL_LINE),
-            Some(InputState::Unsupported) => InputStatus::Done(UNSUPPORTED),
+            Some(InputState::PartialLine) if !self.ends_line => InputStatus::Done(MessageReason::InLine),
+            Some(InputState::Unsupported) => InputStatus::Done(MessageReason::Unsupported),
             Some(InputState::ProcessEnded) => InputStatus::Ended,
-            Some(InputState::Missing) => InputStatus::Pending(Note::Discarded),
+            Some(InputState::Missing) => InputStatus::Pending(MessageReason::Discarded),
             Some(InputState::Read | InputState::PartialLine | InputState::Unread(_)) | None => {
-                InputStatus::Pending(Note::Unread)
+                InputStatus::Pending(MessageReason::Unread)
             }
         }
     }
@@ -106,7 +101,7 @@ pub(crate) async fn has_written(daemon: &Daemon, pane: PaneRef) -> bool {
 
 /// Waits up to [`LIMIT`] until the text is read. Returns the reason for which the prompt is done; none if it
 /// is not.
-pub(crate) async fn read_within_limit(daemon: &Daemon, watch: Option<&InputWatch>) -> Option<&'static str> {
+pub(crate) async fn read_within_limit(daemon: &Daemon, watch: Option<&InputWatch>) -> Option<MessageReason> {
     let watch = watch?;
     let (deadline, mut backoff) = (Instant::now() + LIMIT, Backoff::new(PAUSE, PAUSE_MAX));
     loop {
@@ -138,9 +133,11 @@ pub(super) async fn follow_up(
     let (mut backoff, began) = (Backoff::new(PAUSE, PAUSE_MAX), Instant::now());
     loop {
         let status = match &watch {
-            None => InputStatus::Done(UNSUPPORTED),
+            None => InputStatus::Done(MessageReason::Unsupported),
             Some(watch) => match watch.sample(daemon).await {
-                InputStatus::Pending(Note::Discarded) if is_resumed => InputStatus::Done(READ),
+                InputStatus::Pending(MessageReason::Discarded) if is_resumed => {
+                    InputStatus::Done(MessageReason::Unconfirmed)
+                }
                 status => status,
             },
         };
@@ -173,7 +170,7 @@ pub(super) async fn follow_up(
 async fn clear_read(
     daemon: &Daemon,
     (session, prompt): (SessionId, &TypedPrompt),
-    why: &'static str,
+    why: MessageReason,
 ) -> Result<(), Refusal> {
     let id = prompt.id;
     if prompt.agent.confirm == Confirm::Hook && prompt.agent.is_told_its_conversation() {
@@ -199,7 +196,7 @@ async fn clear_read(
 async fn record_note(
     daemon: &Daemon,
     (session, id): (SessionId, MessageId),
-    note: Note,
+    note: MessageReason,
 ) -> Result<(), Refusal> {
     let record = move |turn: &mut Turn<'_>| {
         let Some(open) = turn.pool().pending_message(session, id) else { return };
@@ -207,9 +204,9 @@ async fn record_note(
             return;
         }
         let recorded = turn.message(id).ok().flatten().and_then(|(message, _)| message.status.reason);
-        if recorded.as_deref() != Some(note.as_str()) {
+        if recorded.as_ref() != Some(&note) {
             // The state keeps the time at which the prompt was typed.
-            let event = pool::queue::transition(&open, MessageState::Typed, Some(note.as_str()), open.since);
+            let event = pool::queue::transition(&open, MessageState::Typed, Some(note), open.since);
             turn.emit(event);
         }
     };

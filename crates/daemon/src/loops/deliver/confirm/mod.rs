@@ -10,7 +10,7 @@ use std::sync::Arc;
 use agents::Confirm;
 use pool::Settings;
 use protocol::message::PROMPT;
-use protocol::{MessageState, Refusal, Session, SessionId};
+use protocol::{MessageReason, MessageState, Refusal, Session, SessionId};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
@@ -82,7 +82,9 @@ pub(super) async fn follow_up_from(
         }
         Confirm::Hook => hook::follow_up(daemon, session, prompt).await,
         Confirm::Prompt => shell::follow_up(daemon, session, prompt, before.shell).await,
-        Confirm::Echo => advance(daemon, (session, prompt.id), MessageState::Done, Some("unconfirmed")).await,
+        Confirm::Echo => {
+            advance(daemon, (session, prompt.id), MessageState::Done, Some(MessageReason::Unconfirmed)).await
+        }
         Confirm::None => input::follow_up(daemon, session, prompt, before.input).await,
     }
 }

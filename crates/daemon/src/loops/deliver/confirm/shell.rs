@@ -9,7 +9,8 @@ use process::inspect::tty::ShellState;
 use protocol::activity::Source;
 use protocol::event::AgentEvent;
 use protocol::{
-    Activity, ActivityState, Event, Incarnation, MessageId, MessageState, Refusal, SessionId, Tag,
+    Activity, ActivityState, Event, Incarnation, MessageId, MessageReason, MessageState, Refusal, SessionId,
+    Tag,
 };
 use tokio::time::Instant;
 
@@ -29,10 +30,6 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// Samples in a row that must show a shell at rest: it may be about to run what it has read.
 const RESTS: u32 = 3;
-
-/// The reasons for which a prompt is done.
-const PROMPT_BACK: &str = "its prompt came back";
-const IN_FOREGROUND: &str = "its shell is in front again";
 
 /// A shell's terminal before Enter was pressed.
 pub(crate) struct ShellBefore {
@@ -92,7 +89,8 @@ async fn follow_marks(daemon: &Arc<Daemon>, session: SessionId, prompt: TypedPro
     };
     if prompt.state == MessageState::Typed {
         if daemon.engine.wait_for(Some(SILENT_LIMIT), began).await.is_err() {
-            return advance(daemon, (session, id), MessageState::Done, Some("unconfirmed")).await;
+            return advance(daemon, (session, id), MessageState::Done, Some(MessageReason::Unconfirmed))
+                .await;
         }
         advance(daemon, (session, id), MessageState::Accepted, None).await?;
     }
@@ -105,7 +103,7 @@ async fn follow_marks(daemon: &Arc<Daemon>, session: SessionId, prompt: TypedPro
         (prompt.is_some_and(|at| at > since) || idle || is_over(turn, (session, tag), id)).then_some(())
     };
     daemon.engine.wait_for(None, back).await?;
-    advance(daemon, (session, id), MessageState::Done, Some(PROMPT_BACK)).await
+    advance(daemon, (session, id), MessageState::Done, Some(MessageReason::PromptBack)).await
 }
 
 /// Samples the terminal until its shell is at rest again: in the foreground, all input read, the terminal in
@@ -129,7 +127,7 @@ async fn follow_samples(
         };
         let late = began_at.elapsed() >= SILENT_LIMIT;
         if rested >= RESTS && (wrote || late) {
-            let why = if wrote { IN_FOREGROUND } else { "unconfirmed" };
+            let why = if wrote { MessageReason::InForeground } else { MessageReason::Unconfirmed };
             return finish(daemon, (session, id), &prompt.run, why).await;
         }
         if !rests && !accepted && state.unread == 0 {
@@ -157,7 +155,7 @@ async fn finish(
     daemon: &Daemon,
     (session, id): (SessionId, MessageId),
     run: &Incarnation,
-    why: &'static str,
+    why: MessageReason,
 ) -> Result<(), Refusal> {
     advance(daemon, (session, id), MessageState::Accepted, None).await?;
     let tag = run.tag;

@@ -1,0 +1,40 @@
+//! Messages that stand still: told by an event once they have done so for too long, and once they do so no
+//! longer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pool::queue;
+use tokio::time::sleep;
+
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+
+/// Shortest and longest time between two looks.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Parts of the time for which messages may stand still, of which each brings a look.
+const LOOKS: u32 = 10;
+
+/// Longest time between two looks while something is known to stand still: its end is told soon.
+const STUCK_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Looks until the daemon ends.
+pub(crate) async fn run(daemon: Arc<Daemon>) {
+    loop {
+        let context = Arc::clone(&daemon);
+        let Ok(is_stuck) = daemon.engine.turn(move |turn| look(turn, &context)).await else { return };
+        let limit = daemon.loaded().settings.queue.stuck_after;
+        let pause = limit.map_or(PAUSE_MAX, |limit| (limit / LOOKS).clamp(PAUSE_MIN, PAUSE_MAX));
+        sleep(if is_stuck { pause.min(STUCK_PAUSE_MAX) } else { pause }).await;
+    }
+}
+
+/// Records what has changed. Returns true if something is known to stand still.
+fn look(turn: &mut Turn<'_>, daemon: &Daemon) -> bool {
+    let rules = &daemon.loaded().settings.queue;
+    let changes = queue::changes(turn.pool(), turn.volatile, rules, turn.now());
+    turn.emit_all(changes);
+    turn.pool().sessions().any(|session| !session.stuck.is_empty())
+}

@@ -1,0 +1,79 @@
+//! Messages of which it is unknown whether they arrived, and what becomes of them: each has a treatment of
+//! its own (`send --in-doubt`), or that of the configuration. By default a person decides.
+
+use std::time::Duration;
+
+use protocol::message::InDoubt;
+use protocol::{Event, MessageId, MessageReason, MessageState, SessionId, Timestamp};
+
+use crate::pool::Pool;
+use crate::queue::pending::PendingMessage;
+use crate::queue::settle::retry_at_once;
+use crate::queue::transition::transition;
+use crate::settings::QueueRules;
+
+/// Time for which an agent may still report that it took a prompt: twice the maximum measured for the slowest
+/// one, a Codex under load (6.3 s).
+pub(crate) const CONFIRMS_WITHIN: Duration = Duration::from_secs(12);
+
+fn treatment(rules: &QueueRules, message: &PendingMessage<'_>) -> InDoubt {
+    message.in_doubt.unwrap_or(rules.in_doubt)
+}
+
+/// Puts a message in doubt. One that is not to be held is dead in the same commit: nobody is asked.
+#[must_use]
+pub fn doubt(
+    rules: &QueueRules,
+    message: &PendingMessage<'_>,
+    why: &MessageReason,
+    now: Timestamp,
+) -> Vec<Event> {
+    let states: &[MessageState] = match treatment(rules, message) {
+        InDoubt::Dead => &[MessageState::InDoubt, MessageState::Dead],
+        InDoubt::Hold | InDoubt::Retry => &[MessageState::InDoubt],
+    };
+    states.iter().map(|state| transition(message, *state, Some(why.clone()), now)).collect()
+}
+
+/// Puts prompts in doubt that were being typed when their sessions ended: no pane tells whether the text
+/// arrived. Sessions that are still `attended` to by a delivery are left to it.
+#[must_use]
+pub fn doubt_cut_off(
+    pool: &Pool,
+    rules: &QueueRules,
+    attended: impl Fn(SessionId) -> bool,
+    now: Timestamp,
+) -> Vec<Event> {
+    let typing = pool
+        .held_messages()
+        .filter(|message| message.state == MessageState::Typing && !attended(message.session));
+    let over = typing.filter(|message| pool.session(message.session).is_none_or(|s| !s.takes_prompts()));
+    over.flat_map(|message| doubt(rules, &message, &MessageReason::SessionEnded, now)).collect()
+}
+
+/// Settles the messages that are in doubt and wait for no person: one that is to be sent again, once its
+/// agent can no longer report that it has it; and one that was put in doubt by a damaged record, or before
+/// the configuration said `dead`. `why` reads the reason of a doubt.
+#[must_use]
+pub fn settle_doubts(
+    pool: &Pool,
+    rules: &QueueRules,
+    why: impl Fn(MessageId) -> Option<MessageReason>,
+    now: Timestamp,
+) -> Vec<Event> {
+    let doubted = pool.held_messages().filter(|message| message.state == MessageState::InDoubt);
+    let settled = doubted.filter_map(|message| match treatment(rules, &message) {
+        InDoubt::Hold => None,
+        InDoubt::Dead => Some(transition(&message, MessageState::Dead, why(message.id), now)),
+        InDoubt::Retry => {
+            let is_over = pool.age(now, message.since) >= CONFIRMS_WITHIN;
+            is_over.then(|| retry_at_once(rules, &message, MessageReason::TypedAgain, now))
+        }
+    });
+    settled.collect()
+}
+
+/// True if a message in doubt waits for a person.
+pub(crate) fn waits_for_person(message: &PendingMessage<'_>) -> bool {
+    message.state == MessageState::InDoubt && message.in_doubt != Some(InDoubt::Retry)
+}

@@ -1,0 +1,169 @@
+//! Lanes that stand still. A lane is the messages of one kind of one session. It moves when one of them is
+//! claimed, typed, or becomes final, and stands still from then on, or from the moment at which it was empty.
+//!
+//! Whose messages wait on purpose is excused: those of a session that does not run (`inbox` and `show` tell
+//! them), prompts while a person holds the session's lock, and messages whose next attempt has a time. A
+//! message that a worker holds under its lease, or that an agent has accepted, is in work, however long that
+//! takes: the reaper's rules look after both.
+//!
+//! [`stuck`] is asked by `status`, `stats` and `inbox`; [`changes`] decides on the events, after every turn
+//! while a lane is known to be stuck, and at intervals. What is known is in the session's record, so that a
+//! restart of the daemon tells nothing again.
+
+use protocol::message::PROMPT;
+use protocol::{
+    Event, MessageState, Session, SessionId, Standstill, StuckLane, StuckReason, Timestamp, UnstuckReason,
+};
+
+use crate::pool::Pool;
+use crate::queue::kind_queue::KindQueue;
+use crate::queue::session_queue::SessionQueue;
+use crate::settings::QueueRules;
+use crate::volatile::Volatile;
+use crate::worker::is_worked;
+
+/// The lanes that have stood still for longer than they may, by session and kind.
+#[must_use]
+pub fn stuck(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestamp) -> Vec<StuckLane> {
+    let Some(limit) = rules.stuck_after else { return Vec::new() };
+    let of_session = |session: &Session| {
+        let (session, name) = (session.id, session.name.clone());
+        let standing = lanes(pool, session)
+            .filter_map(move |(kind, lane)| Some((kind, standstill(pool, volatile, lane, now)?)));
+        let late = standing.filter(move |(_, standstill)| pool.age(now, standstill.since) >= limit);
+        late.map(move |(kind, standstill)| {
+            let (name, kind) = (name.clone(), kind.to_owned());
+            StuckLane { session, name, kind, standstill }
+        })
+    };
+    pool.sessions().flat_map(of_session).collect()
+}
+
+/// The events of the lanes that are stuck since the last call, and of those that are so no longer.
+#[must_use]
+pub fn changes(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestamp) -> Vec<Event> {
+    let found = stuck(pool, volatile, rules, now);
+    let known = |session: SessionId, kind: &str| pool.session(session)?.stuck.get(kind).copied();
+    let is_known = |lane: &StuckLane| {
+        let moved = |before| pool.is_earlier(now, before, lane.standstill.since);
+        known(lane.session, &lane.kind).is_some_and(|before| !moved(before))
+    };
+    let over = pool.sessions().flat_map(|session| session.stuck.iter().map(move |known| (session.id, known)));
+    let over = over.filter(|(session, (kind, _))| {
+        !found.iter().any(|lane| lane.session == *session && lane.kind == **kind && is_known(lane))
+    });
+    let over = over.map(|(session, (kind, since))| {
+        let (kind, since) = (kind.clone(), *since);
+        let reason = unstuck_reason(pool, (session, &kind, since), now);
+        Event::QueueUnstuck { session, kind, since, reason }
+    });
+    let begun = found.iter().filter(|lane| !is_known(lane));
+    let begun = begun.cloned().map(|StuckLane { session, kind, standstill, .. }| Event::QueueStuck {
+        session,
+        kind,
+        standstill,
+    });
+    over.chain(begun).collect()
+}
+
+fn unstuck_reason(
+    pool: &Pool,
+    (session, kind, since): (SessionId, &str, Timestamp),
+    now: Timestamp,
+) -> UnstuckReason {
+    let Some(queue) = pool.queues.queue(session) else { return UnstuckReason::Empty };
+    let held_since = held(queue, session, kind).map(|(_, since)| since);
+    let moved =
+        || queue.moved_at(kind).into_iter().chain(held_since).any(|at| pool.is_earlier(now, since, at));
+    match queue.kind(kind) {
+        None => UnstuckReason::Empty,
+        Some(_) if moved() => UnstuckReason::Moved,
+        Some(_) => UnstuckReason::Excused,
+    }
+}
+
+/// A lane that has messages.
+#[derive(Clone, Copy)]
+struct Lane<'a> {
+    session: &'a Session,
+    queue: &'a SessionQueue,
+    kind: &'a str,
+    messages: &'a KindQueue,
+}
+
+/// The lanes of a session that are not excused for its sake.
+fn lanes(pool: &Pool, session: SessionId) -> impl Iterator<Item = (&str, Lane<'_>)> {
+    let found = pool.session(session).filter(|session| session.takes_prompts());
+    let found = found.and_then(|session| Some((session, pool.queues.queue(session.id)?)));
+    found.into_iter().flat_map(|(session, queue)| {
+        // Under a lock for which something was sent, prompts go on.
+        let is_locked = session.lock.as_ref().is_some_and(|lock| !lock.used_for_send);
+        let kinds = queue.kinds().filter(move |(kind, _)| *kind != PROMPT || !is_locked);
+        kinds.map(move |(kind, messages)| (kind, Lane { session, queue, kind, messages }))
+    })
+}
+
+/// How a lane stands still; none if a message of it is in work, or has a time.
+fn standstill(pool: &Pool, volatile: &Volatile, lane: Lane<'_>, now: Timestamp) -> Option<Standstill> {
+    let Lane { session, queue, kind, messages } = lane;
+    let opened_at = pool.breaker(session.id, kind).and_then(|breaker| breaker.opened_at);
+    let (since, reason) = match (opened_at, held(queue, session.id, kind)) {
+        // A probe of it is no progress.
+        (Some(opened_at), _) => (opened_at, StuckReason::BreakerOpen),
+        // Typing may be called off again and again: a lane that is known to be stuck is so until it succeeds.
+        (None, Some((MessageState::Typing, since))) => {
+            (session.stuck.get(kind).copied().unwrap_or(since), StuckReason::Typing)
+        }
+        (None, Some((state, since))) => (since, obstacle(state)?),
+        (None, None) => {
+            let next = queue.pending_message(session.id, kind, queue.next_in(messages)?);
+            if next.not_before.is_some_and(|at| at > now) {
+                return None;
+            }
+            let times = queue.moved_at(kind).into_iter().chain(next.not_before);
+            (pool.latest(now, times), waiting_reason((pool, volatile), session.id, kind))
+        }
+    };
+    // Its messages waited on purpose until it ran.
+    let since = pool.latest(now, [since, session.changed_at]);
+    Some(Standstill { since, waiting: messages.pending(), reason })
+}
+
+/// State and beginning of the message in flight or in doubt.
+fn held(queue: &SessionQueue, session: SessionId, kind: &str) -> Option<(MessageState, Timestamp)> {
+    let found = queue.held(session).find(|message| message.kind == kind)?;
+    Some((found.state, found.since))
+}
+
+/// The reason if a message in this state holds its lane up. Typing is judged by itself.
+fn obstacle(state: MessageState) -> Option<StuckReason> {
+    match state {
+        MessageState::Typed => Some(StuckReason::Unconfirmed),
+        MessageState::InDoubt => Some(StuckReason::InDoubt),
+        MessageState::Revoking => Some(StuckReason::Revoking),
+        MessageState::Claimed | MessageState::Accepted => None,
+        // None of the others holds a lane.
+        MessageState::Queued
+        | MessageState::Typing
+        | MessageState::Suspended
+        | MessageState::Done
+        | MessageState::Dead
+        | MessageState::Cancelled
+        | MessageState::Expired => None,
+    }
+}
+
+/// The reason for which the next message of a lane waits.
+fn waiting_reason((pool, volatile): (&Pool, &Volatile), session: SessionId, kind: &str) -> StuckReason {
+    if kind == PROMPT {
+        let why = volatile.prompts.blocked().get(&session).map(ToString::to_string);
+        return StuckReason::PromptWaits(why.unwrap_or_else(|| NOT_READY.to_owned()));
+    }
+    match is_worked(pool, &volatile.workers, session, kind) {
+        true => StuckReason::NoClaim,
+        false => StuckReason::NoWorker,
+    }
+}
+
+/// The reason of a prompt that no gate has judged yet.
+const NOT_READY: &str = "its session is not ready for it";
