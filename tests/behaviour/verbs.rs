@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{PATIENCE, Pool, Talk, eventually, gone, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, Talk, eventually, gone, wait_until};
 
 #[test]
 fn a_session_from_new_to_rm() {
@@ -181,6 +181,19 @@ fn the_configuration_is_shown_checked_and_reloaded() {
     assert!(pool.ctl(&["config", "check"]).expect(2).stderr.contains("max_sessions"));
     pool.ctl(&["config", "reload"]).expect(2);
     assert_eq!(pool.status()["slots"]["max"], 3, "what is wrong changes nothing");
+}
+
+#[test]
+fn the_help_of_the_reaper_says_what_it_can_do_without_a_daemon() {
+    let pool = Pool::bare("");
+    let reaper = |args: &[&str]| Output::of(pool.command(env!("CARGO_BIN_EXE_reaper")).args(args), b"");
+    let help = reaper(&["--help"]).expect(0).text().to_owned();
+    for part in ["End what poold names", "--once", "--dry-run", "--json", "--socket", "--pool"] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    reaper(&["--once", "--dry-run"]).expect(2);
+    let told = reaper(&["--json"]).expect(2);
+    assert!(told.stderr.contains("--dry-run"), "{told:?}");
 }
 
 #[test]

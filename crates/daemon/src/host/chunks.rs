@@ -45,7 +45,57 @@ fn groups<T: Serialize>(items: Vec<T>) -> Vec<Vec<T>> {
 
 #[cfg(test)]
 mod tests {
+    use protocol::reply::{GeneratorView, InboxItem, UsageView};
+    use protocol::usage::Usage;
+    use protocol::{SessionId, Timestamp};
+
     use super::*;
+
+    /// Returns an item often enough for several frames.
+    fn many<T: Clone>(item: T) -> Vec<T> {
+        vec![item; 20_000]
+    }
+
+    #[test]
+    fn lists_longer_than_a_frame_come_back_from_their_parts() {
+        let (session, name) = (SessionId(1), "n".repeat(64).parse::<protocol::Name>().unwrap());
+        let generator = GeneratorView {
+            id: None,
+            generation: 1,
+            session,
+            name: name.clone(),
+            role: "agent".to_owned(),
+            kinds: Vec::new(),
+            process: None,
+            since: Timestamp(1),
+            last_activity_at: Timestamp(2),
+            holds: Vec::new(),
+        };
+        let item = InboxItem {
+            session,
+            name: name.clone(),
+            kind: "bell".to_owned(),
+            since: Timestamp(1),
+            text: "text".to_owned(),
+            next: "next".to_owned(),
+        };
+        let usage = UsageView { session, name, usage: Usage::default() };
+        let is_whole = |whole: &Response| {
+            let (parts, last) = split(whole.clone());
+            let parts: Vec<Response> = parts.into_iter().chain([last.unwrap()]).collect();
+            let fits = parts.len() > 1 && parts.iter().all(|part| frame::encode(part).is_ok());
+            let mut parts = parts.into_iter();
+            let mut joined = parts.next().unwrap();
+            fits && parts.all(|part| joined.append(part)) && joined == *whole
+        };
+        let long = [
+            ("generators", Response::Generators(many(generator))),
+            ("inbox", Response::Inbox(many(item))),
+            ("usage", Response::Usage(many(usage))),
+        ];
+        let broken = long.iter().filter(|(_, whole)| !is_whole(whole)).map(|(name, _)| *name);
+        assert_eq!(broken.collect::<Vec<_>>(), [""; 0]);
+    }
 
     #[test]
     fn nothing_is_lost_and_every_chunk_fits() {

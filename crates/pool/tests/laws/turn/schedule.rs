@@ -77,6 +77,20 @@ fn nothing_is_parked_by_an_old_sample_or_while_its_parking_is_deferred() {
 }
 
 #[test]
+fn a_sample_that_was_taken_for_a_decision_counts_however_long_that_took() {
+    let mut engine = Engine::full();
+    engine.pass(10_000);
+    let (tick, _) = engine.tick();
+    assert!(parked(&tick.actions).is_empty() && tick.wants_sample);
+    engine.sampled = true;
+    let (tick, _) = engine.tick();
+    assert!(
+        parked(&tick.actions) == [TWO] && !tick.wants_sample,
+        "else nothing would start on a slow machine"
+    );
+}
+
+#[test]
 fn starts_need_capacity_and_no_start_happens_twice() {
     let mut engine = Engine::with_live(1);
     engine.wants_slot(ONE);
