@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each crate of this workspace, with the crates it may depend on.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("protocol", &[]),
     ("agents", &["protocol"]),
     ("pool", &["agents", "protocol"]),
@@ -19,6 +19,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("reap", &["process", "protocol", "tmux"]),
     ("ctl", &["agents", "logs", "process", "protocol"]),
     ("sim", &["daemon", "process", "protocol", "store", "tmux", "world"]),
+    ("fuzz", &["agents", "daemon", "protocol", "store", "tmux"]),
     ("bench", &["agents", "process", "protocol", "tmux"]),
     ("tmux-pool", &["ctl", "daemon", "process", "protocol", "reap", "tmux", "watch"]),
 ];

@@ -32,6 +32,8 @@ pub mod listing;
 pub mod live;
 mod log_pipe;
 mod pane_snapshot;
+#[cfg(any(test, feature = "testing"))]
+pub mod parsers;
 mod query;
 pub mod receipt;
 pub mod server_config;

@@ -15,6 +15,8 @@ use protocol::tmux::TmuxTransport;
 
 use self::attached::Attached;
 pub use self::notice::{LiveEvent, Notice};
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use self::parse::pieces_agree;
 use self::unattached::Unattached;
 use crate::device::Device;
 use crate::error::TmuxError;

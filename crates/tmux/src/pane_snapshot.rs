@@ -108,7 +108,7 @@ fn client(pane: &str) -> String {
     format!("#{{?#{{==:#{{client_control_mode}} #{{client_readonly}} {shows},0 0 1}},#{{client_activity}},}}")
 }
 
-fn read(text: &[u8], mark: &str) -> Option<PaneSnapshot> {
+pub(crate) fn read(text: &[u8], mark: &str) -> Option<PaneSnapshot> {
     let (facts, mut rest) = format::take_line(text)?;
     let mut typed_at = None;
     loop {

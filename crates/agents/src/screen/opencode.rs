@@ -20,8 +20,9 @@ const PLACEHOLDER: &str = "Ask anything…";
 fn rows(screen: &Screen) -> Option<(std::ops::Range<usize>, u16)> {
     let edge = edge(screen)?;
     let above = count_barred(&screen.texts[..edge]);
-    let column = screen.lines[edge].iter().position(|cell| cell.letter == EDGE)?;
-    (above > BELOW).then_some((edge - above..edge - BELOW, u16::try_from(column).ok()?))
+    let column = u16::try_from(screen.lines[edge].iter().position(|cell| cell.letter == EDGE)?).ok()?;
+    // The edge may be in the first row of what is captured.
+    (above > BELOW).then(|| (edge - above..edge - BELOW, column))
 }
 
 /// Returns the row of the composer's bottom edge.

@@ -177,6 +177,27 @@ fn notices(line: &[u8]) -> Option<(Notice, Option<Notice>)> {
     Some((first, None))
 }
 
+/// Returns all events of these bytes, fed in pieces of this size.
+#[cfg(any(test, feature = "testing"))]
+fn events_of(bytes: &[u8], piece: usize, mark: &str) -> Result<Vec<Event>, TmuxError> {
+    let mut parser = Parser::new(1 << 20);
+    let mut events = Vec::new();
+    for piece in bytes.chunks(piece) {
+        parser.buffer_mut().extend_from_slice(piece);
+        while let Some(event) = parser.next(mark)? {
+            events.push(event);
+        }
+    }
+    Ok(events)
+}
+
+/// True if these bytes, at most 1 MiB, mean the same in pieces of this size as all at once.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn pieces_agree(bytes: &[u8], piece: usize, mark: &str) -> bool {
+    let whole = events_of(bytes, bytes.len().max(1), mark);
+    whole.is_ok_and(|whole| events_of(bytes, piece, mark).is_ok_and(|pieces| pieces == whole))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -184,17 +205,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns all events of these bytes, fed in pieces of this size.
     fn events(bytes: &[u8], piece: usize, mark: &str) -> Vec<Event> {
-        let mut parser = Parser::new(1 << 20);
-        let mut events = Vec::new();
-        for piece in bytes.chunks(piece) {
-            parser.buffer_mut().extend_from_slice(piece);
-            while let Some(event) = parser.next(mark).unwrap() {
-                events.push(event);
-            }
-        }
-        events
+        events_of(bytes, piece, mark).unwrap()
     }
 
     fn block(ours: bool, ok: bool, text: &str) -> Event {
