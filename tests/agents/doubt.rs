@@ -202,9 +202,9 @@ fn q06_a_prompt_that_is_to_die_in_doubt_asks_nobody_and_the_next_one_goes() {
         let agent = Agent::claude(&pool);
         crash_at(&pool, "deliver-typing");
         let id = pool.ok(&[&["send", &agent.id, "hello"], flags].concat());
-        let two = agent.send("two");
         forget_receipts(&pool);
         restarted(&pool);
+        let two = agent.send("two");
         let dead = agent.await_state(&id, "dead");
         assert_eq!((&dead["reason_code"], &dead["attempts"]), (&json!("no_receipt"), &json!(1)), "{dead}");
         agent.await_state(&two, "done");
@@ -220,9 +220,9 @@ fn q06_a_prompt_that_is_to_arrive_at_least_once_is_typed_again_and_nobody_is_ask
     let agent = Agent::claude(&pool);
     crash_at(&pool, "deliver-typing");
     let id = pool.ok(&["send", &agent.id, "hello", "--in-doubt", "retry"]);
-    let two = agent.send("two");
     forget_receipts(&pool);
     restarted(&pool);
+    let two = agent.send("two");
     let wait = ["wait", &agent.id, "--for", &format!("message:{id}"), "--timeout", "60s"];
     pool.ctl(&wait).expect(0);
     let steps = pool.json(&["queue", "show", &agent.id, &id])["history"].clone();

@@ -90,15 +90,14 @@ const SENDS: usize = 60;
 #[test]
 fn q09_a_client_waits_for_no_more_than_one_commit_however_many_others_send() {
     const OTHERS: usize = 24;
-    let pool = super::support::pool("");
-    ["other", "stuck", "full"].iter().for_each(|name| drop(session(&pool, name)));
-    let tmux = stick(&pool);
-    pool.kill9(Program::Poold);
+    let pool = Pool::bare("");
     // The daemon dies at the first commit too many.
     let mut command = pool.daemon(Program::Poold);
     command.env("POOL_CRASH_AT", format!("commit-begin:{COMMITS_MAX}"));
     pool.start_as(Program::Poold, command);
     pool.await_poold();
+    ["web", "other", "stuck"].iter().for_each(|name| drop(session(&pool, name)));
+    let tmux = stick(&pool);
     let is_over = AtomicBool::new(false);
     let sent = thread::scope(|scope| {
         let flood = || {

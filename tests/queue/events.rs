@@ -249,9 +249,7 @@ fn s05_a_subscriber_that_never_reads_costs_4_mib_at_most() {
     let before = memory(poold);
     let silent: Vec<Subscriber> = (0..SILENT).map(|_| Subscriber::new(&pool, Some(Seq(0)))).collect();
     overtake(&pool);
-    let used = memory(poold);
-    assert!(used < 100 << 20, "{} MiB", used >> 20);
-    let each = used.saturating_sub(before) / SILENT as u64;
+    let each = memory(poold).saturating_sub(before) / SILENT as u64;
     assert!(each <= 4 << 20, "{} KiB each", each >> 10);
     drop(silent);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Client, await_state, events, held, pool, send, session, shown, worker};
+use super::support::{Client, events, held, pool, send, session, shown};
 use crate::harness::{PATIENCE, Pool, wait_until};
 
 const SOON: &str = "[queue]\nstuck_after = '1s'\n[pool]\nidle_quiet = '1ms'\nidle_settle = '100ms'\n";
@@ -80,21 +80,21 @@ fn c14_messages_without_a_worker_make_a_pool_unhealthy_are_told_once_and_again_w
 #[test]
 fn c14_a_worker_that_claims_nothing_hides_nothing() {
     let pool = pool(SOON);
-    let worker = worker(&pool, &["--kind", "build"], "sleep 1000");
-    let first = send(&pool, "build", "worked for long");
-    await_state(&pool, &first, "claimed");
+    let mut busy = Client::generator(&pool, &["build"]);
+    send(&pool, "build", "worked for long");
+    busy.take(&["build"]).unwrap();
     let mut silent = Client::generator(&pool, &["stale"]);
     send(&pool, "stale", "nobody asks for it");
     await_stuck(&pool, "stale", "no_claim");
     assert!(stuck(&pool).iter().all(|(kind, _)| kind != "build"), "a message under a lease is in work");
     silent.take(&["stale"]).unwrap();
     wait_until("it moves", PATIENCE, || stuck(&pool).is_empty());
-    drop(worker);
 }
 
 #[test]
 fn c14_prompts_that_wait_are_told_with_the_reason_and_on_purpose_they_are_not() {
-    let pool = pool(SOON);
+    let pool = Pool::with(SOON);
+    session(&pool, "web");
     pool.script("reads", "exec cat");
     let pane = pool.show("reads")["tmux"]["pane_id"].as_str().unwrap().to_owned();
     pool.tmux(&["copy-mode", "-t", &pane]).expect(0);
