@@ -136,11 +136,7 @@ impl AgentSection {
             Some(text) => duration(&format!("[agents.{name}] approve_wait"), text)?,
             None => agent.approve_wait,
         };
-        for (dialog, keys) in &self.dialogs {
-            let place = format!("[agents.{name}] dialogs {dialog}");
-            check_dialog(&place, dialog, agent.adapter)?;
-            tmux::keys::parse(keys).map_err(|e| ConfigError(format!("{place}: {e}")))?;
-        }
+        self.check_dialogs(name, agent.adapter)?;
         let mut dialogs = agent.dialogs;
         dialogs.extend(self.dialogs.clone());
         dialogs.retain(|_, keys| !keys.is_empty());
@@ -161,10 +157,7 @@ impl AgentSection {
         if clear.as_deref().is_some_and(|text| text.trim() != text || text.contains(char::is_control)) {
             return invalid(format!("[agents.{name}] clear is one line, without blanks around it"));
         }
-        for pattern in &self.error_patterns {
-            let built = pattern.parse::<Pattern>();
-            built.map_err(|why| ConfigError(format!("[agents.{name}] error_patterns {pattern:?}: {why}")))?;
-        }
+        self.check_error_patterns(name)?;
         let limits = self.limits.parse().map_err(|e| ConfigError(format!("[agents.{name}] limits: {e}")))?;
         Ok(Agent {
             command: program.into_iter().chain(args).collect(),
@@ -191,6 +184,21 @@ impl AgentSection {
             go_on,
             clear,
             error_patterns: self.error_patterns.clone(),
+        })
+    }
+
+    fn check_error_patterns(&self, name: &str) -> Result<(), ConfigError> {
+        self.error_patterns.iter().try_for_each(|pattern| match pattern.parse::<Pattern>() {
+            Ok(_) => Ok(()),
+            Err(why) => invalid(format!("[agents.{name}] error_patterns {pattern:?}: {why}")),
+        })
+    }
+
+    fn check_dialogs(&self, name: &str, adapter: Adapter) -> Result<(), ConfigError> {
+        self.dialogs.iter().try_for_each(|(dialog, keys)| {
+            let place = format!("[agents.{name}] dialogs {dialog}");
+            check_dialog(&place, dialog, adapter)?;
+            tmux::keys::parse(keys).map(drop).map_err(|e| ConfigError(format!("{place}: {e}")))
         })
     }
 }

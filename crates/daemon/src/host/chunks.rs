@@ -62,8 +62,9 @@ mod tests {
         let generator = GeneratorView {
             id: None,
             generation: 1,
-            session,
-            name: name.clone(),
+            session: Some(session),
+            name: Some(name.clone()),
+            sessions: "all".to_owned(),
             role: "agent".to_owned(),
             kinds: Vec::new(),
             process: None,

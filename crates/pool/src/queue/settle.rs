@@ -243,9 +243,8 @@ pub(crate) fn release_of_host(
     is_over: impl Fn(Tag) -> bool,
     now: Timestamp,
 ) -> Vec<Event> {
-    let over = |message: &PendingMessage<'_>| {
-        message.holder.and_then(|holder| holder.host).is_some_and(|host| is_over(host))
-    };
+    let over =
+        |message: &PendingMessage<'_>| message.holder.and_then(|holder| holder.host).is_some_and(&is_over);
     let held = pool.held_messages().filter(over);
     held.flat_map(|message| take_away(pool, rules, &message, "the host of its worker ended", now)).collect()
 }

@@ -128,9 +128,9 @@ pub fn evictable(
 ) -> Result<Timestamp, &'static str> {
     let ends = session.policy.ephemeral && !is_parkable(settings, session);
     if ends {
-        check_expendable(pool, session)?
+        check_expendable(pool, session)?;
     } else {
-        check_parkable(settings, session)?
+        check_parkable(settings, session)?;
     }
     let run = session.incarnation.as_ref().ok_or("it does not run")?;
     match idle_since(pool, settings, session, inputs) {
