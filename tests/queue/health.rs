@@ -127,8 +127,8 @@ fn a_claim_says_when_its_lease_ends_and_a_heartbeat_moves_that() {
     let of_list = || deadline(&pool.lines(&["queue", "ls", "web"])[0]["claim"]["deadline_at"]);
     let of_generators = || {
         let generators = pool.lines(&["generators"]);
-        let holds = generators.iter().filter_map(|generator| generator["holds"].get(0));
-        deadline(&holds.last().unwrap()["deadline_at"])
+        let mut holds = generators.iter().filter_map(|generator| generator["holds"].get(0));
+        deadline(&holds.next_back().unwrap()["deadline_at"])
     };
     // To the minute: each is computed anew from the time that is left.
     let minute = |text: String| text[..16].to_owned();

@@ -97,7 +97,7 @@ verbs! {
     Queue(queue::QueueCommand) => queue::run,
     Work(work::Args) => work::run,
     #[command(subcommand)]
-    Worker(worker::WorkerCommand) => worker::run,
+    Worker(worker::WorkerCommand) => |context, command| worker::run(context, command, logs::print),
     Lock(lock::Args) => lock::run,
     Generators(generators::Args) => generators::run,
     #[command(subcommand)]

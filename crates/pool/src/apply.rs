@@ -3,8 +3,7 @@
 
 use protocol::clock::Clock;
 use protocol::event::AgentEvent;
-use protocol::session::{Reason, SessionLock};
-use protocol::worker::WorkerChange;
+use protocol::session::{Reason, SessionLock, WorkerChange};
 use protocol::{
     Event, Exit, Incarnation, Lifecycle, Message, OpId, OsBytes, Session, SessionId, Stamped, Tag, Timestamp,
     Token,

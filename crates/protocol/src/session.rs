@@ -192,6 +192,19 @@ pub struct Spec {
     pub separate_stderr: bool,
 }
 
+/// A change of a worker by the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerChange {
+    /// The session of its host.
+    pub session: SessionId,
+    /// The whole new worker.
+    pub worker: WorkerSpec,
+    /// The program of its host, from the next start on.
+    pub spec: Spec,
+    /// See [`Policy::max_restarts`].
+    pub max_restarts: Option<u32>,
+}
+
 /// A terminal's size in character cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {

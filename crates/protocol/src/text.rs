@@ -9,11 +9,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::ids::SessionId;
-use crate::worker::WORKER_NAME_MAX;
 
 /// Maximum length of the name of a session or workspace, in bytes. It fits a tmux status line and any file
 /// system.
 pub const NAME_MAX: usize = 64;
+/// Maximum length of the name of a worker of the pool, in bytes.
+const WORKER_NAME_MAX: usize = 32;
 /// Maximum length of a label key, in bytes (as in container labels).
 pub const LABEL_KEY_MAX: usize = 63;
 /// Maximum length of a label value, in bytes.

@@ -6,12 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{SessionId, Tag};
-use crate::session::Spec;
+use crate::ids::Tag;
 use crate::text::{OsBytes, SessionRef};
-
-/// Maximum length of the name of a worker of the pool, in bytes.
-pub const WORKER_NAME_MAX: usize = 32;
 
 /// Sessions whose messages are worked. The pool's own workers have none of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,17 +163,4 @@ pub struct WorkerSpec {
     pub configured: bool,
     /// True if it was taken out of the configuration file: it works nothing and is about to be removed.
     pub removed: bool,
-}
-
-/// A change of a worker by the configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkerChange {
-    /// The session of its host.
-    pub session: SessionId,
-    /// The whole new worker.
-    pub worker: WorkerSpec,
-    /// The program of its host, from the next start on.
-    pub spec: Spec,
-    /// See [`crate::policy::Policy::max_restarts`].
-    pub max_restarts: Option<u32>,
 }

@@ -24,8 +24,21 @@ impl Reader {
     /// [`StoreError::Record`] if the next event is damaged; a subscriber can get past it only by the state.
     /// It does not latch.
     pub fn events_since(&self, since: Seq, limit: usize) -> Result<Vec<Stamped>, StoreError> {
+        Ok(self.events_page(since, (limit, usize::MAX))?.0)
+    }
+
+    /// As [`Self::events_since`], up to the event with which they reach `bytes`: results of messages are
+    /// large. Also returns true if there may be more.
+    ///
+    /// # Errors
+    /// As [`Self::events_since`].
+    pub fn events_page(
+        &self,
+        since: Seq,
+        (limit, bytes): (usize, usize),
+    ) -> Result<(Vec<Stamped>, bool), StoreError> {
         self.reading(|read| {
-            let mut events = Vec::new();
+            let (mut events, mut read_bytes) = (Vec::new(), 0);
             for row in rows_since(read, since.0)?.take(limit) {
                 let (table, key, record) = row?;
                 match event(table, key.value(), record.value()) {
@@ -33,8 +46,14 @@ impl Reader {
                     Err(why) if events.is_empty() => return Err(record_error(table, key.value(), why)),
                     Err(_) => break,
                 }
+                // A message's record is mostly its body, which is no part of the event.
+                read_bytes += if table == Table::Journal { record.value().len() } else { 0 };
+                if read_bytes >= bytes {
+                    return Ok((events, true));
+                }
             }
-            Ok(events)
+            let is_full = events.len() == limit;
+            Ok((events, is_full))
         })
     }
 

@@ -48,11 +48,13 @@ pub(crate) struct Args {
     events: bool,
 }
 
-impl Args {
-    /// The log of this session as it was seen on the terminal.
-    pub(crate) fn of(session: String, follow: bool, lines: Option<u64>) -> Self {
-        Self { session, follow, lines, since: None, raw: false, stderr: false, events: false }
-    }
+/// Prints the log of a session as it was seen on the terminal, for verbs that do this as well.
+pub(crate) fn print(
+    context: &Context,
+    session: String,
+    (follow, lines): (bool, Option<u64>),
+) -> Result<(), Error> {
+    run(context, Args { session, follow, lines, since: None, raw: false, stderr: false, events: false })
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {

@@ -154,10 +154,8 @@ impl AgentSection {
         let go_on = self.go_on.clone().or(agent.go_on).filter(|text| !agents::prompt::is_blank(text));
         check_prompt(&format!("[agents.{name}] go_on"), agent.adapter, go_on.as_deref().unwrap_or_default())?;
         let clear = self.clear.clone().or(agent.clear).filter(|text| !agents::prompt::is_blank(text));
-        if clear.as_deref().is_some_and(|text| text.trim() != text || text.contains(char::is_control)) {
-            return invalid(format!("[agents.{name}] clear is one line, without blanks around it"));
-        }
-        self.check_error_patterns(name)?;
+        check_clear(name, clear.as_deref().unwrap_or_default())?;
+        check_error_patterns(name, &self.error_patterns)?;
         let limits = self.limits.parse().map_err(|e| ConfigError(format!("[agents.{name}] limits: {e}")))?;
         Ok(Agent {
             command: program.into_iter().chain(args).collect(),
@@ -184,13 +182,6 @@ impl AgentSection {
             go_on,
             clear,
             error_patterns: self.error_patterns.clone(),
-        })
-    }
-
-    fn check_error_patterns(&self, name: &str) -> Result<(), ConfigError> {
-        self.error_patterns.iter().try_for_each(|pattern| match pattern.parse::<Pattern>() {
-            Ok(_) => Ok(()),
-            Err(why) => invalid(format!("[agents.{name}] error_patterns {pattern:?}: {why}")),
         })
     }
 
@@ -237,6 +228,21 @@ fn check_prompt(place: &str, adapter: Adapter, text: &str) -> Result<(), ConfigE
     Ok(())
 }
 
+/// Refuses a command that would not be typed as it is written.
+fn check_clear(name: &str, text: &str) -> Result<(), ConfigError> {
+    if text.trim() != text || text.contains(char::is_control) {
+        return invalid(format!("[agents.{name}] clear is one line, without blanks around it"));
+    }
+    Ok(())
+}
+
+fn check_error_patterns(name: &str, patterns: &[String]) -> Result<(), ConfigError> {
+    patterns.iter().try_for_each(|pattern| match pattern.parse::<Pattern>() {
+        Ok(_) => Ok(()),
+        Err(why) => invalid(format!("[agents.{name}] error_patterns {pattern:?}: {why}")),
+    })
+}
+
 /// Refuses answers to dialogs other than those that an agent opens by itself, at its start or about its usage
 /// limit.
 fn check_dialog(place: &str, dialog: &str, adapter: Adapter) -> Result<(), ConfigError> {
@@ -277,11 +283,10 @@ mod tests {
         let kinds = agents("[agents.command]\nerror_patterns = ['^E:', 'FAILED']");
         assert_eq!(kinds["command"].error_patterns, ["^E:", "FAILED"]);
         assert!(kinds["command"].waits_for_screen && kinds["command"].command.is_empty());
-        let config = Config::parse("[agents.claude]\nerror_patterns = ['(']").unwrap();
-        let error = config.settings(Path::new("/s"), 0).map(|_| ()).unwrap_err().0;
+        let error = Config::parse("[agents.claude]\nerror_patterns = ['(']").unwrap_err().0;
         assert!(error.starts_with("[agents.claude] error_patterns \"(\": "), "{error}");
-        let config = Config::parse("[agents.claude]\nclear = '/clear\u{7}'").unwrap();
-        assert!(config.settings(Path::new("/s"), 0).map(|_| ()).unwrap_err().0.contains("clear is one line"));
+        let error = Config::parse("[agents.claude]\nclear = \"/clear\\u0007\"").unwrap_err().0;
+        assert!(error.contains("clear is one line"), "{error}");
     }
 
     #[test]

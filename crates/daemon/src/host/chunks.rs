@@ -80,7 +80,7 @@ mod tests {
             text: "text".to_owned(),
             next: "next".to_owned(),
         };
-        let usage = UsageView { session, name, usage: Usage::default() };
+        let usage = UsageView { session, name, usage: Usage::default(), stuck: Vec::new() };
         let is_whole = |whole: &Response| {
             let (parts, last) = split(whole.clone());
             let parts: Vec<Response> = parts.into_iter().chain([last.unwrap()]).collect();

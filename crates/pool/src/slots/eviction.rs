@@ -126,6 +126,7 @@ pub fn evictable(
     session: &Session,
     inputs: &EvictionInputs<'_>,
 ) -> Result<Timestamp, &'static str> {
+    // It is ended, rather than put aside.
     let ends = session.policy.ephemeral && !is_parkable(settings, session);
     if ends {
         check_expendable(pool, session)?;

@@ -6,8 +6,8 @@ use std::path::Path;
 use protocol::message::PROMPT;
 use protocol::policy::{Policy, RestartPolicy};
 use protocol::request::AddWorker;
-use protocol::session::Spec;
-use protocol::worker::{WorkerChange, WorkerSpec};
+use protocol::session::{Spec, WorkerChange};
+use protocol::worker::WorkerSpec;
 use protocol::{
     ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, Refusal, Session, SessionId, Tag, Timestamp,
 };

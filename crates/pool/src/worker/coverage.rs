@@ -83,11 +83,10 @@ pub fn check_scope(pool: &Pool, scope: &ClaimScope) -> Result<(), Refusal> {
 #[must_use]
 pub fn listed_under(pool: &Pool, scope: &ClaimScope) -> Option<SessionId> {
     match scope {
-        ClaimScope::Sessions(Selection::Named(sessions)) => {
-            let mut all = named(pool, sessions).map(|session| session.id);
-            all.next().filter(|first| all.all(|other| other == *first))
+        ClaimScope::Sessions(Selection::Named(sessions)) if sessions.len() == 1 => {
+            named(pool, sessions).map(|session| session.id).next()
         }
-        ClaimScope::Sessions(Selection::Matching { .. }) => None,
+        ClaimScope::Sessions(_) => None,
         ClaimScope::Host(tag) => pool.tagged(*tag).map(|session| session.id),
     }
 }

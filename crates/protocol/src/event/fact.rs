@@ -399,7 +399,7 @@ pub enum Event {
     /// The drain of the session got a deadline.
     DrainDeadlineSet(SessionId, DrainDeadline),
     /// A worker of the pool was changed by the configuration. Never in the journal.
-    WorkerChanged(Box<crate::worker::WorkerChange>),
+    WorkerChanged(Box<crate::session::WorkerChange>),
     /// The messages of a kind have stood still for longer than they may.
     QueueStuck {
         /// The session of the messages.

@@ -53,6 +53,30 @@ proptest! {
 }
 
 #[test]
+fn a_page_of_events_ends_with_the_one_that_fills_it_and_the_next_goes_on() {
+    let mut store = Store::with_backend(Disk::default()).unwrap().0;
+    let mut history = History::new(3);
+    for _ in 0..40 {
+        let batch = history.batch(8);
+        commit(&mut store, &history, &batch);
+    }
+    let all = store.reader().events_since(Seq(0), usize::MAX).unwrap();
+    let (mut found, mut pages) = (Vec::new(), 0);
+    loop {
+        let since = found.last().map_or(Seq(0), |last: &protocol::Stamped| last.seq);
+        let (page, has_more) = store.reader().events_page(since, (7, 600)).unwrap();
+        assert!(page.len() <= 7);
+        pages += usize::from(page.len() < 7);
+        found.extend(page);
+        if !has_more {
+            break;
+        }
+    }
+    assert_eq!(found, all);
+    assert!(pages > 2, "some were full of bytes");
+}
+
+#[test]
 fn without_events_nothing_is_written() {
     let disk = Disk::default();
     let mut store = Store::with_backend(disk.clone()).unwrap().0;

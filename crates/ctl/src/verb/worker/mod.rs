@@ -15,7 +15,6 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::show::{out, time};
 use crate::targets::for_each;
-use crate::verb::logs;
 
 /// The workers that the pool starts by itself
 #[derive(Debug, clap::Subcommand)]
@@ -62,13 +61,16 @@ pub(crate) enum WorkerCommand {
     },
 }
 
-pub(crate) fn run(context: &Context, command: WorkerCommand) -> Result<(), Error> {
+/// Prints the log of a session: followed or not, and at most so many lines.
+type PrintLog = fn(&Context, String, (bool, Option<u64>)) -> Result<(), Error>;
+
+pub(crate) fn run(context: &Context, command: WorkerCommand, print_log: PrintLog) -> Result<(), Error> {
     match command {
         WorkerCommand::Ls => list::list(context),
         WorkerCommand::Start { names } => for_each(context, &names, |name| start(context, name)),
         WorkerCommand::Stop { names, grace } => for_each(context, &names, |name| stop(context, name, grace)),
         WorkerCommand::Logs { name, follow, lines } => {
-            logs::run(context, logs::Args::of(reference(&name).0, follow, lines))
+            print_log(context, reference(&name).0, (follow, lines))
         }
         WorkerCommand::Add(args) => add::add(context, *args),
         WorkerCommand::Rm { names, force } => for_each(context, &names, |name| remove(context, name, force)),

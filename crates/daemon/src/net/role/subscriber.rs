@@ -22,6 +22,9 @@ use crate::verb::events::redacted;
 /// Number of records read at a time.
 const PAGE: usize = 1000;
 
+/// Bytes of events after which a page ends: it is in memory for as long as its subscriber does not read.
+const PAGE_BYTES: usize = 1 << 20;
+
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     let Ok(Some(payload)) = connection.reader.next().await else { return };
     let since = match frame::decode::<Call>(&payload) {
@@ -129,12 +132,12 @@ async fn catch_up(
     }
     loop {
         let from = sent;
-        let page = read(blocking, &reader, move |reader| match reader.events_since(from, PAGE) {
-            Err(StoreError::Record { .. }) => Ok(None),
-            page => page.map(Some),
-        });
-        let Some(page) = page.await? else { return Ok(None) };
-        let last = page.len() < PAGE;
+        let page =
+            read(blocking, &reader, move |reader| match reader.events_page(from, (PAGE, PAGE_BYTES)) {
+                Err(StoreError::Record { .. }) => Ok(None),
+                page => page.map(Some),
+            });
+        let Some((page, has_more)) = page.await? else { return Ok(None) };
         for stamped in page {
             if stamped.seq.0 != sent.0 + 1 {
                 return Ok(None);
@@ -142,7 +145,7 @@ async fn catch_up(
             sent = stamped.seq;
             outbox.send(event(stamped, false)).await?;
         }
-        if last {
+        if !has_more {
             if !with_state {
                 outbox.send(Frame::Synced { seq: sent }).await?;
             }
