@@ -73,17 +73,24 @@ fn hosts(pool: &Pool) -> Vec<u32> {
     pids().into_iter().filter(is_one).collect()
 }
 
-/// Kills `poold`, kills a host or stops one, in turns. Returns false if there was none.
-fn strike(pool: &Pool, n: usize) -> bool {
-    match (n % 5, hosts(pool)) {
-        (4, _) => pool.restart_poold(),
-        (3, hosts) if n % 2 == 1 => {
-            hosts.first().into_iter().for_each(|host| send_signal(*host, Signal::SIGSTOP));
-        }
-        (_, hosts) if !hosts.is_empty() => send_signal(hosts[n % hosts.len()], Signal::SIGKILL),
-        _ => return false,
+/// Checks that each message came to one end. Returns the number of dead ones.
+#[track_caller]
+fn check_ends(pool: &Pool, sent: &BTreeMap<MessageId, &str>) -> usize {
+    let mut ends: BTreeMap<u64, Vec<(String, String)>> = BTreeMap::new();
+    for event in pool.lines(&["events", "--kind", "message_done", "--kind", "message_dead"]) {
+        let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+        ends.entry(event["id"].as_u64().unwrap()).or_default().push((text("kind"), text("reason")));
     }
-    true
+    let mut dead = 0;
+    for (id, kind) in sent {
+        let ends = ends.get(&id.0).map(Vec::as_slice).unwrap_or_default();
+        assert_eq!(ends.len(), 1, "message {id} of kind {kind}: {ends:?}");
+        let is_dead = ends[0].0 == "message_dead";
+        dead += usize::from(is_dead);
+        assert!(is_dead || *kind != "d", "message {id} cannot be done");
+        assert!(!is_dead || ends[0].1.contains("8 of 8 attempts: "), "message {id}: {ends:?}");
+    }
+    dead
 }
 
 #[test]
@@ -118,8 +125,13 @@ fn c15_workers_under_kills_work_each_message_once_and_never_more_than_their_cap_
                 if over.load(Ordering::Relaxed) {
                     return;
                 }
-                if !strike(pool, n) {
-                    continue;
+                match (n % 5, hosts(pool)) {
+                    (4, _) => pool.restart_poold(),
+                    (3, hosts) if n % 2 == 1 => {
+                        hosts.first().into_iter().for_each(|host| send_signal(*host, Signal::SIGSTOP));
+                    }
+                    (_, hosts) if !hosts.is_empty() => send_signal(hosts[n % hosts.len()], Signal::SIGKILL),
+                    _ => continue,
                 }
                 kills.fetch_add(1, Ordering::Relaxed);
             }
@@ -134,20 +146,7 @@ fn c15_workers_under_kills_work_each_message_once_and_never_more_than_their_cap_
         over.store(true, Ordering::Relaxed);
         killer.join().unwrap();
     });
-    let mut ends: BTreeMap<u64, Vec<(String, String)>> = BTreeMap::new();
-    for event in pool.lines(&["events", "--kind", "message_done", "--kind", "message_dead"]) {
-        let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-        ends.entry(event["id"].as_u64().unwrap()).or_default().push((text("kind"), text("reason")));
-    }
-    let mut dead = 0;
-    for (id, kind) in &sent {
-        let ends = ends.get(&id.0).map(Vec::as_slice).unwrap_or_default();
-        assert_eq!(ends.len(), 1, "message {id} of kind {kind}: {ends:?}");
-        let is_dead = ends[0].0 == "message_dead";
-        dead += usize::from(is_dead);
-        assert!(is_dead || *kind != "d", "message {id} cannot be done");
-        assert!(!is_dead || ends[0].1.contains("8 of 8 attempts: "), "message {id}: {ends:?}");
-    }
+    let dead = check_ends(&pool, &sent);
     assert!(fs::metadata(pool.path("work/twice")).is_err(), "two handlers had one message");
     let most = most.into_inner();
     assert!((1..=PROCESSES).contains(&most), "{most} handlers at once");

@@ -2,7 +2,7 @@
 //! session or message changes nothing, and no event makes it panic.
 
 use protocol::clock::Clock;
-use protocol::event::AgentEvent;
+use protocol::event::{AgentEvent, LaneEvent};
 use protocol::session::{Reason, SessionLock, WorkerChange};
 use protocol::{
     Event, Exit, Incarnation, Lifecycle, Message, OpId, OsBytes, Session, SessionId, Stamped, Tag, Timestamp,
@@ -120,10 +120,10 @@ impl Pool {
             Event::BreakerChanged { session, kind, breaker, turned: _ } => {
                 self.queues.breaker_changed(*session, kind, breaker);
             }
-            Event::QueueStuck { session, kind, standstill } => {
+            Event::Lane(LaneEvent::Stuck { session, kind, standstill }) => {
                 self.change(*session, |s| s.stuck.extend([(kind.clone(), standstill.since)]));
             }
-            Event::QueueUnstuck { session, kind, .. } => {
+            Event::Lane(LaneEvent::Unstuck { session, kind, .. }) => {
                 self.change(*session, |s| s.stuck.retain(|known, _| known != kind));
             }
 

@@ -1,7 +1,7 @@
 //! Redaction of secrets in what is published: command lines, labels, sentences.
 
 use protocol::activity::{Ask, AskKind};
-use protocol::event::AgentEvent;
+use protocol::event::{AgentEvent, LaneEvent};
 use protocol::reap::Outcome;
 use protocol::{Activity, Event, MessageReason, Session, Standstill, StuckReason, redact};
 
@@ -13,7 +13,7 @@ pub fn event(event: &mut Event) {
         Event::LockGranted { lock, .. } => text(&mut lock.purpose),
         Event::MessageQueued(message) => message.status.reason.iter_mut().for_each(reason),
         Event::MessageChanged { status, .. } => status.reason.iter_mut().for_each(reason),
-        Event::QueueStuck { standstill, .. } => self::standstill(standstill),
+        Event::Lane(LaneEvent::Stuck { standstill, .. }) => self::standstill(standstill),
         Event::ReapFinished { outcome, .. } => self::outcome(outcome),
         Event::Agent(of_agent) => agent(of_agent),
         Event::SessionFailed { detail: said, .. }
@@ -59,7 +59,7 @@ pub fn event(event: &mut Event) {
         | Event::LimitExceeded { .. }
         | Event::LogResumed { .. }
         | Event::DrainDeadlineSet(..)
-        | Event::QueueUnstuck { .. }
+        | Event::Lane(LaneEvent::Unstuck { .. })
         | Event::LockUsedForSend { .. } => {}
     }
 }

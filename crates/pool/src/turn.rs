@@ -213,8 +213,7 @@ impl Consequences {
             Event::MessageForgotten { .. }
             | Event::GeneratorRegistered { .. }
             | Event::GeneratorEnded { .. }
-            | Event::QueueStuck { .. }
-            | Event::QueueUnstuck { .. }
+            | Event::Lane(_)
             | Event::OperationDone { .. }
             | Event::OperationForgotten { .. } => Self::LOCAL,
             Event::PoolStarted { .. }

@@ -5,9 +5,11 @@
 mod agent;
 mod fact;
 mod kind;
+mod lane;
 mod stamped;
 
 pub use crate::event_kind::EventKind;
 pub use agent::AgentEvent;
 pub use fact::Event;
+pub use lane::LaneEvent;
 pub use stamped::Stamped;

@@ -300,6 +300,7 @@ pub mod frame;
 pub mod hello;
 pub mod hook;
 pub mod ids;
+mod incarnation;
 pub mod job;
 pub mod limits;
 pub mod logs;

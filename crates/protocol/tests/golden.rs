@@ -202,6 +202,7 @@ fn frames() {
 fn events() {
     Vectors::default()
         .of_enum::<Event>("event")
+        .of_enum_in("lane-event", Event::Lane)
         .of_struct::<Stamped>("stamped")
         .of_struct::<Session>("session")
         .of_struct::<SessionLock>("session-lock")

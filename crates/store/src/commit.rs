@@ -121,9 +121,8 @@ impl<'a> BatchWriter<'_, '_, 'a> {
             | Event::LockRevoked { session, .. }
             | Event::LockUsedForSend { session, .. }
             | Event::DrainDeadlineSet(session, _)
-            | Event::QueueStuck { session, .. }
-            | Event::QueueUnstuck { session, .. }
             | Event::AgentStarted { session, .. } => self.rows.push(DirtyRow::Session(*session)),
+            Event::Lane(event) => self.rows.push(DirtyRow::Session(event.session())),
             Event::SessionDeleted { session, .. } => {
                 let session = *session;
                 self.rows.extend([

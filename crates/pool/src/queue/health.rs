@@ -10,6 +10,7 @@
 //! while a lane is known to be stuck, and at intervals. What is known is in the session's record, so that a
 //! restart of the daemon tells nothing again.
 
+use protocol::event::LaneEvent;
 use protocol::message::PROMPT;
 use protocol::{
     Event, MessageState, Session, SessionId, Standstill, StuckLane, StuckReason, Timestamp, UnstuckReason,
@@ -55,13 +56,11 @@ pub fn changes(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timest
     let over = over.map(|(session, (kind, since))| {
         let (kind, since) = (kind.clone(), *since);
         let reason = unstuck_reason(pool, (session, &kind, since), now);
-        Event::QueueUnstuck { session, kind, since, reason }
+        Event::Lane(LaneEvent::Unstuck { session, kind, since, reason })
     });
     let begun = found.iter().filter(|lane| !is_known(lane));
-    let begun = begun.cloned().map(|StuckLane { session, kind, standstill, .. }| Event::QueueStuck {
-        session,
-        kind,
-        standstill,
+    let begun = begun.cloned().map(|StuckLane { session, kind, standstill, .. }| {
+        Event::Lane(LaneEvent::Stuck { session, kind, standstill })
     });
     over.chain(begun).collect()
 }

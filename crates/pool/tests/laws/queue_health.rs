@@ -5,6 +5,7 @@ use pool::prompt::Blocked;
 use pool::queue::{self, ClaimQuery};
 use pool::worker::Registration;
 use pool::{QueueRules, Volatile};
+use protocol::event::LaneEvent;
 use protocol::message::PROMPT;
 use protocol::request::{ClaimRef, Disposition};
 use protocol::session::SessionLock;
@@ -54,8 +55,8 @@ impl Lanes {
         self.stage.world.emit_all(changes.clone());
         assert_eq!(look(self), [], "each change is told once");
         let told = changes.into_iter().map(|event| match event {
-            Event::QueueStuck { kind, standstill, .. } => (kind, Ok(standstill.reason)),
-            Event::QueueUnstuck { kind, reason, .. } => (kind, Err(reason)),
+            Event::Lane(LaneEvent::Stuck { kind, standstill, .. }) => (kind, Ok(standstill.reason)),
+            Event::Lane(LaneEvent::Unstuck { kind, reason, .. }) => (kind, Err(reason)),
             other => panic!("{other:?}"),
         });
         told.collect()

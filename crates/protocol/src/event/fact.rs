@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::agent::AgentEvent;
+use super::lane::LaneEvent;
 use crate::clock::Clock;
 use crate::ids::{
     Epoch, GeneratorId, MessageId, OpId, ProcId, ServerId, SessionId, Tag, TmuxSessionId, Token,
@@ -13,7 +14,6 @@ use crate::message::{Breaker, Message, MessageStatus};
 use crate::policy::{Budget, DrainDeadline, Policy};
 use crate::reap::{Action, CandidateKind, Outcome, Rule};
 use crate::session::{Conversation, DeleteMode, Exit, Incarnation, Reason, Session, SessionLock};
-use crate::standstill::{Standstill, UnstuckReason};
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
 use crate::usage::Account;
@@ -400,24 +400,6 @@ pub enum Event {
     DrainDeadlineSet(SessionId, DrainDeadline),
     /// A worker of the pool was changed by the configuration. Never in the journal.
     WorkerChanged(Box<crate::session::WorkerChange>),
-    /// The messages of a kind have stood still for longer than they may.
-    QueueStuck {
-        /// The session of the messages.
-        session: SessionId,
-        /// The kind of messages.
-        kind: String,
-        /// How they stand still.
-        standstill: Standstill,
-    },
-    /// Messages that stood still do so no longer.
-    QueueUnstuck {
-        /// The session of the messages.
-        session: SessionId,
-        /// The kind of messages.
-        kind: String,
-        /// The time since which they stood still.
-        since: Timestamp,
-        /// The reason.
-        reason: UnstuckReason,
-    },
+    /// The messages of a kind stand still, or do so no longer.
+    Lane(LaneEvent),
 }

@@ -1,6 +1,7 @@
 //! Properties of each event: its kind, its session, and whether it is kept in the journal.
 
 use super::fact::Event;
+use super::lane::LaneEvent;
 use crate::event_kind::EventKind;
 use crate::ids::SessionId;
 
@@ -58,8 +59,8 @@ impl Event {
             Self::StaleFound { .. } => EventKind::StaleFound,
             Self::LockUsedForSend { .. } => EventKind::LockFed,
             Self::WorkerChanged(_) => EventKind::WorkerChanged,
-            Self::QueueStuck { .. } => EventKind::QueueStuck,
-            Self::QueueUnstuck { .. } => EventKind::QueueUnstuck,
+            Self::Lane(LaneEvent::Stuck { .. }) => EventKind::QueueStuck,
+            Self::Lane(LaneEvent::Unstuck { .. }) => EventKind::QueueUnstuck,
             Self::Agent(event) => event.kind(),
         }
     }
@@ -104,9 +105,8 @@ impl Event {
             | Self::StaleFound { session, .. }
             | Self::LockUsedForSend { session, .. }
             | Self::DrainDeadlineSet(session, _)
-            | Self::QueueStuck { session, .. }
-            | Self::QueueUnstuck { session, .. }
             | Self::LogResumed { session } => Some(*session),
+            Self::Lane(event) => Some(event.session()),
             Self::PoolStarted { .. }
             | Self::NextSession { .. }
             | Self::ClockRead(_)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::event::AgentEvent;
+use protocol::event::{AgentEvent, LaneEvent};
 use protocol::session::SessionLock;
 use protocol::{
     Activity, Event, Holder, Incarnation, Message, MessageReason, MessageState, MessageStatus, ServerId,
@@ -65,10 +65,10 @@ pub(super) fn fields(event: &Event) -> Option<Value> {
         Event::BreakerChanged { session: _, kind, breaker, turned: _ } => {
             with(json!({"message_kind": kind}), json!(Json(breaker)))
         }
-        Event::QueueStuck { session: _, kind, standstill } => {
+        Event::Lane(LaneEvent::Stuck { session: _, kind, standstill }) => {
             with(json!({"message_kind": kind}), json!(Json(standstill)))
         }
-        Event::QueueUnstuck { session: _, kind, since, reason } => {
+        Event::Lane(LaneEvent::Unstuck { session: _, kind, since, reason }) => {
             json!({"message_kind": kind, "since": Json(since), "reason": reason})
         }
         Event::ReapStarted { session: _, kind, tag, token } => {

@@ -85,7 +85,10 @@ fn nested_records_are_flat() {
         (&value["state"], &value["attempts"], &value["token"]),
         (&json!("done"), &json!(2), &json!("3.17"))
     );
-    assert_eq!(value["holder"], json!({"generator": 4, "process": null, "lease_ms": 60_000}));
+    assert_eq!(
+        value["holder"],
+        json!({"generator": 4, "process": null, "lease_ms": 60_000, "deadline_at": null})
+    );
     assert_eq!(
         (&value["result"], &value["not_before"]),
         (&json!("fine"), &json!("1970-01-01T00:00:01.000Z"))
