@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::ids::Tag;
 use crate::text::{OsBytes, SessionRef};
@@ -62,8 +62,10 @@ impl FromStr for Selection {
     /// commas.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const WRONG: &str = "sessions are \"all\", \"pool\", names, or \"agent:KIND\" and \"label:K=V\"";
-        if text == "all" {
-            return Ok(Self::all());
+        match text {
+            "all" => return Ok(Self::all()),
+            "" => return Ok(Self::Named(Vec::new())),
+            _ => {}
         }
         let (mut named, mut kind, mut labels) = (Vec::new(), None, BTreeMap::new());
         for part in text.split(',').map(str::trim) {
@@ -87,9 +89,9 @@ impl FromStr for Selection {
     }
 }
 
-/// The messages that a registration or a claim is about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// The messages that a registration or a claim is about. In JSON it is a string: that of a [`Selection`], or
+/// `host:TAG`.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimScope {
     /// Those of these sessions.
     Sessions(Selection),
@@ -101,6 +103,58 @@ pub enum ClaimScope {
 impl From<SessionRef> for ClaimScope {
     fn from(session: SessionRef) -> Self {
         Self::Sessions(session.into())
+    }
+}
+
+/// A [`ClaimScope`] in binary encodings.
+#[derive(Serialize, Deserialize)]
+enum Encoded {
+    Sessions(Selection),
+    Host(Tag),
+}
+
+impl fmt::Display for ClaimScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sessions(selection) => selection.fmt(f),
+            Self::Host(tag) => write!(f, "host:{tag}"),
+        }
+    }
+}
+
+impl FromStr for ClaimScope {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("host:") {
+            Some(tag) => tag.parse().map(Self::Host).map_err(|_| "host: is followed by a tag"),
+            None => text.parse().map(Self::Sessions),
+        }
+    }
+}
+
+impl Serialize for ClaimScope {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if s.is_human_readable() {
+            return s.collect_str(self);
+        }
+        match self.clone() {
+            Self::Sessions(selection) => Encoded::Sessions(selection),
+            Self::Host(tag) => Encoded::Host(tag),
+        }
+        .serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for ClaimScope {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        if d.is_human_readable() {
+            return String::deserialize(d)?.parse().map_err(de::Error::custom);
+        }
+        Ok(match Encoded::deserialize(d)? {
+            Encoded::Sessions(selection) => Self::Sessions(selection),
+            Encoded::Host(tag) => Self::Host(tag),
+        })
     }
 }
 
@@ -127,7 +181,11 @@ impl FromStr for WorkerQueue {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "pool" { Ok(Self::Own) } else { text.parse().map(Self::Sessions) }
+        match text {
+            "pool" => Ok(Self::Own),
+            "" => Err("no sessions are named"),
+            _ => text.parse().map(Self::Sessions),
+        }
     }
 }
 

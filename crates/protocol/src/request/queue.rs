@@ -42,6 +42,7 @@ pub struct Send {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Register {
     /// The messages that it works on.
+    #[serde(rename = "session")]
     pub scope: ClaimScope,
     /// The kinds of messages that it works on; empty for all except prompts.
     pub kinds: Vec<String>,
@@ -51,6 +52,7 @@ pub struct Register {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// The messages. Several sessions take turns.
+    #[serde(rename = "session")]
     pub scope: ClaimScope,
     /// The kinds; empty for all except prompts. The claims of several kinds are ordered by queueing time.
     pub kinds: Vec<String>,
