@@ -336,6 +336,7 @@ pub struct List {
     /// Selects sessions of this agent kind.
     pub agent: Option<String>,
     /// Lists the hidden sessions of the pool's workers instead.
+    #[serde(default)]
     pub workers: bool,
 }
 

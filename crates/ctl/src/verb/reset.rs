@@ -12,15 +12,14 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::outcome;
 use crate::ready::{self, Blocking};
-use crate::show::{escape, session, time};
-use crate::targets::{for_each, only_one, print_session};
+use crate::show::{session, time};
+use crate::targets::{Scope, Target, Targets, for_all, print_session};
 
 /// Begin a fresh conversation, and empty log and history; what is queued stays
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The sessions
-    #[arg(required = true, value_name = "SESSION")]
-    sessions: Vec<String>,
+    #[command(flatten)]
+    targets: Targets,
     /// In the running process: type the agent's own command for it, once the agent is idle, like a prompt
     #[arg(long, conflicts_with_all = ["grace", "wait_slot", "no_block"])]
     soft: bool,
@@ -36,19 +35,21 @@ pub(crate) struct Args {
     repeat: Repeat,
 }
 
-/// Resets them one after the other.
+/// Resets them at the same time.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
-    only_one(&args.repeat, args.sessions.len())?;
-    for_each(context, &args.sessions, |name| {
-        let session = context.session(name)?;
-        let view = if args.soft { soft(context, &args, session)? } else { hard(context, &args, session)? };
+    let targets = args.targets.find(context, &args.repeat, (Scope::Running, "to reset"))?;
+    let quiet = context.without_progress();
+    let ask = |target: &Target| {
+        let session = target.session.clone();
+        if args.soft { soft(&quiet, &args, session) } else { hard(&quiet, &args, session) }
+    };
+    for_all(context, (&targets, "to begin anew"), ask, |_, view| {
         print_session(context, &view, &session::state_line(&view))
     })
 }
 
 /// Ends the process, if one runs, and starts another.
 fn hard(context: &Context, args: &Args, session: SessionRef) -> Result<SessionView, Error> {
-    let progress = context.progress(&format!("{session} to run again"));
     let restart = Restart {
         session,
         grace_ms: args.grace.map(time::millis),
@@ -58,7 +59,6 @@ fn hard(context: &Context, args: &Args, session: SessionRef) -> Result<SessionVi
     };
     let mut client = context.client_for_slot(args.wait_slot, args.grace.unwrap_or_default());
     let view = expect_session(client.change(&args.repeat, Request::Restart(restart))?)?;
-    drop(progress);
     ready::wait(context, args.blocking, view, None)
 }
 
@@ -80,8 +80,6 @@ fn soft(context: &Context, args: &Args, session: SessionRef) -> Result<SessionVi
 /// Waits until the command is final, or left to a person.
 fn wait(context: &Context, session: &SessionRef, message: Message) -> Result<Message, Error> {
     let id = message.id;
-    let what = format!("the agent of {} to take message {id}", escape::line(&session.0));
-    let _progress = context.progress(&what);
     let mut client = context.unlimited_client();
     let timeout_ms = context.waiting_limit().map(time::millis);
     let mut until = |until| {

@@ -6,6 +6,7 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use nix::fcntl::OFlag;
 use protocol::job::{ExitRecord, Job, Started};
@@ -36,6 +37,14 @@ pub(crate) fn write_job(run: &Path, job: &Job) -> io::Result<PathBuf> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     file.write_all(&serde_json::to_vec(job)?)?;
     Ok(path)
+}
+
+/// Returns the time of the last write to a session's output: to its log, or to that of its standard error where
+/// that is kept apart. `None` if there is no log.
+pub(crate) fn last_written(log: &Path) -> Option<SystemTime> {
+    let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
+    let apart = log.with_file_name(protocol::logs::STDERR).join(protocol::logs::CURRENT);
+    modified(log).map(|written| modified(&apart).map_or(written, |other| other.max(written)))
 }
 
 /// Writes a small file atomically, with mode 0600, and creates its directory if missing. The temporary file

@@ -11,7 +11,7 @@ use world::processes::Processes;
 /// A sample of the machine's resources. Values that the system does not tell are `None`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MachineSample {
-    at: Option<Instant>,
+    pub(crate) at: Option<Instant>,
     /// Available memory in bytes.
     pub(crate) memory: Option<u64>,
     /// Free space in bytes on the file system of the state directory.

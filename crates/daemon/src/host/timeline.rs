@@ -256,7 +256,16 @@ fn without_incarnation(session: &Session, paths: &Paths, origin: Origin) -> Sess
     // Otherwise the copy would start what the original runs: by restart policy, or for a queued prompt.
     let by_itself = session.policy.restart != RestartPolicy::No || session.lifecycle == Lifecycle::Parked;
     session.budget = Budget { exhausted: by_itself, ..Budget::default() };
-    Session { incarnation: None, lock: None, origin, attached_clients: 0, current_command: None, ..session }
+    let drain_deadline = None;
+    Session {
+        incarnation: None,
+        lock: None,
+        drain_deadline,
+        origin,
+        attached_clients: 0,
+        current_command: None,
+        ..session
+    }
 }
 
 /// Sets a session's directory to the one below this state directory.

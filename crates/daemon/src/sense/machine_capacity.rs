@@ -43,6 +43,10 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     let look = move || machine_sample::sample(&*processes, &state, server);
     let found = daemon.blocking.with_timeout(Purpose::Processes, look).await.unwrap_or_default();
     daemon.machine.send_replace(found);
+    if found.at.is_none() {
+        // No answer in time: what was short stays so until it is known to be over.
+        return Ok(());
+    }
     let context = Arc::clone(daemon);
     let note = move |turn: &mut Turn<'_>| pool::reap::note_host(turn, &context.loaded().settings, found.host);
     daemon.engine.turn(note).await

@@ -11,6 +11,7 @@ use world::clock::timestamp;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
+use crate::host::files;
 
 /// The log of a running session, and the start of its incarnation.
 struct RunningLog {
@@ -57,6 +58,6 @@ fn running_logs(turn: &Turn<'_>, daemon: &Daemon) -> Option<Vec<RunningLog>> {
 }
 
 fn written(running_log: RunningLog) -> Option<(SessionId, [Timestamp; 2])> {
-    let modified = std::fs::metadata(running_log.log).and_then(|found| found.modified()).ok()?;
+    let modified = files::last_written(&running_log.log)?;
     Some((running_log.session, [timestamp(modified), running_log.started_at]))
 }

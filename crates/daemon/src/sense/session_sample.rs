@@ -158,7 +158,7 @@ impl SampleState {
             self.marks.bell_at = None;
         }
         if let Ok(meta) = std::fs::metadata(&target.log) {
-            self.quiet_since = Some(written_at(&meta));
+            self.quiet_since = files::last_written(&target.log).map(timestamp);
             match target.agent.adapter {
                 Adapter::None => self.read_log(target, &meta, now),
                 Adapter::Codex if target.known.state.is_at_work() => self.read_title(target, &meta, now),

@@ -22,6 +22,12 @@ const INPUT_INTERRUPTED: InterruptedAnswer = (
     "the daemon stopped while this was done to the terminal; it may have been, and is not done again",
 );
 
+/// The answer to a repeat of a reset that an earlier daemon began.
+const RESET_INTERRUPTED: InterruptedAnswer = (
+    ErrorCode::Unavailable,
+    "the daemon stopped while this was done: it is started again, but its log may not be empty; `poolctl clear` empties it",
+);
+
 /// The answer to a repeat of an approval that an earlier daemon began.
 const APPROVAL_INTERRUPTED: InterruptedAnswer = (
     ErrorCode::Conflict,
@@ -89,6 +95,10 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         Request::New(asked) => refreshed(daemon, operate!(operation, new::new, *asked)).await,
         Request::Adopt(asked) => operate!(operation, adopt::adopt, asked).await,
         Request::Kill(asked) => refreshed(daemon, operate!(operation, kill::kill, asked)).await,
+        Request::Restart(asked) if asked.clear => {
+            let operation = operation.if_interrupted(RESET_INTERRUPTED);
+            refreshed(daemon, operate!(operation, restart::restart, asked)).await
+        }
         Request::Restart(asked) => refreshed(daemon, operate!(operation, restart::restart, asked)).await,
         Request::Park(asked) => refreshed(daemon, operate!(operation, park::park, asked)).await,
         Request::Restore(asked) => refreshed(daemon, operate!(operation, restore::restore, asked)).await,

@@ -8,6 +8,7 @@ use pool::worker::Worker;
 use protocol::message::PROMPT;
 use protocol::reply::{ClaimView, GeneratorView};
 use protocol::request::ClaimRef;
+use protocol::worker::ClaimScope;
 use protocol::{Lifecycle, Reply, Response, Session, SessionId, Timestamp};
 
 use crate::decide::queue::deadline_at;
@@ -60,13 +61,18 @@ fn agent(
 fn worker(turn: &Turn<'_>, connection: u64, worker: &Worker) -> Option<GeneratorView> {
     let registered = worker.registration();
     // A generator's claims may be renewed over another connection than its own.
-    let is_its_own = |open: &queue::PendingMessage<'_>| match (
-        registered,
-        open.holder.and_then(|holder| holder.generator),
-    ) {
-        (Some(registered), generator) => generator == Some(registered.id),
-        (None, Some(_)) => false,
-        (None, None) => turn.volatile.workers.connection_of(open.id) == Some(connection),
+    let host = registered.and_then(|registered| match &registered.scope {
+        ClaimScope::Host(tag) => Some(*tag),
+        ClaimScope::Sessions(_) => None,
+    });
+    // A host that has registered again after a restart of the daemon keeps its claims by its incarnation.
+    let is_its_own = |open: &queue::PendingMessage<'_>| {
+        host.is_some_and(|host| open.holder.and_then(|holder| holder.host) == Some(host))
+            || match (registered, open.holder.and_then(|holder| holder.generator)) {
+                (Some(registered), generator) => generator == Some(registered.id),
+                (None, Some(_)) => false,
+                (None, None) => turn.volatile.workers.connection_of(open.id) == Some(connection),
+            }
     };
     let held = || turn.pool().held_messages().filter(|open| is_its_own(open)).map(|open| open.session);
     let session = match registered {

@@ -15,7 +15,7 @@ pub(super) async fn stats(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> R
     let find = move |turn: &mut Turn<'_>| {
         let sessions = match wanted {
             Some(wanted) => vec![pool::session::resolve(turn.pool(), &wanted)?.clone()],
-            None => turn.pool().sessions().filter(|s| s.lifecycle.holds_slot()).cloned().collect(),
+            None => turn.pool().user_sessions().filter(|s| s.lifecycle.holds_slot()).cloned().collect(),
         };
         Ok((sessions, attention::stuck(turn, &loaded.settings.queue)))
     };

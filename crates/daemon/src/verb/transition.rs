@@ -27,7 +27,8 @@ pub(super) fn is_starting(session: &Session) -> bool {
 /// True if the session starts, ends by itself, or is between two incarnations: its next state is still
 /// unknown.
 pub(super) fn is_in_transition(session: &Session) -> bool {
-    let is_asked_for = matches!(session.reason, Some(Reason::Drained | Reason::Killed));
+    let is_asked_for =
+        matches!(session.reason, Some(Reason::Drained | Reason::DrainDeadline | Reason::Killed));
     is_starting(session)
         || pool::session::is_restarting(session)
         || session.lifecycle == Lifecycle::Draining && !is_asked_for

@@ -284,7 +284,7 @@ impl Case<'_> {
             _ if self.has_ended() => Some(self.stopped(reason)),
             None => Some(self.draining(reason, self.exit(), Some(self.observation.now))),
             // An incarnation that is known to live keeps its slot: the reaper ends it.
-            Some(_) if self.incarnation.init.is_some() => None,
+            Some(_) if self.runs_on() => None,
             Some(since) if self.proves_absence(since) => Some(self.stopped(reason)),
             Some(_) => None,
         }

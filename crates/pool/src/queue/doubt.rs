@@ -65,10 +65,19 @@ pub fn settle_doubts(
     let settled = doubted.filter_map(|message| match treatment(rules, &message) {
         InDoubt::Hold => None,
         InDoubt::Dead => Some(transition(&message, MessageState::Dead, why(message.id), now)),
-        InDoubt::Retry => {
-            let is_over = pool.age(now, message.since) >= CONFIRMS_WITHIN;
-            is_over.then(|| retry_at_once(rules, &message, MessageReason::TypedAgain, now))
+        // Its text is known to stand there: a second one would be joined to it.
+        InDoubt::Retry
+            if matches!(why(message.id), Some(MessageReason::NoEnter | MessageReason::DialogOpened)) =>
+        {
+            None
         }
+        // Its agent may still report it.
+        InDoubt::Retry if pool.age(now, message.since) < CONFIRMS_WITHIN => None,
+        // The last attempt: the doubt itself is the reason of the end.
+        InDoubt::Retry if message.attempts >= rules.max_attempts => {
+            Some(transition(&message, MessageState::Dead, why(message.id), now))
+        }
+        InDoubt::Retry => Some(retry_at_once(rules, &message, MessageReason::TypedAgain, now)),
     });
     settled.collect()
 }

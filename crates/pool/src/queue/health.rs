@@ -1,8 +1,9 @@
 //! Lanes that stand still. A lane is the messages of one kind of one session. It moves when one of them is
 //! claimed, typed, or becomes final, and stands still from then on, or from the moment at which it was empty.
 //!
-//! Whose messages wait on purpose is excused: those of a session that does not run (`inbox` and `show` tell
-//! them), prompts while a person holds the session's lock, and messages whose next attempt has a time. A
+//! Whose messages wait on purpose is excused: prompts of a session that does not run (`inbox` and `show` tell
+//! them) or whose lock a person holds, those of a worker that a person stopped, and messages whose next attempt
+//! has a time. A
 //! message that a worker holds under its lease, or that an agent has accepted, is in work, however long that
 //! takes: the reaper's rules look after both.
 //!
@@ -21,7 +22,7 @@ use crate::queue::kind_queue::KindQueue;
 use crate::queue::session_queue::SessionQueue;
 use crate::settings::QueueRules;
 use crate::volatile::Volatile;
-use crate::worker::is_worked;
+use crate::worker::{is_off, is_worked};
 
 /// The lanes that have stood still for longer than they may, by session and kind.
 #[must_use]
@@ -92,12 +93,14 @@ struct Lane<'a> {
 
 /// The lanes of a session that are not excused for its sake.
 fn lanes(pool: &Pool, session: SessionId) -> impl Iterator<Item = (&str, Lane<'_>)> {
-    let found = pool.session(session).filter(|session| session.takes_prompts());
-    let found = found.and_then(|session| Some((session, pool.queues.queue(session.id)?)));
+    let found = pool.session(session).and_then(|session| Some((session, pool.queues.queue(session.id)?)));
     found.into_iter().flat_map(|(session, queue)| {
         // Under a lock for which something was sent, prompts go on.
         let is_locked = session.lock.as_ref().is_some_and(|lock| !lock.used_for_send);
-        let kinds = queue.kinds().filter(move |(kind, _)| *kind != PROMPT || !is_locked);
+        let takes_prompts = session.takes_prompts() && !is_locked;
+        let is_off = session.worker.is_some() && is_off(session);
+        let kinds =
+            queue.kinds().filter(move |(kind, _)| if *kind == PROMPT { takes_prompts } else { !is_off });
         kinds.map(move |(kind, messages)| (kind, Lane { session, queue, kind, messages }))
     })
 }
@@ -108,7 +111,11 @@ fn standstill(pool: &Pool, volatile: &Volatile, lane: Lane<'_>, now: Timestamp) 
     let opened_at = pool.breaker(session.id, kind).and_then(|breaker| breaker.opened_at);
     let (since, reason) = match (opened_at, held(queue, session.id, kind)) {
         // A probe of it is no progress.
-        (Some(opened_at), _) => (opened_at, StuckReason::BreakerOpen),
+        // Not before there was something to hold back.
+        (Some(opened_at), _) => {
+            let first = messages.iter().map(|(_, entry)| entry.created_at()).min()?;
+            (pool.latest(now, [opened_at, first]), StuckReason::BreakerOpen)
+        }
         // Typing may be called off again and again: a lane that is known to be stuck is so until it succeeds.
         (None, Some((MessageState::Typing, since))) => {
             (session.stuck.get(kind).copied().unwrap_or(since), StuckReason::Typing)
@@ -123,8 +130,8 @@ fn standstill(pool: &Pool, volatile: &Volatile, lane: Lane<'_>, now: Timestamp) 
             (pool.latest(now, times), waiting_reason((pool, volatile), session.id, kind))
         }
     };
-    // Its messages waited on purpose until it ran.
-    let since = pool.latest(now, [since, session.changed_at]);
+    // Prompts waited on purpose until it ran.
+    let since = if kind == PROMPT { pool.latest(now, [since, session.changed_at]) } else { since };
     Some(Standstill { since, waiting: messages.pending(), reason })
 }
 

@@ -152,6 +152,9 @@ pub fn check_kind(text: &str) -> Result<(), Refusal> {
 fn check_worker_takes(session: &Session, kind: &str) -> Result<(), Refusal> {
     let Some(worker) = session.worker.as_deref() else { return Ok(()) };
     let name = &worker.name;
+    if worker.removed {
+        return refuse(ErrorCode::Refused, format!("worker {name} is no longer in the configuration"));
+    }
     match &worker.sessions {
         WorkerQueue::Own if takes_kind(&worker.kinds, kind) && kind != PROMPT => Ok(()),
         WorkerQueue::Own => {

@@ -135,7 +135,7 @@ pub fn shortages(
     with_rule_inputs(pool, volatile, now, |inputs| {
         let is_unrelieved = |rule: Rule| {
             rule_action(settings, None, rule).0 == Action::Park
-                && pool.sessions().any(|s| s.lifecycle == Lifecycle::Live)
+                && pool.user_sessions().any(|s| s.lifecycle == Lifecycle::Live)
                 && another_first(pool, inputs).is_none()
                 && !idlest(pool, settings, rule, inputs.eviction)
                     .and_then(|id| pool.session(id))

@@ -22,10 +22,18 @@ pub fn begin_conversation(session: &Session) -> Option<Event> {
     conversation.is_some().then_some(Event::ConversationChanged { session: session.id, conversation })
 }
 
+/// Records that an agent has begun another conversation whose id it does not tell: that of the record gets a
+/// new id, under which nothing can be resumed. Returns no event for an agent without conversations.
+#[must_use]
+pub fn replace_conversation(session: &Session, id: String) -> Option<Event> {
+    let conversation = session.conversation.as_ref().map(|_| Conversation { id, begun: false });
+    conversation.is_some().then_some(Event::ConversationChanged { session: session.id, conversation })
+}
+
 /// Records that the conversation is not to be resumed: the next start begins another one. Returns no event if
 /// that is so.
 #[must_use]
-pub fn forget_conversation(session: &Session) -> Option<Event> {
+pub(crate) fn forget_conversation(session: &Session) -> Option<Event> {
     let begun = session.conversation.clone().filter(|last| last.begun);
     let conversation = begun.map(|last| Conversation { begun: false, ..last });
     conversation.is_some().then_some(Event::ConversationChanged { session: session.id, conversation })

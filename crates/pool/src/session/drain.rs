@@ -65,6 +65,7 @@ pub(crate) fn end_overdue(turn: &mut Turn<'_>) {
 
 /// The time until the deadline of a session's drain; none without a deadline.
 pub(crate) fn left(pool: &Pool, session: &Session, now: Timestamp) -> Option<Duration> {
-    let deadline = session.drain_deadline?;
+    let drains = session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Drained);
+    let deadline = session.drain_deadline.filter(|_| drains)?;
     Some(deadline.after().saturating_sub(pool.age(now, deadline.since)))
 }

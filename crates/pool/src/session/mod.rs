@@ -64,7 +64,7 @@ pub(crate) mod view;
 pub use adopt::{
     AdoptTarget, ForeignPane, ForeignProgram, adopt, adopt_target, adoption_origin, is_being_adopted,
 };
-pub use conversation::{begin_conversation, forget_conversation};
+pub use conversation::{begin_conversation, replace_conversation};
 pub use create::{CreateInputs, CreateOutcome, Creation, create, pool_full};
 pub use drain::{drain, is_drained};
 pub use in_use::check_unused;

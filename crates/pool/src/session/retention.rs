@@ -7,20 +7,26 @@ use protocol::{Lifecycle, Session, Timestamp};
 
 use crate::pool::Pool;
 use crate::session::lifecycle::is_restarting;
+use crate::settings::Settings;
+use crate::slots::eviction::is_parkable;
 
 /// The sessions whose retention time is over, with the reason of their removal.
-pub fn past_retention(
-    pool: &Pool,
+pub fn past_retention<'a>(
+    pool: &'a Pool,
+    settings: &'a Settings,
     keep_stopped: Option<Duration>,
     now: Timestamp,
-) -> impl Iterator<Item = (&Session, Reason)> {
+) -> impl Iterator<Item = (&'a Session, Reason)> {
     pool.sessions().filter_map(move |session| {
         let over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
         let aside = matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost);
         let settled = session.budget.due_at.is_none() && !is_restarting(session);
         let age = pool.age(now, session.changed_at);
         if let Some(worker) = &session.worker {
-            let goes = worker.removed && !session.lifecycle.holds_slot() && pool.is_queue_empty(session.id);
+            let goes = worker.removed
+                && session.lock.is_none()
+                && !session.lifecycle.holds_slot()
+                && pool.is_queue_empty(session.id);
             return goes.then_some((session, Reason::ApiDelete));
         }
         if session.policy.pinned || session.lock.is_some() {
@@ -29,7 +35,7 @@ pub fn past_retention(
         // An ephemeral session that gave up its slot, and cannot resume, has ended.
         let evicted = session.lifecycle == Lifecycle::Parked
             && session.reason == Some(Reason::Evicted)
-            && session.spec.resume_args.is_empty()
+            && !is_parkable(settings, session)
             && pool.is_queue_empty(session.id);
         if (over || evicted) && settled && session.policy.ephemeral && age >= EPHEMERAL_KEEP {
             return Some((session, Reason::Ephemeral));

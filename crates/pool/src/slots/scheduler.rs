@@ -95,9 +95,9 @@ pub fn tick(turn: &mut Turn<'_>, inputs: TickInputs<'_>) -> Tick {
         evict(turn, settings, &mut actions);
         park_idle(turn, settings, &mut actions);
         note_drained(turn, settings);
+        drain::end_overdue(turn);
     }
-    drain::end_overdue(turn);
-    remove(turn, inputs.keep_stopped, &mut actions);
+    remove(turn, settings, inputs.keep_stopped, &mut actions);
     Tick { actions, pause: pause(turn, settings), wants_sample: wants_capacity || wants_quiet }
 }
 
@@ -232,10 +232,16 @@ fn note_drained(turn: &mut Turn<'_>, settings: &Settings) {
 }
 
 /// Removes ended sessions whose retention is over.
-fn remove(turn: &mut Turn<'_>, keep_stopped: Option<Duration>, actions: &mut Vec<Action>) {
+fn remove(
+    turn: &mut Turn<'_>,
+    settings: &Settings,
+    keep_stopped: Option<Duration>,
+    actions: &mut Vec<Action>,
+) {
     let now = turn.now();
     let (pool, volatile) = turn.state();
-    let outdated = retention::past_retention(pool, keep_stopped, now).map(|(s, why)| (s.id, why)).take(BATCH);
+    let outdated =
+        retention::past_retention(pool, settings, keep_stopped, now).map(|(s, why)| (s.id, why)).take(BATCH);
     let new = outdated.filter(|(id, _)| volatile.scheduler.begin_removal(*id));
     actions.extend(new.map(|(id, why)| Action::Remove(id, why)));
 }
@@ -252,7 +258,10 @@ fn pause(turn: &Turn<'_>, settings: &Settings) -> Duration {
         || turn.pool().sessions().any(is_timed);
     let start = wanting::next_start(turn.pool(), turn.now());
     let start = start.map_or(LATER, |at| at.since(turn.now()).max(Duration::from_millis(1)));
-    let overdue = turn.pool().sessions().filter_map(|s| drain::left(turn.pool(), s, turn.now())).min();
+    // Those that have worked off their queues are being ended already.
+    let drained = turn.volatile.scheduler.drained();
+    let working = turn.pool().sessions().filter(|s| !drained.contains(&s.id));
+    let overdue = working.filter_map(|s| drain::left(turn.pool(), s, turn.now())).min();
     let overdue = overdue.map_or(LATER, |left| left.max(Duration::from_millis(1)));
     start.min(overdue).min(if soon { SOON } else { LATER })
 }

@@ -115,7 +115,7 @@ pub fn add(
     input::check_environment(&asked.caller_env)?;
     let name = &worker.name;
     if let Some(other) = pool.worker(name).and_then(|session| session.worker.as_deref()) {
-        let hint = if other.configured {
+        let hint = if other.configured && !other.removed {
             format!("it is in the configuration: change [workers.{name}] there, then `poolctl config reload`")
         } else {
             format!("`poolctl worker rm {name}` removes it")

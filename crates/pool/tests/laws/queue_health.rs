@@ -288,7 +288,7 @@ fn a_message_whose_next_attempt_has_a_time_is_excused_until_then() {
 }
 
 #[test]
-fn messages_of_a_session_that_was_put_aside_wait_on_purpose() {
+fn prompts_of_a_session_that_was_put_aside_wait_on_purpose() {
     use Lifecycle::{Draining, Failed, Live, Lost, Parked, Starting, Stopped};
     let cases = [
         (Live, None, true),
@@ -306,20 +306,23 @@ fn messages_of_a_session_that_was_put_aside_wait_on_purpose() {
         lanes.send(PROMPT);
         lanes.stage.is(lifecycle, reason);
         lanes.stage.pass(LIMIT);
-        assert_eq!(lanes.look().len(), if told { 2 } else { 0 }, "{lifecycle:?} {reason:?}");
+        assert_eq!(lanes.look().len(), if told { 2 } else { 1 }, "{lifecycle:?} {reason:?}");
     }
     // What is known is taken back, and begins anew once it runs again.
     let mut lanes = Lanes::new();
-    lanes.send(WORKED);
+    lanes.send(PROMPT);
     lanes.stage.pass(LIMIT);
     lanes.look();
     lanes.stage.end();
-    assert_eq!(lanes.look(), unstuck(WORKED, UnstuckReason::Excused));
+    assert_eq!(lanes.look(), unstuck(PROMPT, UnstuckReason::Excused));
     lanes.stage.pass(9 * LIMIT);
     lanes.stage.again();
     assert_eq!(lanes.look(), []);
     lanes.stage.pass(LIMIT);
-    assert_eq!(lanes.look(), stuck(WORKED, StuckReason::NoWorker));
+    assert_eq!(
+        lanes.look(),
+        stuck(PROMPT, StuckReason::PromptWaits("its session is not ready for it".to_owned()))
+    );
 }
 
 #[test]

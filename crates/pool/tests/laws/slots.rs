@@ -200,8 +200,10 @@ fn t23_ephemeral_sessions_go_first_at_the_cap_also_where_they_cannot_resume() {
 fn t23_an_ephemeral_session_that_gave_its_slot_up_is_kept_only_if_it_can_resume_or_has_something_to_do() {
     let mut scene = Scene::new(1);
     scene.policy(1, Policy { ephemeral: true, ..Policy::default() });
-    let goes =
-        |scene: &Scene| session::past_retention(&scene.world.pool, None, Timestamp(10_000)).count() == 1;
+    let goes = |scene: &Scene| {
+        session::past_retention(&scene.world.pool, &crate::world::settings(), None, Timestamp(10_000)).count()
+            == 1
+    };
     scene.is(1, Lifecycle::Parked, Reason::Evicted);
     assert!(!goes(&scene), "it can resume");
     scene.change(1, |s| s.spec.resume_args.clear());
@@ -458,7 +460,9 @@ fn what_goes_when_its_time_is_up() {
         scene.policy(1, policy.clone());
         let gone = |scene: &Scene, now: u64| {
             let keep = Some(Duration::from_millis(120 * MINUTE));
-            session::past_retention(&scene.world.pool, keep, Timestamp(now)).count() == 1
+            session::past_retention(&scene.world.pool, &crate::world::settings(), keep, Timestamp(now))
+                .count()
+                == 1
         };
         let found = (gone(&scene, from.unwrap_or(1) - 1), gone(&scene, from.unwrap_or(u64::MAX)));
         assert_eq!(found, (false, from.is_some()), "{lifecycle:?} {policy:?}");

@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::agent::AgentEvent;
 use super::lane::LaneEvent;
 use crate::clock::Clock;
-use crate::ids::{
-    Epoch, GeneratorId, MessageId, OpId, ProcId, ServerId, SessionId, Tag, TmuxSessionId, Token,
-};
+use crate::ids::{Epoch, GeneratorId, MessageId, OpId, ProcId, ServerId, SessionId, Tag, Token};
 use crate::message::{Breaker, Message, MessageStatus};
 use crate::policy::{Budget, DrainDeadline, Policy};
 use crate::reap::{Action, CandidateKind, Outcome, Rule};
@@ -31,8 +29,7 @@ pub enum Event {
         /// The boot id of the machine.
         boot: String,
     },
-    /// High-water mark of session ids: no lower id is ever issued again. Never in the journal, which has the
-    /// creation that raised the mark.
+    /// High-water mark of session ids: no lower id is ever issued again. Never in the journal.
     NextSession {
         /// The next `N` of `sess_N`.
         next: u64,
@@ -237,8 +234,7 @@ pub enum Event {
         /// The operation id.
         op: OpId,
     },
-    /// The ids of the session's incarnation in tmux are known, but not yet that it runs. Never in the
-    /// journal.
+    /// The ids of the incarnation in tmux are known, but not yet that it runs. Never in the journal.
     SessionPlaced {
         /// The session.
         session: SessionId,
@@ -248,14 +244,14 @@ pub enum Event {
     /// A tmux session outside of the pool appeared or was renamed. The pool never touches it.
     ForeignSeen {
         /// The id in tmux.
-        tmux: TmuxSessionId,
+        tmux: crate::TmuxSessionId,
         /// The name as tmux shows it.
         name: String,
     },
     /// A tmux session outside of the pool disappeared, or was adopted by the pool.
     ForeignGone {
         /// The id in tmux.
-        tmux: TmuxSessionId,
+        tmux: crate::TmuxSessionId,
         /// The last name.
         name: String,
     },
@@ -340,8 +336,7 @@ pub enum Event {
         /// True if the session is ended because of it.
         ended: bool,
     },
-    /// Another process took over writing the session's log after the writer was lost. Output in between may
-    /// be missing.
+    /// Another process took over writing the session's log, whose output may have a gap.
     LogResumed {
         /// The session.
         session: SessionId,

@@ -58,6 +58,7 @@ pub struct New {
     /// See [`crate::policy::Policy::reap`].
     pub reap: BTreeMap<Rule, Action>,
     /// See [`crate::Spec::separate_stderr`].
+    #[serde(default)]
     pub separate_stderr: bool,
 }
 
@@ -128,6 +129,7 @@ pub struct Restart {
     /// Begins a new conversation instead of resuming the last one.
     pub fresh: bool,
     /// Empties the log between the two incarnations.
+    #[serde(default)]
     pub clear: bool,
     /// Maximum waiting time for a slot, in milliseconds; defaults to the configuration's.
     pub wait_slot_ms: Option<u64>,

@@ -64,7 +64,7 @@ fn a_page_of_events_ends_with_the_one_that_fills_it_and_the_next_goes_on() {
     let (mut found, mut pages) = (Vec::new(), 0);
     loop {
         let since = found.last().map_or(Seq(0), |last: &protocol::Stamped| last.seq);
-        let (page, has_more) = store.reader().events_page(since, (7, 600)).unwrap();
+        let (page, has_more) = store.reader().events_page(since, (7, 250)).unwrap();
         assert!(page.len() <= 7);
         pages += usize::from(page.len() < 7);
         found.extend(page);

@@ -99,7 +99,7 @@ fn stop(context: &Context, name: &str, grace: Option<Duration>) -> Result<(), Er
 fn remove(context: &Context, name: &str, force: bool) -> Result<(), Error> {
     let mut client = context.client();
     let worker = calls::session(&mut client, reference(name))?.session.worker;
-    if worker.is_some_and(|worker| worker.configured) {
+    if worker.is_some_and(|worker| worker.configured && !worker.removed) {
         return Err(Error::refused(format!(
             "worker {name} is in the configuration: remove [workers.{name}] there, then `poolctl config reload`"
         )));

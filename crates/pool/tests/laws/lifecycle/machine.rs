@@ -413,8 +413,9 @@ impl Machine {
     fn outdated(&mut self) {
         let (pool, now) = (&self.world.pool, self.now());
         let keep = Some(Duration::from_secs(3 * 3600));
-        let gone: Vec<(SessionId, Reason)> =
-            session::past_retention(pool, keep, now).map(|(s, reason)| (s.id, reason)).collect();
+        let gone: Vec<(SessionId, Reason)> = session::past_retention(pool, &self.settings, keep, now)
+            .map(|(s, reason)| (s.id, reason))
+            .collect();
         for (session, reason) in gone {
             let (record, life) = (self.session(session), &self.lives[&session]);
             let over = matches!(record.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);

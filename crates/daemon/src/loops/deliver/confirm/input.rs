@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
+use crate::host::random::identity;
 use crate::loops::deliver::prompt::{ClaimedPrompt, TypedPrompt, advance};
 
 /// Time for a program to read the text before it is recorded that it has not.
@@ -182,11 +183,13 @@ async fn clear_read(
             return Ok(());
         }
     }
+    let conversation = identity(&*daemon.world.random)?.conversation;
     let end = move |turn: &mut Turn<'_>| {
         let open = turn.pool().pending_message(session, id);
         let Some(open) = open.filter(|open| open.state == MessageState::Typed) else { return };
         let done = pool::queue::transition(&open, MessageState::Done, Some(why), turn.now());
-        let forgotten = turn.pool().session(session).and_then(pool::session::forget_conversation);
+        let record = turn.pool().session(session);
+        let forgotten = record.and_then(|record| pool::session::replace_conversation(record, conversation));
         turn.emit_all(std::iter::once(done).chain(forgotten));
     };
     daemon.engine.turn(end).await
