@@ -9,10 +9,11 @@ use std::thread;
 use nix::sys::signal::Signal;
 use protocol::blocking::Connection;
 use protocol::request::Send;
-use protocol::{ErrorCode, Hello, OpId, OsBytes, Request, Response, Role, SessionRef};
+use protocol::{ErrorCode, Hello, OpId, Request, Response, Role};
 
 use super::support::{has, is_root, may_trace, queued};
 use crate::harness::{Mount, Output, PATIENCE, Pool, Program, eventually, number, wait_until};
+use crate::queue::support::sending;
 
 /// Sends one message; returns its key and id, or the output of the failed send.
 fn send(pool: &Pool, key: String, body: &[u8]) -> Result<(String, u64), Output> {
@@ -176,20 +177,7 @@ fn send_once(pool: &Pool, key: String) -> Option<(String, u64)> {
     let hello = Hello::new(Role::Client, "", "test");
     let mut connection = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).ok()?.0;
     connection.set_timeout(Some(PATIENCE));
-    let send = Send {
-        session: SessionRef("web".to_owned()),
-        body: OsBytes(b"text".to_vec()),
-        kind: "prompt".to_owned(),
-        key: Some(key.clone()),
-        origin: "test".to_owned(),
-        ttl_ms: None,
-        enter: true,
-        raw: false,
-        priority: 0,
-        cause: None,
-        wake: false,
-        in_doubt: None,
-    };
+    let send = Send { key: Some(key.clone()), ..sending("prompt", b"text") };
     match connection.call(Some(OpId::Named(key.replace(' ', "-"))), None, Request::Send(send)) {
         Ok(Ok(Response::Sent(sent))) => Some((key, sent.message.id.0)),
         Ok(Err(refusal)) if refusal.code != ErrorCode::Storage => panic!("{key}: {refusal:?}"),

@@ -5,11 +5,12 @@ use std::thread;
 
 use protocol::blocking::Connection;
 use protocol::request::{Claim, Register, Send};
-use protocol::{Hello, OpId, OsBytes, Request, Role, SessionRef};
+use protocol::{Hello, OpId, Request, Role, SessionRef};
 
 use super::load::Load;
 use super::support::crashing;
 use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, number, wait_until};
+use crate::queue::support::sending;
 
 /// Rounds at each crash point; `POOL_CRASH_ROUNDS` sets more.
 const ROUNDS: usize = 3;
@@ -105,20 +106,7 @@ fn registered(pool: &Pool) -> Option<Connection> {
     let pid = pool.pid(Program::Poold).unwrap();
     // A fresh kind each time: the previous message is not given out again while this process lives.
     let kind = format!("{HELD}-{pid}");
-    let send = Send {
-        session: session(),
-        body: OsBytes(b"text".to_vec()),
-        kind: kind.clone(),
-        key: None,
-        origin: "test".to_owned(),
-        ttl_ms: None,
-        enter: true,
-        raw: false,
-        priority: 0,
-        cause: None,
-        wake: false,
-        in_doubt: None,
-    };
+    let send = Send { session: session(), ..sending(&kind, b"text") };
     connection.call(Some(OpId::Named(kind.clone())), None, Request::Send(send)).ok()?.ok()?;
     let claim =
         Claim { scope: session().into(), kinds: vec![kind], max: 1, lease_ms: Some(1000), wait_ms: 10_000 };

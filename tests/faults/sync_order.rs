@@ -5,10 +5,11 @@ use std::fs;
 use nix::sys::signal::Signal;
 use protocol::blocking::Connection;
 use protocol::request::Send;
-use protocol::{Hello, OpId, OsBytes, Request, Role, SessionRef};
+use protocol::{Hello, OpId, Request, Role};
 
 use super::support::may_trace;
 use crate::harness::{PATIENCE, Pool, Program, send_signal, wait_until};
+use crate::queue::support::sending;
 
 /// Messages whose answers are looked at.
 const MESSAGES: usize = 12;
@@ -37,20 +38,7 @@ fn d04_no_answer_leaves_before_the_sync_of_its_commit_is_over() {
     // The key is in the request, in the row of the message and in the answer.
     let keys: Vec<String> = (0..MESSAGES).map(|n| format!("needle-{n:03}")).collect();
     for key in &keys {
-        let send = Send {
-            session: SessionRef("web".to_owned()),
-            body: OsBytes(b"text".to_vec()),
-            kind: "observation".to_owned(),
-            key: Some(key.clone()),
-            origin: "test".to_owned(),
-            ttl_ms: None,
-            enter: true,
-            raw: false,
-            priority: 0,
-            cause: None,
-            in_doubt: None,
-            wake: false,
-        };
+        let send = Send { key: Some(key.clone()), ..sending("observation", b"text") };
         connection.call(Some(OpId::Named(key.clone())), None, Request::Send(send)).unwrap().unwrap();
     }
     pool.kill9(Program::Poold);

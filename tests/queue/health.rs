@@ -21,7 +21,7 @@ fn await_stuck(pool: &Pool, kind: &str, code: &str) {
     wait_until(&format!("{kind} stands still: {code}"), PATIENCE, || stuck(pool).contains(&wanted));
 }
 
-/// What the journal tells of stuck lanes: kind of the event, kind of messages, code of the reason.
+/// The events of stuck lanes in the journal: kind of the event, kind of messages, code of the reason.
 fn told(pool: &Pool) -> Vec<[String; 3]> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of = |event: &Value| {

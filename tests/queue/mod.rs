@@ -1,7 +1,7 @@
 //! The queue on the real programs: an acknowledged message is stored, has one holder at a time, and ends in a
 //! reported final state.
 
-mod support;
+pub(crate) mod support;
 
 mod breaker;
 mod care;

@@ -94,7 +94,7 @@ fn connect(pool: &Pool, role: Role) -> Connection {
     connection
 }
 
-pub(super) fn sending(kind: &str, body: &[u8]) -> Send {
+pub(crate) fn sending(kind: &str, body: &[u8]) -> Send {
     Send {
         session: SessionRef("web".to_owned()),
         body: OsBytes(body.to_vec()),

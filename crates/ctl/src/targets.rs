@@ -51,15 +51,15 @@ pub(crate) struct Selection {
 /// The sessions from which a selection chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Those that run or start.
+    /// Sessions that run or start.
     Running,
-    /// Those that run or start, are ending, or are about to start again by themselves.
+    /// Sessions that run, start, are ending, or are about to start again by themselves.
     NotOver,
-    /// Those that were lost.
+    /// Lost sessions.
     Lost,
-    /// Those that are stopped or failed.
+    /// Stopped and failed sessions.
     Ended,
-    /// All.
+    /// All sessions.
     Any,
 }
 
@@ -86,7 +86,7 @@ impl Scope {
         }
     }
 
-    /// What is true of each of them, as the end of a sentence about none.
+    /// The common property of these sessions, as the end of the sentence "no session …".
     fn predicate(self) -> &'static str {
         match self {
             Self::Running | Self::NotOver => "runs",

@@ -93,10 +93,10 @@ impl FromStr for Selection {
 /// `host:TAG`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimScope {
-    /// Those of these sessions.
+    /// The messages of these sessions.
     Sessions(Selection),
-    /// Those of a worker of the pool, of which the caller is the host: the incarnation of the worker's
-    /// session that has this tag. Its kinds and limits are the worker's.
+    /// The messages of a worker of the pool, whose host the caller is: the incarnation of the worker's session
+    /// that has this tag. Its kinds and limits are the worker's.
     Host(Tag),
 }
 
@@ -162,7 +162,7 @@ impl<'de> Deserialize<'de> for ClaimScope {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerQueue {
-    /// Those of these sessions.
+    /// The queues of these sessions.
     Sessions(Selection),
     /// A queue of its own, which belongs to no user's session.
     Own,

@@ -59,15 +59,15 @@ pub(crate) struct Args {
     /// message stays queued
     #[arg(long)]
     wake: bool,
-    /// What becomes of a prompt of which it is unknown whether it arrived: hold it for a person, give it up, or
-    /// type it again, so that it may arrive twice [default: the configuration's]
+    /// Treatment of the prompt if it is unknown whether it arrived: hold it for a person, give it up, or type
+    /// it again, so that it may arrive twice [default: the configuration's]
     #[arg(long, value_enum, value_name = "WHAT")]
     in_doubt: Option<Doubt>,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// What becomes of a prompt in doubt.
+/// The treatment of a prompt in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Doubt {
     /// It waits for a person.

@@ -63,7 +63,7 @@ pub(crate) struct Daemon {
     pub(crate) dir_watcher: DirWatcher,
     /// Permits for launches in tmux at the same time.
     pub(crate) launch_permits: Semaphore,
-    /// What was last read from files to be shown.
+    /// The last readings of files that are shown.
     pub(crate) displayed: Arc<DisplayCache>,
 }
 

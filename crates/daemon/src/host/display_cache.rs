@@ -27,7 +27,7 @@ pub(crate) struct LogOf {
     pub(crate) size: (u16, u16),
 }
 
-/// What determines the end of a log as text: the inode and the length of its newest file, and the size of the
+/// The key of the end of a log as text: the inode and the length of its newest file, and the size of the
 /// terminal.
 type LogState = (Option<(u64, u64)>, (u16, u16));
 

@@ -16,7 +16,7 @@ pub(crate) struct MachineSample {
     pub(crate) memory: Option<u64>,
     /// Free space in bytes on the file system of the state directory.
     pub(crate) disk: Option<u64>,
-    /// What the rules about the machine are judged by.
+    /// The sample by which the rules about the machine are judged.
     pub(crate) host: HostUse,
     /// Pseudo-terminals in use, and their maximum.
     pub(crate) terminals: Option<(u64, u64)>,

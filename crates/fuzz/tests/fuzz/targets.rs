@@ -80,7 +80,7 @@ fn records() {
     });
 }
 
-/// What tmux answers and tells over a connection, and of a pane.
+/// Answers and notifications of tmux over a connection, and about a pane.
 #[test]
 fn answers_of_tmux() {
     fn read(input: &[u8]) {
@@ -92,7 +92,7 @@ fn answers_of_tmux() {
     run(Target { name: "control", corpus, inputs: 10_000, longest: 256 << 10, memory: (1 << 20, 64), read });
 }
 
-/// What programs write to their terminals.
+/// Output of programs on their terminals.
 #[test]
 fn output_of_programs() {
     fn read(input: &[u8]) {
@@ -144,7 +144,7 @@ fn transcripts() {
     run(Target { name: "transcripts", corpus, inputs: 300, longest: 1 << 20, memory: (4 << 20, 256), read });
 }
 
-/// What agents pass to their hooks, and the reports that hooks leave in files.
+/// Payloads that agents pass to their hooks, and the reports that hooks leave in files.
 #[test]
 fn hooks() {
     fn read(input: &[u8]) {

@@ -6,7 +6,7 @@
 //! 3. `take_in`: [`reconcile()`] decides on all events, and those are dropped that others' actions overtook.
 //!
 //! A session is gone only by proof: the proven death of its server; absence from one complete listing
-//! together with the end of its pane's process; or absence from two complete listings at least 1 s apart.
+//! together with the end of its init and its program; or absence from two complete listings at least 1 s apart.
 //! `foreign` finds the tmux sessions that are not the pool's; `health` tells how well a pane is observed.
 
 pub(crate) mod foreign;

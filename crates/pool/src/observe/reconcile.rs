@@ -1,6 +1,6 @@
 //! From an observation of tmux to events. Unknown removes nothing. A session is gone only by proof: its
-//! server is dead, or a complete listing lacks its pane and its process ended, or two complete listings at
-//! least [`ABSENCE_PROOF`] apart lack it.
+//! server is dead, or a complete listing lacks its pane and its init and program ended, or two complete
+//! listings at least [`ABSENCE_PROOF`] apart lack it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,15 +1,14 @@
 //! Lanes that stand still. A lane is the messages of one kind of one session. It moves when one of them is
 //! claimed, typed, or becomes final, and stands still from then on, or from the moment at which it was empty.
 //!
-//! Whose messages wait on purpose is excused: prompts of a session that does not run (`inbox` and `show` tell
-//! them) or whose lock a person holds, those of a worker that a person stopped, and messages whose next attempt
-//! has a time. A
-//! message that a worker holds under its lease, or that an agent has accepted, is in work, however long that
-//! takes: the reaper's rules look after both.
+//! Messages that wait on purpose do not count: prompts of a session that does not run (`inbox` and `show` tell
+//! them) or whose lock a person holds, messages of a worker that a person stopped, and messages whose next
+//! attempt has a time. A message that a worker holds under its lease, or that an agent has accepted, is in work,
+//! however long that takes: the reaper's rules look after both.
 //!
-//! [`stuck`] is asked by `status`, `stats` and `inbox`; [`changes`] decides on the events, after every turn
-//! while a lane is known to be stuck, and at intervals. What is known is in the session's record, so that a
-//! restart of the daemon tells nothing again.
+//! [`stuck`] is asked by `status`, `stats` and `inbox`; [`changes`] decides on the events, at intervals, which
+//! are short while a lane is known to be stuck. The known lanes are in the session's record, so that a restart
+//! of the daemon tells nothing again.
 
 use protocol::event::LaneEvent;
 use protocol::message::PROMPT;
@@ -98,9 +97,10 @@ fn lanes(pool: &Pool, session: SessionId) -> impl Iterator<Item = (&str, Lane<'_
         // Under a lock for which something was sent, prompts go on.
         let is_locked = session.lock.as_ref().is_some_and(|lock| !lock.used_for_send);
         let takes_prompts = session.takes_prompts() && !is_locked;
-        let is_off = session.worker.is_some() && is_off(session);
-        let kinds =
-            queue.kinds().filter(move |(kind, _)| if *kind == PROMPT { takes_prompts } else { !is_off });
+        let is_stopped_worker = session.worker.is_some() && is_off(session);
+        let kinds = queue
+            .kinds()
+            .filter(move |(kind, _)| if *kind == PROMPT { takes_prompts } else { !is_stopped_worker });
         kinds.map(move |(kind, messages)| (kind, Lane { session, queue, kind, messages }))
     })
 }
@@ -110,8 +110,7 @@ fn standstill(pool: &Pool, volatile: &Volatile, lane: Lane<'_>, now: Timestamp) 
     let Lane { session, queue, kind, messages } = lane;
     let opened_at = pool.breaker(session.id, kind).and_then(|breaker| breaker.opened_at);
     let (since, reason) = match (opened_at, held(queue, session.id, kind)) {
-        // A probe of it is no progress.
-        // Not before there was something to hold back.
+        // Since the breaker opened, or since there was something to hold back. A probe is no progress.
         (Some(opened_at), _) => {
             let first = messages.iter().map(|(_, entry)| entry.created_at()).min()?;
             (pool.latest(now, [opened_at, first]), StuckReason::BreakerOpen)

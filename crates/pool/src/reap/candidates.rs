@@ -115,8 +115,8 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
     }
 }
 
-/// True if an incarnation is proved missing and its init or its program is known to live: its server is dead, or a complete
-/// listing that began long enough after it was first missed lacks it too.
+/// True if an incarnation is proved missing and its init or its program is known to live: its server is dead,
+/// or a complete listing that began long enough after it was first missed lacks it too.
 pub(crate) fn is_left_over(
     pool: &Pool,
     reason: Reason,

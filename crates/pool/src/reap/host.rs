@@ -86,7 +86,7 @@ struct Measure {
     what: String,
 }
 
-/// What a rule measures, with its figures for people.
+/// The measures of a rule, with its figures for people.
 fn measures(rules: &ReapRules, sample: &HostUse, rule: Rule) -> Vec<Measure> {
     let of_bytes = |share: Option<Share>, limit: Option<u32>, what: &str| {
         let (Share { used, total }, limit) = (share.filter(|share| share.total > 0)?, limit?);

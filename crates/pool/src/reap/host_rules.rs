@@ -118,8 +118,8 @@ pub fn note_host(turn: &mut Turn<'_>, settings: &Settings, sample: HostUse) {
     }
 }
 
-/// What the machine is short of, with the figures, and whether none of the running sessions can be parked for it
-/// although one should be.
+/// The shortages of the machine, with the figures, and whether no running session can be parked for it although
+/// one should be.
 #[must_use]
 pub fn shortages(
     pool: &Pool,

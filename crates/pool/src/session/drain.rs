@@ -44,11 +44,15 @@ pub fn drain(pool: &Pool, session: &Session, deadline: Option<DrainDeadline>) ->
     }
 }
 
+/// True if a session finishes its queue.
+pub(crate) fn drains(session: &Session) -> bool {
+    session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Drained)
+}
+
 /// True if a draining session has no message left to work.
 #[must_use]
 pub fn is_drained(pool: &Pool, session: &Session) -> bool {
-    let drains = session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Drained);
-    drains && pool.is_queue_empty(session.id)
+    drains(session) && pool.is_queue_empty(session.id)
 }
 
 /// Ends the sessions whose drain has exceeded its deadline. One that has worked off its queue and is being
@@ -65,7 +69,6 @@ pub(crate) fn end_overdue(turn: &mut Turn<'_>) {
 
 /// The time until the deadline of a session's drain; none without a deadline.
 pub(crate) fn left(pool: &Pool, session: &Session, now: Timestamp) -> Option<Duration> {
-    let drains = session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Drained);
-    let deadline = session.drain_deadline.filter(|_| drains)?;
+    let deadline = session.drain_deadline.filter(|_| drains(session))?;
     Some(deadline.after().saturating_sub(pool.age(now, deadline.since)))
 }

@@ -250,8 +250,7 @@ fn remove(
 fn pause(turn: &Turn<'_>, settings: &Settings) -> Duration {
     let is_timed = |s: &Session| {
         let over = !s.lifecycle.holds_slot();
-        let draining = s.lifecycle == Lifecycle::Draining && s.reason == Some(Reason::Drained);
-        draining || (over && (s.policy.ephemeral || s.policy.ttl_ms.is_some_and(|ms| ms != u64::MAX)))
+        drain::drains(s) || (over && (s.policy.ephemeral || s.policy.ttl_ms.is_some_and(|ms| ms != u64::MAX)))
     };
     let soon = !turn.volatile.scheduler.waiting.is_empty()
         || any_idle_timeout(turn, settings)

@@ -29,7 +29,7 @@ struct Lanes {
     sent: u64,
 }
 
-/// What a look tells: of each lane its kind, and why it is stuck or is so no longer.
+/// The outcome of a look: the kind of each lane, and why it is stuck or is so no longer.
 type Told = Vec<(String, Result<StuckReason, UnstuckReason>)>;
 
 impl Lanes {

@@ -113,7 +113,7 @@ pub struct Capacity {
     pub controllers: Vec<String>,
     /// The reason why memory, tasks or CPU share cannot be limited by control groups.
     pub without: Option<String>,
-    /// What the machine is short of by the rules `host_memory` and `host_disk`, with the figures.
+    /// Shortages of the machine by the rules `host_memory` and `host_disk`, with the figures.
     pub short_of: Vec<String>,
 }
 

@@ -31,16 +31,16 @@ pub(crate) struct Args {
     /// The messages of this session; may be repeated
     #[arg(long, value_name = "SESSION", required_unless_present_any = ["label", "agent", "all", "pool_queue"])]
     session: Vec<String>,
-    /// Those of all sessions with this label; of several, with all of them
+    /// The messages of all sessions with this label; of several, with all of them
     #[arg(long, value_name = "K=V", value_parser = pair, conflicts_with = "session")]
     label: Vec<(String, String)>,
-    /// Those of all sessions with this kind of agent
+    /// The messages of all sessions with this kind of agent
     #[arg(long, value_name = "KIND", conflicts_with = "session")]
     agent: Option<String>,
-    /// Those of all sessions
+    /// The messages of all sessions
     #[arg(long, conflicts_with_all = ["session", "label", "agent"])]
     all: bool,
-    /// Those of a queue of its own: `poolctl send @NAME`
+    /// The messages of a queue of its own: `poolctl send @NAME`
     #[arg(long = "own-queue", id = "pool_queue", conflicts_with_all = ["session", "label", "agent", "all"])]
     own_queue: bool,
     /// Handlers at a time

@@ -29,7 +29,7 @@ pub(crate) enum WorkerCommand {
     },
     /// Stop workers and leave them stopped: their messages wait
     ///
-    /// What a handler had in work is tried again by the next one; the attempt counts.
+    /// A message that a handler had in work is tried again later; the attempt counts.
     Stop {
         /// The workers
         #[arg(required = true, value_name = "NAME")]

@@ -175,8 +175,8 @@ pub struct QueueSection {
     pub breaker_pause: String,
     /// Time for which the messages of a kind may stand still before that is a problem; `never`.
     pub stuck_after: String,
-    /// What becomes of a prompt of which it is unknown whether it arrived: `hold` (it waits for a person) or
-    /// `dead` (it is given up, and those behind it go on).
+    /// Treatment of a prompt if it is unknown whether it arrived: `hold` (it waits for a person) or `dead` (it
+    /// is given up, and those behind it go on).
     pub in_doubt: DoubtRule,
     /// Age up to which a done, cancelled or expired message is kept.
     pub keep_done: String,
@@ -208,7 +208,7 @@ impl Default for QueueSection {
     }
 }
 
-/// What becomes of a prompt in doubt.
+/// The treatment of a prompt in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DoubtRule {
