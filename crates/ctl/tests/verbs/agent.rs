@@ -372,7 +372,9 @@ fn a_plan_is_shown_alone() {
 fn several_sessions_are_dismissed() {
     let pool = Pool::new(|_| shown(session("web")));
     assert_eq!(pool.run("dismiss web www").success(), "sess_1  web  dismissed\nsess_1  web  dismissed\n");
-    let asked: Vec<_> = pool.calls().into_iter().map(|call| (call.op.is_some(), call.request)).collect();
+    let mut asked: Vec<_> = pool.calls().into_iter().map(|call| (call.op.is_some(), call.request)).collect();
+    // They are asked at the same time.
+    asked.sort_by_key(|(_, request)| format!("{request:?}"));
     let dismiss = |name: &str| (true, Request::Dismiss(protocol::SessionRef(name.into())));
     assert_eq!(asked, [dismiss("web"), dismiss("www")]);
     assert_eq!(pool.run("dismiss web www --op-id x").code, 2);
