@@ -110,6 +110,12 @@ reasons! {
 }
 
 impl MessageReason {
+    /// True for the doubt about a prompt whose text is known to stand in the terminal.
+    #[must_use]
+    pub fn is_unentered(&self) -> bool {
+        matches!(self, Self::NoEnter | Self::DialogOpened)
+    }
+
     /// True for a typed prompt that the daemon still follows up. Any other reason of a typed prompt leaves it
     /// to a person.
     #[must_use]

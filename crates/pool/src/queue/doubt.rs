@@ -16,8 +16,13 @@ use crate::settings::QueueRules;
 /// one, a Codex under load (6.3 s).
 pub(crate) const CONFIRMS_WITHIN: Duration = Duration::from_secs(12);
 
+/// What becomes of a message in doubt. One whose text is known to stand in the terminal is never typed again:
+/// the second text would be joined to it.
 fn treatment(rules: &QueueRules, message: &PendingMessage<'_>) -> InDoubt {
-    message.in_doubt.unwrap_or(rules.in_doubt)
+    match message.in_doubt.unwrap_or(rules.in_doubt) {
+        InDoubt::Retry if message.is_unentered => InDoubt::Hold,
+        treatment => treatment,
+    }
 }
 
 /// Puts a message in doubt. One that is not to be held is dead in the same commit: nobody is asked.
@@ -65,12 +70,6 @@ pub fn settle_doubts(
     let settled = doubted.filter_map(|message| match treatment(rules, &message) {
         InDoubt::Hold => None,
         InDoubt::Dead => Some(transition(&message, MessageState::Dead, why(message.id), now)),
-        // Its text is known to stand there: a second one would be joined to it.
-        InDoubt::Retry
-            if matches!(why(message.id), Some(MessageReason::NoEnter | MessageReason::DialogOpened)) =>
-        {
-            None
-        }
         // Its agent may still report it.
         InDoubt::Retry if pool.age(now, message.since) < CONFIRMS_WITHIN => None,
         // The last attempt: the doubt itself is the reason of the end.
@@ -84,5 +83,6 @@ pub fn settle_doubts(
 
 /// True if a message in doubt waits for a person.
 pub(crate) fn waits_for_person(message: &PendingMessage<'_>) -> bool {
-    message.state == MessageState::InDoubt && message.in_doubt != Some(InDoubt::Retry)
+    let is_typed_again = message.in_doubt == Some(InDoubt::Retry) && !message.is_unentered;
+    message.state == MessageState::InDoubt && !is_typed_again
 }

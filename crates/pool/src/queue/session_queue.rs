@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use protocol::message::InDoubt;
-use protocol::{Holder, MessageId, MessageState, MessageStatus, SessionId, Timestamp, Token};
+use protocol::{Holder, MessageId, MessageReason, MessageState, MessageStatus, SessionId, Timestamp, Token};
 
 use crate::queue::entry::{EntryState, QueueEntry};
 use crate::queue::kind_queue::KindQueue;
@@ -63,6 +63,8 @@ struct HeldMessage {
     token: Option<Token>,
     holder: Option<Holder>,
     since: Timestamp,
+    /// True if its text is known to stand in the terminal, without Enter.
+    is_unentered: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -295,6 +297,7 @@ impl SessionQueue {
                 token: status.token,
                 holder: status.holder.clone(),
                 since,
+                is_unentered: status.reason.as_ref().is_some_and(MessageReason::is_unentered),
             };
             self.held.insert(id, held);
         } else if status.attempts > 0 || status.not_before.is_some() {
@@ -340,6 +343,7 @@ impl SessionQueue {
                 .unwrap_or(entry.created_at()),
             is_suspended: self.suspended.contains(&id),
             in_doubt: self.doubts.get(&id).copied(),
+            is_unentered: held.is_some_and(|held| held.is_unentered),
         }
     }
 

@@ -19,8 +19,12 @@ fn typing(stage: &mut Stage, in_doubt: Option<InDoubt>) -> MessageId {
 
 /// Puts it in doubt, as a daemon that finds no receipt.
 fn doubt(stage: &mut Stage, id: MessageId) -> Vec<MessageState> {
+    doubt_as(stage, id, &MessageReason::NoReceipt)
+}
+
+fn doubt_as(stage: &mut Stage, id: MessageId, why: &MessageReason) -> Vec<MessageState> {
     let open = stage.pool().find_pending(id).unwrap();
-    let events = queue::doubt(&stage.rules, &open, &MessageReason::NoReceipt, stage.now());
+    let events = queue::doubt(&stage.rules, &open, why, stage.now());
     stage.world.emit_all(events.clone());
     states(&events)
 }
@@ -98,6 +102,20 @@ fn one_that_is_to_be_sent_again_is_so_once_its_agent_cannot_have_it_any_more_and
         assert_eq!(stage.pool().find_pending(id).unwrap().attempts, attempt + 1);
     }
     assert_eq!(settle(&mut stage), [MessageState::Dead]);
+}
+
+#[test]
+fn a_text_that_stands_without_enter_is_never_typed_again_and_a_person_is_told() {
+    for why in [MessageReason::NoEnter, MessageReason::DialogOpened] {
+        let mut stage = Stage::new("claude");
+        let id = typing(&mut stage, Some(InDoubt::Retry));
+        assert_eq!(doubt_as(&mut stage, id, &why), [MessageState::InDoubt]);
+        let shown = pool::agent::current_activity(stage.pool(), stage.session()).state;
+        assert_eq!(shown, ActivityState::Attention);
+        stage.crash();
+        stage.pass(DAY);
+        assert_eq!(settle(&mut stage), []);
+    }
 }
 
 #[test]
