@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use super::support::{
     Ours, Process, SOON, await_end, await_look, events, noted, over, slots, stray, verdict,
 };
-use crate::harness::{PATIENCE, Pool, Program, Talk, environ, send_signal, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, Talk, environ, eventually, send_signal, wait_until};
 
 /// A command that leaves a process in a session of its own, which writes its pid to this file.
 fn leave(file: &Path) -> String {
@@ -16,8 +16,11 @@ fn leave(file: &Path) -> String {
 }
 
 fn mark(process: Process) -> String {
-    let all = environ(process.pid).into_iter().map(|entry| String::from_utf8(entry).unwrap());
-    all.into_iter().find_map(|entry| entry.strip_prefix("POOL_INCARNATION=").map(str::to_owned)).unwrap()
+    // While a process executes another program, its environment is empty.
+    eventually("its mark", PATIENCE, || {
+        let mut all = environ(process.pid).into_iter().map(|entry| String::from_utf8(entry).unwrap());
+        all.find_map(|entry| entry.strip_prefix("POOL_INCARNATION=").map(str::to_owned))
+    })
 }
 
 /// Findings of a rule about a process.

@@ -110,6 +110,8 @@ impl Started {
 
     /// Waits for its end.
     pub(crate) fn end(mut self) -> Ran {
+        let child = self.0.as_mut().unwrap();
+        until("the end of poolctl", || child.try_wait().unwrap().is_some());
         Ran::new(&self.0.take().unwrap().wait_with_output().unwrap())
     }
 }
