@@ -1,6 +1,7 @@
 //! The order of commit and answer, and of the end of `poold`, as the system sees it.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use protocol::blocking::Connection;
@@ -66,10 +67,12 @@ fn o02_a_poold_that_was_told_to_end_takes_no_new_client_and_ends_though_tmux_sta
     let tmux = pool.tmux_pid().unwrap();
     send_signal(tmux, Signal::SIGSTOP);
     let poold = pool.pid(Program::Poold).unwrap();
+    let told = Instant::now();
     send_signal(poold, Signal::SIGTERM);
     wait_until("its socket is gone", PATIENCE, || !pool.socket().exists());
     assert_eq!(pool.ended(Program::Poold), None, "new clients are turned away first");
     pool.ctl(&["--timeout", "100ms", "ls"]).expect(7);
     assert_eq!(pool.await_end(Program::Poold), 0);
+    assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
     send_signal(tmux, Signal::SIGCONT);
 }

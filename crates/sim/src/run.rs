@@ -275,12 +275,12 @@ async fn kill_daemon(land: &Land, daemon: DaemonProcess, rng: &mut Rng) -> Daemo
         land.judge.count("fault:stop");
         land.trace.tell(|| "poold is told to end".to_owned());
         daemon.stop();
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_secs(10);
         while daemon.result().is_none() && !daemon.life.is_dead() && Instant::now() < until {
             sleep(Duration::from_millis(20)).await;
         }
         if daemon.result().is_none() && !daemon.life.is_dead() {
-            land.judge.violated("O2: poold did not end within 30 s of being told to".to_owned());
+            land.judge.violated("O2: poold did not end within 10 s of being told to".to_owned());
         }
     } else {
         land.judge.count("fault:kill");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tmux::TmuxError;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use world::signals::{Signal, Signals};
 
 use crate::engine::Turn;
@@ -13,8 +13,14 @@ use crate::engine::thread::EngineEnd;
 use crate::host::timeline;
 use crate::verb::config;
 
-/// Time for each step of the shutdown.
-const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// Time for the shutdown as a whole. A service manager must wait for longer than that.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+/// Of it: time for the texts that are being typed.
+const TYPING_LIMIT: Duration = Duration::from_secs(5);
+
+/// Of it: time for the end of an empty tmux server.
+const SERVER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Waits for a signal to end. `SIGHUP` reads the configuration again.
 pub(super) async fn wait_for_signal(daemon: &Arc<Daemon>, signals: &mut dyn Signals) {
@@ -28,14 +34,17 @@ pub(super) async fn wait_for_signal(daemon: &Arc<Daemon>, signals: &mut dyn Sign
 
 /// Stops the daemon: typing in progress is finished, then the engine finishes its queue and closes the store.
 pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd) {
+    let deadline = Instant::now() + STOP_LIMIT;
     daemon.engine.post(|turn| turn.volatile.stop());
     let typed = |turn: &mut Turn<'_>| (!turn.volatile.prompts.is_pasting()).then_some(());
-    if daemon.engine.wait_for(Some(STOP_LIMIT), typed).await.is_err() {
+    if daemon.engine.wait_for(Some(TYPING_LIMIT), typed).await.is_err() {
         tracing::warn!("stopped while a message was being typed");
     }
-    end_empty_server(daemon).await;
+    if timeout(SERVER_LIMIT, end_empty_server(daemon)).await.is_err() {
+        tracing::warn!("stopped before it was known whether the tmux server is empty and ended");
+    }
     daemon.engine.post(|turn| turn.stop_engine());
-    if let Ok(Ok(Some(last))) = timeout(STOP_LIMIT, engine_end).await {
+    if let Ok(Ok(Some(last))) = timeout_at(deadline, engine_end).await {
         timeline::mark_ended(&daemon.paths, last.0);
     }
 }
@@ -44,8 +53,7 @@ pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd) {
 async fn end_empty_server(daemon: &Arc<Daemon>) {
     let has_none =
         |turn: &mut Turn<'_>| !turn.pool().sessions().any(|session| session.lifecycle.holds_slot());
-    let has_none = timeout(STOP_LIMIT, daemon.engine.turn(has_none)).await;
-    if !daemon.device.start_server || !matches!(has_none, Ok(Ok(true))) {
+    if !daemon.device.start_server || !matches!(daemon.engine.turn(has_none).await, Ok(true)) {
         return;
     }
     if let Err(error) = daemon.tmux.end_if_empty().await
