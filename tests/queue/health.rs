@@ -78,6 +78,19 @@ fn c14_messages_without_a_worker_make_a_pool_unhealthy_are_told_once_and_again_w
 }
 
 #[test]
+fn c14_stats_names_what_stands_still_in_a_session_that_does_not_run() {
+    let pool = pool(SOON);
+    session(&pool, "runs");
+    send(&pool, "build", "nobody works it");
+    await_stuck(&pool, "build", "no_worker");
+    pool.ok(&["kill", "web"]);
+    pool.await_lifecycle("web", "stopped");
+    let stats = pool.lines(&["stats"]);
+    let lanes: Vec<_> = stats.iter().map(|line| (&line["name"], &line["stuck"][0]["kind"])).collect();
+    assert_eq!(lanes, [(&json!("web"), &json!("build")), (&json!("runs"), &json!(null))]);
+}
+
+#[test]
 fn c14_a_worker_that_claims_nothing_hides_nothing() {
     let pool = pool(SOON);
     let mut busy = Client::generator(&pool, &["build"]);

@@ -1,4 +1,4 @@
-//! `stats`: the resource usage of one or all running sessions.
+//! `stats`: the resource usage of one session, or of all that run, and of those whose messages stand still.
 
 use std::sync::Arc;
 
@@ -13,11 +13,16 @@ use crate::verb::{attention, usage};
 pub(super) async fn stats(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> Reply {
     let loaded = daemon.loaded();
     let find = move |turn: &mut Turn<'_>| {
+        let stuck = attention::stuck(turn, &loaded.settings.queue);
+        let is_listed = |s: &&Session| {
+            let runs = s.worker.is_none() && s.lifecycle.holds_slot();
+            runs || stuck.iter().any(|lane| lane.session == s.id)
+        };
         let sessions = match wanted {
             Some(wanted) => vec![pool::session::resolve(turn.pool(), &wanted)?.clone()],
-            None => turn.pool().user_sessions().filter(|s| s.lifecycle.holds_slot()).cloned().collect(),
+            None => turn.pool().sessions().filter(is_listed).cloned().collect(),
         };
-        Ok((sessions, attention::stuck(turn, &loaded.settings.queue)))
+        Ok((sessions, stuck))
     };
     let (sessions, stuck): (Vec<Session>, _) = daemon.engine.turn(find).await??;
     let processes = daemon.processes();
