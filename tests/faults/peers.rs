@@ -146,6 +146,8 @@ fn s04_silent_and_dribbling_strangers_keep_nobody_waiting() {
             // The connections silent for longest were cut to make room.
             drop(stream.write_all(&[*byte]));
         }
+        // A stranger has 5 s for its hello, and makes room after half a second when others wait.
+        pool.ok(&["--timeout", "3s", "ls"]);
         is_well(&pool, pid);
     }
     drop((silent, dribbling));

@@ -70,6 +70,7 @@ fn subjects(pool: &Pool) -> Vec<Subject> {
         subject("tmux list-sessions", pool.tmux(), &["list-sessions"], None),
         subject("poolctl status", pool.command("poolctl"), &["status"], Some(1.8)),
         subject("poolctl ls", pool.command("poolctl"), &["ls"], Some(2.5)),
+        subject("poolctl ls --full", pool.command("poolctl"), &["--json", "ls", "--full"], None),
     ]
 }
 
