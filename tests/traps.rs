@@ -308,7 +308,7 @@ const TRAPS: &[(&str, &[&str])] = &[
             "any_other_program_is_busy_while_it_writes_and_idle_when_it_is_silent",
             "a_turn_that_fails_ends_its_prompt_and_is_an_error",
             "the_skill_of_a_prompt_is_found",
-            "titles_directories_and_the_alternate_screen_are_told",
+            "titles_and_the_alternate_screen_are_told",
             "a_viewer_begins_with_the_screen_and_misses_nothing_after_it",
             "what_is_not_kept_any_more_is_said",
             "a_reader_that_stops_is_only_behind_and_holds_nobody_up",

@@ -1,9 +1,9 @@
 //! Scanner for the escape sequences in a program's raw output that tell its state: prompts and commands (OSC
-//! 133), the bell, titles, the directory, the alternate screen, bracketed pastes.
+//! 133), the bell, titles, the alternate screen, bracketed pastes.
 
 use crate::adapter::Adapter;
 
-/// The longest title or directory, in bytes; longer ones are ignored.
+/// The longest title, in bytes; longer ones are ignored.
 const TEXT_MAX: usize = 4096;
 
 /// The longest parameters of a control sequence, in bytes; longer sequences are ignored.
@@ -36,8 +36,6 @@ pub enum Mark {
     Bell,
     /// The window title (OSC 0 and 2).
     Title(String),
-    /// The current directory as a URL (OSC 7).
-    Directory(String),
     /// The alternate screen was switched on or off.
     Alternate(bool),
     /// Bracketed pastes were switched on or off.
@@ -89,7 +87,7 @@ impl Scanner {
     }
 
     /// Scans the next piece of output, of any size. Returns the newest mark of each kind in it, in the order
-    /// of the output: at most nine.
+    /// of the output: at most eight.
     pub fn feed(&mut self, piece: &[u8]) -> Vec<Mark> {
         let mut marks = Vec::new();
         let mut rest = piece;
@@ -178,7 +176,6 @@ impl Scanner {
         let (number, text) = text.split_once(';')?;
         match number {
             "0" | "2" => Some(Mark::Title(text.to_owned())),
-            "7" => Some(Mark::Directory(text.to_owned())),
             "133" => prompt(text),
             _ => None,
         }
