@@ -85,12 +85,14 @@ const TRAPS: &[(&str, &[&str])] = &[
     ("W-01", &["w01_ids_and_names_are_numbered_apart"]),
     ("W-02", &["w02_an_id_is_never_used_twice", "w02_an_id_is_never_used_twice_not_even_after_a_crash"]),
     ("W-03", &["w02_an_id_is_never_used_twice"]),
-    ("W-04", &["w05_names_are_checked_and_not_bent", "t14_only_the_exact_name_is_meant"]),
+    ("W-04", &["w04_an_id_is_its_prefix_and_plain_digits", "t14_only_the_exact_name_is_meant"]),
     (
         "W-05",
         &[
             "w05_names_are_checked_and_not_bent",
             "w01_ids_and_names_are_numbered_apart",
+            "w05_numeric_names_go_on_above_those_of_other_sessions_in_tmux",
+            "w05_numeric_names_go_on_above_those_that_tmux_lists",
             "w05_an_external_rename_is_followed_where_it_is_a_name",
         ],
     ),
@@ -112,7 +114,13 @@ const TRAPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("W-10", &["w10_the_last_activity_survives_a_restart"]),
-    ("W-11", &["w15_creating_while_discovering_makes_each_once"]),
+    (
+        "W-11",
+        &[
+            "h34_what_is_meant_is_one_pane_by_its_id_or_exact_name",
+            "w15_creating_while_discovering_makes_each_once",
+        ],
+    ),
     ("W-12", &["w12_events_carry_the_facts", "w12_w33_a_creation_says_how_it_came_about"]),
     (
         "W-13",
@@ -133,7 +141,8 @@ const TRAPS: &[(&str, &[&str])] = &[
     (
         "W-16",
         &[
-            "w16_the_intent_is_on_disk_before_anything_runs",
+            "a_crash_at_any_step_of_new_leaves_one_session",
+            "w16_a_creation_is_told_before_the_session_is_live",
             "w16_w17_w18_what_a_new_session_is_told_arrives_once_and_as_it_is",
         ],
     ),

@@ -5,7 +5,7 @@ use std::thread;
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{PATIENCE, Pool, Program, alive, gone, send_signal, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, Talk, alive, gone, send_signal, wait_until};
 
 #[test]
 fn p10_created_at_and_counts_survive_a_restart() {
@@ -215,6 +215,9 @@ fn w06_a_session_whose_server_died_is_kept_as_lost() {
     let pool = Pool::new();
     let id = pool.script("web", "exec cat");
     pool.ok(&["send", &id, "--wait", "done", "text"]);
+    pool.ok(&["thought", "set", &id, "half done"]);
+    let _client = Talk::attached(&pool, "=web:");
+    wait_until("the client is known", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
     let server = pool.tmux_pid().unwrap();
     for program in Program::ALL {
         pool.kill9(program);
@@ -225,6 +228,11 @@ fn w06_a_session_whose_server_died_is_kept_as_lost() {
     let shown = pool.await_lifecycle(&id, "lost");
     assert_eq!((&shown["rest_state"], &shown["total_requests"]), (&"deep_sleep".into(), &1.into()));
     assert!(shown["status"].is_null());
+    assert_eq!(
+        (&shown["attached_clients"], &shown["thought"]["text"], &shown["transport_health"]["state"]),
+        (&0.into(), &"half done".into(), &"unobserved".into()),
+        "{shown}"
+    );
     pool.ok(&["restart", &id]);
     assert_eq!((pool.lifecycle(&id).as_str(), &pool.show(&id)["incarnations"]), ("live", &2.into()));
 }
@@ -236,11 +244,14 @@ fn w10_the_last_activity_survives_a_restart() {
     pool.ok(&["sync"]);
     let before = pool.show(&id)["last_activity_at"].clone();
     pool.restart_poold();
-    assert_eq!(pool.show(&id)["last_activity_at"], before);
+    // Its pane was found again.
+    pool.await_complete();
+    let after = (pool.show(&id), pool.lines(&["ls"]).remove(0));
+    assert_eq!((&after.0["last_activity_at"], &after.1["last_activity_at"]), (&before, &before));
 }
 
 #[test]
-fn w16_the_intent_is_on_disk_before_anything_runs() {
+fn w16_a_creation_is_told_before_the_session_is_live() {
     let pool = Pool::new();
     let id = pool.script("web", "exec sleep 1000");
     let kinds = pool.event_kinds(&id);

@@ -3,8 +3,12 @@
 use std::thread;
 
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use crate::harness::{PATIENCE, Pool, Program, alive, gone, send_signal, wait_until};
+
+/// What is found in tmux is taken into the pool.
+const ADOPT_ALL: &str = "[tmux]\nadopt = 'all'\n";
 
 #[test]
 fn t13_external_kill_is_detected() {
@@ -206,7 +210,7 @@ fn w08_a_foreign_name_is_shown_as_it_is() {
 
 #[test]
 fn w15_creating_while_discovering_makes_each_once() {
-    let pool = Pool::new();
+    let pool = Pool::with(ADOPT_ALL);
     thread::scope(|scope| {
         for n in 0..6 {
             let pool = &pool;
@@ -225,11 +229,18 @@ fn w15_creating_while_discovering_makes_each_once() {
         let count = |kind: &str| kinds.iter().filter(|k| *k == kind).count();
         assert_eq!((count("session_created"), count("session_live")), (1, 1), "{kinds:?}");
     }
+    let created = pool.lines(&["events", "--kind", "session_created"]);
+    assert_eq!(created.len(), 6, "{}", pool.journal());
+    for event in &created {
+        assert_eq!((&event["reason"], &event["adopted"]), (&json!("api_create"), &json!(false)), "{event}");
+    }
 }
 
 #[test]
 fn w19_a_removed_session_is_not_found_again() {
-    let pool = Pool::new();
+    let pool = Pool::with(ADOPT_ALL);
+    // The server lives on without the removed one.
+    pool.script("kept", "exec sleep 1000");
     let id = pool.script("web", "trap '' TERM HUP; while :; do sleep 1; done");
     let (agent, _) = pool.pane_pids(&id);
     thread::scope(|scope| {
@@ -239,7 +250,9 @@ fn w19_a_removed_session_is_not_found_again() {
     wait_until("its program is gone", PATIENCE, || gone(agent));
     pool.ok(&["sync"]);
     pool.ctl(&["show", &id]).expect(3);
-    assert_eq!(pool.lines(&["ls", "--all"]).len(), 0);
+    assert_eq!(pool.lines(&["ls", "--all"]).len(), 1);
+    let created = pool.lines(&["events", "--kind", "session_created"]);
+    assert_eq!(created.iter().filter(|event| event["name"] == "web").count(), 1, "{}", pool.journal());
     let events = pool.lines(&["events", "--session", &id, "--kind", "session_deleted"]);
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["tmux_alive"], false);
@@ -247,7 +260,7 @@ fn w19_a_removed_session_is_not_found_again() {
 
 #[test]
 fn w20_a_session_that_tmux_keeps_is_not_adopted_again() {
-    let pool = Pool::new();
+    let pool = Pool::with(ADOPT_ALL);
     let id = pool.script("web", "exec sleep 1000");
     let (agent, _) = pool.pane_pids(&id);
     pool.ok(&["rm", "--keep-tmux", "web"]);
@@ -258,7 +271,7 @@ fn w20_a_session_that_tmux_keeps_is_not_adopted_again() {
     assert!(alive(agent));
     pool.ctl(&["show", &id]).expect(3);
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 0);
-    assert_eq!(pool.status()["foreign"], serde_json::json!(["web"]));
+    assert_eq!(pool.status()["foreign"], json!(["web"]));
     let deleted = &pool.lines(&["events", "--session", &id, "--kind", "session_deleted"])[0];
     assert_eq!((&deleted["mode"], &deleted["tmux_alive"]), (&"detach".into(), &true.into()));
     send_signal(agent, Signal::SIGKILL);
