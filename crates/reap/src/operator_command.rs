@@ -16,15 +16,15 @@ use tokio::time::timeout;
 /// Time between TERM and KILL for a command that exceeds its limit.
 const GRACE: Duration = Duration::from_millis(500);
 /// Time limit of one command. The lease allows for both.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs the command before, if one is configured. It can refuse only the end of something running that a
+/// Runs the command before, if one is configured, within this time. It can refuse only the end of something running that a
 /// rule found: ends requested by a user, and clean-up of ended things, go on.
 ///
 /// # Errors
 /// A sentence with the reason for the refusal.
-pub(crate) async fn run_before(lease: &Lease) -> Result<(), String> {
-    let said = run(lease, (&lease.before, "before", "")).await;
+pub(crate) async fn run_before(lease: &Lease, limit: Duration) -> Result<(), String> {
+    let said = run(lease, (&lease.before, "before", ""), limit).await;
     if let Err(why) = &said {
         tracing::warn!(why, "the command before failed");
     }
@@ -35,8 +35,8 @@ pub(crate) async fn run_before(lease: &Lease) -> Result<(), String> {
     if lease.candidate.rule.is_some() && !over { said } else { Ok(()) }
 }
 
-/// Runs the command after, if one is configured.
-pub(crate) async fn run_after(lease: &Lease, outcome: &Outcome) {
+/// Runs the command after, if one is configured, within this time.
+pub(crate) async fn run_after(lease: &Lease, outcome: &Outcome, limit: Duration) {
     let word = match outcome {
         Outcome::Gone { .. } => "gone",
         Outcome::Spared { .. } => "spared",
@@ -44,12 +44,16 @@ pub(crate) async fn run_after(lease: &Lease, outcome: &Outcome) {
         Outcome::Untouched { .. } => "untouched",
         Outcome::Refused { .. } => "refused",
     };
-    if let Err(why) = run(lease, (&lease.after, "after", word)).await {
+    if let Err(why) = run(lease, (&lease.after, "after", word), limit).await {
         tracing::warn!(why, "the command after failed");
     }
 }
 
-async fn run(lease: &Lease, (words, when, outcome): (&[OsBytes], &str, &str)) -> Result<(), String> {
+async fn run(
+    lease: &Lease,
+    (words, when, outcome): (&[OsBytes], &str, &str),
+    limit: Duration,
+) -> Result<(), String> {
     let Some((program, args)) = words.split_first() else { return Ok(()) };
     let shown = format!("the command {when} it, {}, ", program.as_os_str().to_string_lossy());
     let mut command = Command::new(program.as_os_str());
@@ -67,13 +71,13 @@ async fn run(lease: &Lease, (words, when, outcome): (&[OsBytes], &str, &str)) ->
         }
         child.wait().await
     };
-    match timeout(LIMIT, work).await {
+    match timeout(limit, work).await {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => Err(format!("{shown}ended with {status}")),
         Ok(Err(error)) => Err(format!("{shown}was lost: {error}")),
         Err(_) => {
             end(id).await;
-            Err(format!("{shown}took longer than {} s", LIMIT.as_secs()))
+            Err(format!("{shown}took longer than {} s", limit.as_secs()))
         }
     }
 }

@@ -51,7 +51,7 @@ async fn lease_to_verdict(
     let lease = link.take_lease(session, tag).await?;
     let Candidate { kind, name, evidence, .. } = &lease.candidate;
     tracing::info!(?kind, %name, evidence, "leased");
-    let outcome = match operator_command::run_before(&lease).await {
+    let outcome = match operator_command::run_before(&lease, operator_command::LIMIT).await {
         Ok(()) => {
             let tmux = options.tmux.clone().unwrap_or_else(|| lease.tmux.as_path().to_owned());
             end(&devices.of(tmux, lease.tmux_socket.as_path()), &lease).await
@@ -62,7 +62,7 @@ async fn lease_to_verdict(
     let reached = if outcome.is_gone() { JobResult::Gone } else { JobResult::Left };
     crash::point("reap-verdict");
     link.settle(Verdict { token: lease.token, session, tag, outcome: outcome.clone() }).await?;
-    operator_command::run_after(&lease, &outcome).await;
+    operator_command::run_after(&lease, &outcome, operator_command::LIMIT).await;
     Ok(reached)
 }
 

@@ -17,7 +17,7 @@ use process::identity;
 use protocol::aio::{self, FrameReader};
 use protocol::hello::HelloReply;
 use protocol::reap::Leftovers;
-use protocol::reap::{Candidate, CandidateKind, Lease, Outcome};
+use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Rule};
 use protocol::{
     Call, Epoch, ErrorCode, Frame, Hello, OsBytes, ProcId, Refusal, Reply, Request, Response, Role, Seq,
     ServerId, SessionId, Tag, Token, Welcome, frame,
@@ -27,7 +27,7 @@ use tmux::fake::{Fake, Fault};
 use tmux::{Create, Created, Device, Driver, LogOptions, Size};
 use tokio::task::JoinHandle;
 
-use crate::{Options, list, once, reap_job, run};
+use crate::{Options, list, once, operator_command, reap_job, run};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -552,4 +552,25 @@ async fn t02_what_was_missing_and_is_there_is_not_left_over() {
     assert!(matches!(outcome, Outcome::Untouched { .. }) && spared, "{outcome:?}");
     let (_, spared) = in_pane("one", CandidateKind::Requested, true).await;
     assert!(!spared);
+}
+
+#[tokio::test]
+async fn a_command_before_that_exceeds_its_time_refuses_and_is_ended_with_what_it_started() {
+    let dir = tempfile::tempdir().unwrap();
+    let noted = dir.path().join("pids");
+    let script = "sleep 1000 & echo $! $$ >\"$0\"; exec sleep 1000";
+    let words = ["sh", "-c", script, noted.to_str().unwrap()];
+    let candidate = Candidate { rule: Some(Rule::Hung), ..candidate("slow") };
+    let lease =
+        Lease { before: words.map(OsBytes::from).to_vec(), ..lease(candidate, Token::default(), dir.path()) };
+    // Longer than a busy machine may keep a shell from writing a line.
+    let why = operator_command::run_before(&lease, Duration::from_secs(5)).await.unwrap_err();
+    assert_eq!(why, "the command before it, sh, took longer than 5 s");
+    let pids = fs::read_to_string(noted).unwrap();
+    let pids: Vec<u32> = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    assert_eq!(pids.len(), 2);
+    for pid in pids {
+        let left = identity::identify(pid).unwrap();
+        assert!(left.is_none_or(|process| identity::exited(process).unwrap()), "{pid}");
+    }
 }
