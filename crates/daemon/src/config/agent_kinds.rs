@@ -279,6 +279,24 @@ mod tests {
     }
 
     #[test]
+    fn every_agent_has_a_context_and_a_shell_has_none() {
+        let kinds = agents("[agents.mine]\ncommand = 'mine'\ncontext_limit = 9");
+        let contexts = [
+            ("claude", Some(200_000)),
+            ("codex", Some(192_000)),
+            ("gemini", Some(128_000)),
+            ("opencode", Some(128_000)),
+            ("aider", Some(128_000)),
+            ("shell", None),
+            ("mine", Some(9)),
+        ];
+        for (kind, context) in contexts {
+            assert_eq!(kinds[kind].context_limit, context, "{kind}");
+        }
+        assert_eq!(kinds.len(), contexts.len());
+    }
+
+    #[test]
     fn error_patterns_are_checked_and_change_nothing_else_of_a_bare_command() {
         let kinds = agents("[agents.command]\nerror_patterns = ['^E:', 'FAILED']");
         assert_eq!(kinds["command"].error_patterns, ["^E:", "FAILED"]);
