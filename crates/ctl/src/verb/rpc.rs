@@ -136,9 +136,11 @@ fn ask(context: &Context, client: &mut Client, line: Line) -> Result<Response, E
 
 #[cfg(test)]
 mod tests {
-    use protocol::{ErrorCode, SessionRef};
+    use protocol::request::{Ack, ClaimRef, Disposition, Fail};
+    use protocol::{ErrorCode, MessageId, SessionRef};
 
     use super::*;
+    use crate::manual::{self, markdown};
 
     #[test]
     fn a_line_is_a_request_alone_or_with_its_operation() {
@@ -153,6 +155,31 @@ mod tests {
         for bad in ["", "{", "\"nonsense\"", r#"{"request":"status","opp":1}"#, "5", r#"{"show":5}"#] {
             assert_eq!(parse(bad).unwrap_err().code(), ErrorCode::Usage, "{bad}");
         }
+    }
+
+    #[test]
+    fn every_request_in_the_manual_is_one() {
+        let page = manual::find("scripting").unwrap().markdown;
+        let code = markdown::blocks(page).into_iter().filter_map(|block| match block {
+            markdown::Block::Code(lines) => Some(lines),
+            _ => None,
+        });
+        let lines = code.flatten().filter(|line| line.starts_with('{'));
+        let told: Vec<Request> =
+            lines.map(|line| parse(line).unwrap_or_else(|e| panic!("{line}: {e:?}")).request).collect();
+        let held = |id, token: &str| ClaimRef { id: MessageId(id), token: token.parse().unwrap() };
+        let fail = Fail { held: held(813, "3.18"), reason: "no disk".into(), then: Disposition::Retry };
+        let of_a_worker = [
+            Request::Heartbeat(vec![held(812, "3.17")]),
+            Request::Ack(Ack { held: held(812, "3.17"), result: Some("fine".into()) }),
+            Request::Fail(fail),
+        ];
+        assert!(of_a_worker.iter().all(|request| told.contains(request)), "{told:?}");
+        assert!(told.iter().any(|request| matches!(request, Request::Claim(_))), "{told:?}");
+        let then = |json| serde_json::from_value::<Disposition>(json).unwrap();
+        let others = ["dead", "give_back"].map(|word| then(json!(word)));
+        assert_eq!(others, [Disposition::Dead, Disposition::GiveBack]);
+        assert_eq!(then(json!({"later": 5000})), Disposition::Later(Some(5000)));
     }
 
     #[test]
