@@ -119,7 +119,7 @@ fn agent_fields(event: &AgentEvent) -> Option<Value> {
             "text": thought.text, "state": thought.state, "source": thought.source,
             "rest_state": thought.rest_state, "commit_candidate": thought.commit_candidate,
             "objective_changed_at": thought.objective_changed_at.map(Json), "objective": thought.objective,
-            "token_count": thought.token_count, "context_limit": thought.context_limit,
+            "token_count": known(thought.token_count), "context_limit": known(thought.context_limit),
             "updated_at": Json(thought.updated_at), "place": thought.place
         }),
         // Text, because JSON readers with 53-bit numbers would round it.
@@ -129,6 +129,11 @@ fn agent_fields(event: &AgentEvent) -> Option<Value> {
         AgentEvent::ConversationLost { session: _, conversation } => json!({"conversation": conversation}),
         AgentEvent::AgentNoted { .. } => return None,
     })
+}
+
+/// A number that is 0 where it is unknown.
+fn known(number: u64) -> Option<u64> {
+    Some(number).filter(|number| *number > 0)
 }
 
 /// Adds the fields of another object to an object.

@@ -258,8 +258,33 @@ fn a_thought_is_flat() {
     assert_eq!((&value["kind"], &value["session"]), (&json!("thought_published"), &json!("sess_12")));
     assert_eq!((&value["text"], &value["state"]), (&json!("Reading"), &json!("holding")));
     assert_eq!((&value["token_count"], &value["seq"]), (&json!(5), &json!(9)));
+    assert_eq!(value.get("context_limit"), Some(&Value::Null), "what is unknown");
     assert_eq!(value["place"], json!({"stream": "s", "seq": 3}));
     assert_eq!(value["updated_at"], "1970-01-01T00:00:00.000Z");
+}
+
+#[test]
+fn a_generator_is_a_worker_or_the_program_of_a_session() {
+    let (session, tag, process) = (SessionId(12), Tag([1; 16]), ProcId { pid: 60, start: 6 });
+    let id = GeneratorId(4);
+    let kinds = vec!["build".to_owned()];
+    let worker = Event::GeneratorRegistered { session: Some(session), id, kinds, process: Some(process) };
+    let program = Event::AgentStarted { session, tag, init: process, agent: process };
+    let gone = Event::GeneratorEnded { session: None, id, reason: "left".into() };
+    let run = Event::TagRetired { session, tag };
+    let cases = [
+        (worker, "generator_registered", json!("sess_12"), &["id", "kinds", "process"][..]),
+        (program, "generator_registered", json!("sess_12"), &["agent", "init", "tag"]),
+        (gone, "generator_ended", Value::Null, &["id", "reason"]),
+        (run, "generator_ended", json!("sess_12"), &["tag"]),
+    ];
+    for (event, kind, session, keys) in cases {
+        let value = shown(event);
+        assert_eq!((&value["kind"], &value["session"]), (&json!(kind), &session));
+        let own = value.as_object().unwrap().keys().map(String::as_str);
+        let own: Vec<&str> = own.filter(|key| !["seq", "at", "kind", "session"].contains(key)).collect();
+        assert_eq!(own, keys, "{value}");
+    }
 }
 
 #[test]
