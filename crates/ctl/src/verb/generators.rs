@@ -61,3 +61,45 @@ fn document(view: &GeneratorView) -> Value {
         "holds": holds.collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::reply::ClaimView;
+    use protocol::request::ClaimRef;
+    use protocol::{GeneratorId, MessageId, ProcId, SessionId, Timestamp, Token};
+
+    use super::*;
+    use crate::manual::contract_tests;
+
+    #[test]
+    fn a_generator_has_every_key_of_the_contract() {
+        let held = ClaimRef { id: MessageId(7), token: Token::default() };
+        let deadline_at = Some(Timestamp(1000));
+        let holds = ClaimView { held, session: SessionId(2), kind: "build".into(), deadline_at };
+        let worker = GeneratorView {
+            id: Some(GeneratorId(4)),
+            generation: 1,
+            session: None,
+            name: None,
+            sessions: "all".into(),
+            role: "worker".into(),
+            kinds: vec!["build".into()],
+            process: Some(ProcId { pid: 60, start: 6 }),
+            since: Timestamp(0),
+            last_activity_at: Timestamp(0),
+            holds: vec![holds],
+        };
+        let value = document(&worker);
+        contract_tests::check(&value, "JSON of a generator");
+        assert_eq!((&value["pid"], &value["start_time"]), (&json!(60), &json!(6)));
+        let expected = json!([{
+            "id": 7, "session": "sess_2", "kind": "build", "token": Token::default(),
+            "deadline_at": "1970-01-01T00:00:01.000Z"
+        }]);
+        assert_eq!(value["holds"], expected);
+        let client = GeneratorView { id: None, process: None, holds: Vec::new(), ..worker };
+        let value = document(&client);
+        contract_tests::check(&value, "JSON of a generator");
+        assert_eq!((&value["id"], &value["pid"]), (&Value::Null, &Value::Null));
+    }
+}

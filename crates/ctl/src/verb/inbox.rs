@@ -91,3 +91,29 @@ fn document(item: &InboxItem) -> Value {
         "next": item.next,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::SessionId;
+
+    use super::*;
+    use crate::manual::contract_tests;
+
+    #[test]
+    fn an_item_has_every_key_of_the_contract() {
+        let item = InboxItem {
+            session: SessionId(1),
+            name: "web".parse().unwrap(),
+            kind: "bell".into(),
+            since: Timestamp(0),
+            text: "it rang".into(),
+            next: "poolctl attach web".into(),
+        };
+        let value = document(&item);
+        contract_tests::check(&value, "JSON of the inbox");
+        assert_eq!(
+            (&value["session"], &value["since"]),
+            (&json!("sess_1"), &json!("1970-01-01T00:00:00.000Z"))
+        );
+    }
+}

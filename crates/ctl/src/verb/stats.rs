@@ -152,7 +152,26 @@ fn table(views: &[UsageView], limits: &BTreeMap<SessionId, Bounds>, quiet: bool)
 
 #[cfg(test)]
 mod tests {
+    use protocol::{Standstill, StuckReason, Timestamp};
+
     use super::*;
+    use crate::manual::contract_tests;
+
+    #[test]
+    fn a_line_has_every_key_of_the_contract() {
+        let name: protocol::Name = "web".parse().unwrap();
+        let usage = Usage { processes: 2, cpu_us: 9, ..Usage::default() };
+        let standstill = Standstill { since: Timestamp(0), waiting: 3, reason: StuckReason::NoWorker };
+        let lane = StuckLane { session: SessionId(1), name: name.clone(), kind: "build".into(), standstill };
+        let view = UsageView { session: SessionId(1), name, usage, stuck: vec![lane] };
+        let limits = BTreeMap::from([(SessionId(1), (Limits::default(), vec!["cpu: why".to_owned()]))]);
+        for limits in [limits, BTreeMap::new()] {
+            let value = serde_json::to_value(document(&view, &limits)).unwrap();
+            contract_tests::check(&value, "JSON of the usage of a session");
+            assert_eq!((&value["id"], &value["processes"]), (&"sess_1".into(), &2.into()));
+            assert_eq!(value["limits"].is_null(), limits.is_empty());
+        }
+    }
 
     #[test]
     fn a_share_is_of_the_time_between() {

@@ -122,3 +122,48 @@ fn document(view: &SessionView, worker: &WorkerSpec, holds: &[ClaimView]) -> Val
         "holds": holds.collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::request::ClaimRef;
+    use protocol::worker::{Selection, WorkerQueue};
+    use protocol::{MessageId, Token};
+
+    use super::*;
+    use crate::manual::contract_tests;
+    use crate::testing::session;
+
+    fn worker() -> WorkerSpec {
+        WorkerSpec {
+            name: "build".into(),
+            command: vec!["make".into()],
+            kinds: vec!["build".into()],
+            sessions: WorkerQueue::Sessions(Selection::all()),
+            session_concurrency: 1,
+            concurrency: 2,
+            idle_end_ms: 60_000,
+            lease_ms: None,
+            timeout_ms: None,
+            result: false,
+            fallback: vec!["other".into()],
+            fallback_after: 3,
+            configured: true,
+            removed: false,
+        }
+    }
+
+    #[test]
+    fn a_worker_has_every_key_of_the_contract() {
+        let mut view = session("build");
+        let held = ClaimRef { id: MessageId(7), token: Token::default() };
+        let holds = ClaimView { held, session: SessionId(2), kind: "build".into(), deadline_at: None };
+        let value = document(&view, &worker(), &[holds]);
+        contract_tests::check(&value, "JSON of a worker");
+        assert_eq!(value["holds"], json!([{"id": 7, "session": "sess_2", "kind": "build"}]));
+        assert_eq!((&value["state"], &value["pid"]), (&json!("running"), &json!(61)));
+        view.session.lifecycle = Lifecycle::Stopped;
+        let value = document(&view, &worker(), &[]);
+        contract_tests::check(&value, "JSON of a worker");
+        assert_eq!((&value["state"], &value["pid"]), (&json!("waiting"), &Value::Null));
+    }
+}
