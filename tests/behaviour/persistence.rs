@@ -215,9 +215,10 @@ fn w06_a_session_whose_server_died_is_kept_as_lost() {
     let pool = Pool::new();
     let id = pool.script("web", "exec cat");
     pool.ok(&["send", &id, "--wait", "done", "text"]);
-    pool.ok(&["thought", "set", &id, "half done"]);
     let _client = Talk::attached(&pool, "=web:");
     wait_until("the client is known", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
+    // An observation is on disk with the next change.
+    pool.ok(&["thought", "set", &id, "half done"]);
     let server = pool.tmux_pid().unwrap();
     for program in Program::ALL {
         pool.kill9(program);

@@ -558,7 +558,7 @@ async fn t02_what_was_missing_and_is_there_is_not_left_over() {
 async fn a_command_before_that_exceeds_its_time_refuses_and_is_ended_with_what_it_started() {
     let dir = tempfile::tempdir().unwrap();
     let noted = dir.path().join("pids");
-    let script = "sleep 1000 & echo $! $$ >\"$0\"; exec sleep 1000";
+    let script = "sleep 100 & echo $! $$ >\"$0\"; exec sleep 100";
     let words = ["sh", "-c", script, noted.to_str().unwrap()];
     let candidate = Candidate { rule: Some(Rule::Hung), ..candidate("slow") };
     let lease =
