@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::support::{await_state, session, shown, state};
+use super::support::{await_state, events, session, shown, state};
 use crate::harness::{PATIENCE, Pool, eventually, gone, send_signal, wait_until};
 
 /// A pool with all daemons, these workers and a session `web`.
@@ -205,4 +205,33 @@ fn one_worker_serves_several_sessions_in_turn_and_ends_when_it_is_idle() {
     assert_eq!(work(&["--all"]), first);
     pool.ctl(&["work", "web", "--host", "--", "true"]).expect(2);
     pool.ctl(&["work", "nothing", "--idle-end", "1s", "--", "true"]).expect(3);
+}
+
+#[test]
+fn a_worker_runs_within_the_environment_the_directory_and_the_limits_of_its_section() {
+    let pool = Pool::bare("");
+    let dir = pool.path("work").canonicalize().unwrap();
+    // The first attempt of a `hog` takes more memory than its worker may have.
+    let script = "if [ $POOL_MESSAGE_KIND$POOL_MESSAGE_ATTEMPT = hog1 ]; then \
+                  (head -c 90000000 /dev/zero; exec sleep 1000) | tail -c 90000000; fi; echo $A $(pwd) $(ulimit -n)";
+    let dir = dir.to_str().unwrap();
+    pool.configure(&format!(
+        "[pool]\ncgroup = 'off'\n[reaper]\ngrace = '200ms'\n[restart]\nbackoff = '20ms'\n\
+         [queue]\nretry_backoff = '10ms'\n[workers.w]\ncommand = ['sh', '-c', '''{script}''']\n\
+         env = {{ A = 'b' }}\ncwd = '{dir}'\nlimits = 'mem=64M,nofile=99'\nresult = true\n"
+    ));
+    pool.start_all();
+    let other = session(&pool, "web");
+    for (kind, attempts) in [("calm", 1), ("hog", 2)] {
+        let id = send(&pool, "web", kind);
+        await_state(&pool, &id, "done");
+        let done = shown(&pool, &id);
+        assert_eq!((&done["result"], &done["attempts"]), (&format!("b {dir} 99\n").into(), &attempts.into()));
+    }
+    let exceeded = events(&pool, &["limit_exceeded"]);
+    let host = &worker(&pool, "w")["session"];
+    assert_eq!(exceeded.len(), 1, "{exceeded:#?}");
+    assert_eq!((&exceeded[0]["session"], &exceeded[0]["limit"]), (host, &"memory".into()));
+    let shown = pool.show(&other);
+    assert_eq!((&shown["lifecycle"], &shown["incarnations"]), (&"live".into(), &1.into()), "{shown}");
 }
