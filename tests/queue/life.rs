@@ -184,6 +184,18 @@ fn exit_75_is_tried_later_and_is_no_failure_of_its_kind() {
 }
 
 #[test]
+fn exit_65_is_dead_at_once_and_is_no_failure_of_its_kind() {
+    let pool = pool("[queue]\nbreaker_failures = 1\n");
+    let ids = ["hopeless", "good"].map(|text| send(&pool, "a", text));
+    pool.ctl(&["work", "web", "--until-empty", "--", "sh", "-c", "grep good || exit 65"]).expect(0);
+    let dead = shown(&pool, &ids[0]);
+    assert_eq!((&dead["state"], &dead["attempts"]), (&json!("dead"), &json!(1)), "{dead}");
+    assert_eq!(dead["reason"], "exit 65");
+    assert_eq!(state(&pool, &ids[1]), "done");
+    assert_eq!(events(&pool, &["breaker_opened"]).len(), 0);
+}
+
+#[test]
 fn a_queue_is_mended_by_its_user() {
     let pool = pool("");
     let mut client = Client::new(&pool);

@@ -180,6 +180,20 @@ fn c15_a_handler_that_runs_for_too_long_is_ended_and_a_fallback_gets_the_message
 }
 
 #[test]
+fn a_message_that_a_handler_gives_up_goes_to_no_fallback_and_holds_nothing_back() {
+    let config = "[workers.picky]\ncommand = ['sh', '-c', 'grep -q good || exit 65']\nkinds = ['a']\n\
+                  fallback = ['rest']\nfallback_after = 1\n\
+                  [workers.rest]\ncommand = ['true']\nsessions = 'pool'\n[queue]\nbreaker_failures = 1\n";
+    let pool = pool(config);
+    let ids = ["bad", "good"].map(|text| pool.ok(&["send", "web", "--kind", "a", text]));
+    await_state(&pool, &ids[1], "done");
+    let dead = shown(&pool, &ids[0]);
+    assert_eq!((&dead["state"], &dead["reason"]), (&json!("dead"), &json!("exit 65")), "{dead}");
+    assert_eq!((&worker(&pool, "rest")["starts"], events(&pool, &["breaker_opened"]).len()), (&json!(0), 0));
+    assert_eq!(worker(&pool, "picky")["failures"], 0);
+}
+
+#[test]
 fn one_worker_serves_several_sessions_in_turn_and_ends_when_it_is_idle() {
     let pool = pool("");
     session(&pool, "api");

@@ -150,7 +150,7 @@ pub(crate) fn written(path: &Path) -> ProcId {
 }
 
 fn work_settles_by_how_the_handler_ends() {
-    let bodies = ["exit 0", "exit 75", "exit 3", "kill -9 $$"];
+    let bodies = ["exit 0", "exit 75", "exit 3", "kill -9 $$", "exit 65"];
     let all = bodies.iter().zip(10..).map(|(body, id)| claimed(id, "a", body));
     let pool = Pool::new(gives(all.collect()));
     let ran = Ran::new(&work(&pool, "--until-empty --json --kind a", "eval $(cat)").output().unwrap());
@@ -161,6 +161,7 @@ fn work_settles_by_how_the_handler_ends() {
         (&json!(11), &json!("later"), &json!("exit 75")),
         (&json!(12), &json!("retry"), &json!("exit 3")),
         (&json!(13), &json!("retry"), &json!("killed by signal 9")),
+        (&json!(14), &json!("dead"), &json!("exit 65")),
     ];
     assert_eq!(outcomes, expected);
     assert!(out.iter().all(|line| line["kind"] == "a" && line["duration_ms"].is_u64()), "{out:?}");
@@ -168,6 +169,7 @@ fn work_settles_by_how_the_handler_ends() {
         (11, "exit 75".to_owned(), Disposition::Later(None)),
         (12, "exit 3".to_owned(), Disposition::Retry),
         (13, "killed by signal 9".to_owned(), Disposition::Retry),
+        (14, "exit 65".to_owned(), Disposition::Dead),
     ];
     assert_eq!(fails(&pool), expected);
     let acks = acks(&pool);

@@ -73,11 +73,7 @@ pub fn fail(
             let pause = pause.map(Duration::from_millis);
             vec![next_attempt(rules, &message, reason.into(), pause, now)]
         }
-        Disposition::Dead => {
-            let dead = transition(&message, MessageState::Dead, Some(reason.into()), now);
-            let kind = (message.session, message.kind);
-            [dead].into_iter().chain(breaker::count_failure(pool, rules, kind, now, reason)).collect()
-        }
+        Disposition::Dead => vec![transition(&message, MessageState::Dead, Some(reason.into()), now)],
         Disposition::GiveBack => vec![give_back(&message, reason.into(), now)],
     })
 }

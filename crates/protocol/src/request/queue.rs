@@ -105,7 +105,7 @@ pub enum Disposition {
     /// Try again after this time in milliseconds, or after the configured back-off. Not a failure of its
     /// kind, because something else was not ready.
     Later(Option<u64>),
-    /// Give up: the message is dead.
+    /// Give up: the message is dead. Not a failure of its kind, because the message itself is at fault.
     Dead,
     /// Return the message unprocessed. The attempt does not count.
     GiveBack,

@@ -18,6 +18,8 @@ pub(super) enum Outcome {
     Retry,
     /// The handler deferred it.
     Later,
+    /// The handler gave it up.
+    Dead,
     /// Its claim was lost: it was not settled.
     Stale,
     /// Its handler could not be ended: it was not settled, and its lease will end.
@@ -32,6 +34,7 @@ impl Outcome {
             Self::Done => "done",
             Self::Retry => "retry",
             Self::Later => "later",
+            Self::Dead => "dead",
             Self::Stale => "stale",
             Self::Left => "left",
             Self::GivenBack => "given_back",

@@ -290,7 +290,8 @@ impl<'a> Worker<'a> {
         match running.state {
             HandlerState::Running => match exit.verdict() {
                 Verdict::Done => self.settle(token, Outcome::Done, None, Some(exit)),
-                Verdict::Later => self.settle(token, Outcome::Later, Some("exit 75".into()), None),
+                Verdict::Later(reason) => self.settle(token, Outcome::Later, Some(reason), None),
+                Verdict::Dead(reason) => self.settle(token, Outcome::Dead, Some(reason), None),
                 Verdict::Failed(reason) => self.settle(token, Outcome::Retry, Some(reason), None),
             },
             HandlerState::Stopping(..) => self.stopping(token, |progress| progress.exited = true),
@@ -331,6 +332,7 @@ impl<'a> Worker<'a> {
         let then = match outcome {
             Outcome::Done => None,
             Outcome::Later => Some(Disposition::Later(None)),
+            Outcome::Dead => Some(Disposition::Dead),
             Outcome::GivenBack => Some(Disposition::GiveBack),
             Outcome::Retry | Outcome::Stale | Outcome::Left => Some(Disposition::Retry),
         };

@@ -318,10 +318,10 @@ fn l06_proven_death_frees_at_once() {
 
 #[test]
 fn a_kind_that_fails_in_a_row_is_held_back_but_for_one_probe_at_a_time() {
-    let mut machine = machine();
+    let mut machine = Machine::new(QueueRules { max_attempts: 1, ..tight() });
     let fails = |machine: &mut Machine| {
         assert!(claim(machine).is_some());
-        machine.run(&[Command::Fail(0, Disposition::Dead)]);
+        machine.run(&[Command::Fail(0, Disposition::Retry)]);
     };
     for _ in 0..6 {
         machine.send(&PLAIN).unwrap();
@@ -347,10 +347,21 @@ fn a_kind_that_fails_in_a_row_is_held_back_but_for_one_probe_at_a_time() {
 }
 
 #[test]
+fn what_can_never_be_worked_is_dead_at_once_and_no_failure_of_its_kind() {
+    let mut machine = machine();
+    for _ in 0..3 {
+        let id = machine.send(&PLAIN).unwrap();
+        assert_eq!(claim(&mut machine).unwrap().id, id);
+        machine.run(&[Command::Fail(0, Disposition::Dead)]);
+        assert_eq!(state(&machine, id), MessageState::Dead);
+    }
+    assert_eq!(machine.world.pool.breaker(ONE, WORK), None);
+}
+
+#[test]
 fn a_success_begins_the_count_of_failures_anew_and_a_retry_closes() {
     let mut machine = machine();
-    for then in [Disposition::Dead, Disposition::Later(None), Disposition::GiveBack, Disposition::Later(None)]
-    {
+    for then in [Disposition::Later(None), Disposition::GiveBack, Disposition::Dead, Disposition::Retry] {
         machine.send(&PLAIN).unwrap();
         claim(&mut machine).unwrap();
         machine.run(&[Command::Fail(0, then), Command::Pass(5 * SECOND)]);
@@ -359,7 +370,7 @@ fn a_success_begins_the_count_of_failures_anew_and_a_retry_closes() {
     machine.run(&[Command::Ack(0)]);
     for open in [false, true] {
         claim(&mut machine).unwrap();
-        machine.run(&[Command::Fail(0, Disposition::Dead)]);
+        machine.run(&[Command::Fail(0, Disposition::Retry), Command::Pass(5 * SECOND)]);
         assert_eq!(machine.world.pool.breaker(ONE, WORK).unwrap().is_open(), open);
     }
     machine.run(&[Command::Retry(2)]);
@@ -443,7 +454,7 @@ fn a_removed_session_leaves_no_message_and_no_breaker() {
     }
     let kept = machine.send(&Sending { session: TWO, ..PLAIN }).unwrap();
     claim(&mut machine).unwrap();
-    machine.run(&[Command::Fail(0, Disposition::Dead), Command::Type(ONE)]);
+    machine.run(&[Command::Fail(0, Disposition::Retry), Command::Type(ONE)]);
     let (world, now) = (&mut machine.world, machine.reference.messages[0].created);
     let events = queue::forget_messages(&world.pool, ONE, Timestamp(now));
     world.emit_all(events);
@@ -534,12 +545,13 @@ fn nothing_feeds_itself() {
     assert_eq!(desk.world.disk.messages[&last].0.hops, HOPS_MAX);
 }
 
-/// The consecutive pauses of a message whose every attempt fails in the same way.
-fn pauses(rules: &QueueRules, then: Disposition) -> Vec<Duration> {
+/// The consecutive pauses of a kind whose every attempt fails: of one message, or of as many if each has one
+/// attempt.
+fn pauses(rules: &QueueRules) -> Vec<Duration> {
     let mut desk = Desk::new();
     let (mut pauses, mut locks) = (Vec::new(), LockTable::new(Epoch(1)));
     for n in 0..9 {
-        if n == 0 || then == Disposition::Dead {
+        if n == 0 || rules.max_attempts == 1 {
             desk.send(WORK, |_| ()).unwrap();
         }
         let (now, token) = (Timestamp(desk.world.now), locks.issue_token());
@@ -551,7 +563,7 @@ fn pauses(rules: &QueueRules, then: Disposition) -> Vec<Duration> {
         );
         let given = queue::claimed(&open, token, holder, now);
         desk.world.emit(given);
-        let failed = queue::fail(&desk.world.pool, rules, held, ("why", then), now).unwrap();
+        let failed = queue::fail(&desk.world.pool, rules, held, ("why", Disposition::Retry), now).unwrap();
         desk.world.emit_all(failed);
         let due = queue::next_due(&desk.world.pool, now).unwrap();
         pauses.push(due.since(now));
@@ -563,12 +575,12 @@ fn pauses(rules: &QueueRules, then: Disposition) -> Vec<Duration> {
 #[test]
 fn a_pause_before_another_attempt_doubles_up_to_a_minute() {
     let rules = QueueRules { max_attempts: 99, breaker_failures: 0, ..QueueRules::default() };
-    assert_eq!(pauses(&rules, Disposition::Retry), [1, 2, 4, 8, 16, 32, 60, 60, 60].map(Duration::from_secs));
+    assert_eq!(pauses(&rules), [1, 2, 4, 8, 16, 32, 60, 60, 60].map(Duration::from_secs));
 }
 
 #[test]
 fn a_pause_before_another_probe_doubles_up_to_half_an_hour() {
-    let rules = QueueRules { breaker_failures: 1, ..QueueRules::default() };
+    let rules = QueueRules { max_attempts: 1, breaker_failures: 1, ..QueueRules::default() };
     let minutes = [1, 2, 4, 8, 16, 30, 30, 30, 30];
-    assert_eq!(pauses(&rules, Disposition::Dead), minutes.map(|n| Duration::from_secs(n * 60)));
+    assert_eq!(pauses(&rules), minutes.map(|n| Duration::from_secs(n * 60)));
 }

@@ -191,10 +191,7 @@ impl Reference {
         match then {
             Disposition::Retry => self.failed(held.id, now),
             Disposition::Later(pause) => self.again(held.id, pause, now),
-            Disposition::Dead => {
-                self.move_to(held.id, Dead, now);
-                self.count_failure(held.id, now);
-            }
+            Disposition::Dead => self.move_to(held.id, Dead, now),
             Disposition::GiveBack => self.give_back(held.id, now),
         }
         true
