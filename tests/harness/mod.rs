@@ -10,7 +10,7 @@ mod wait;
 
 pub(crate) use daemons::Program;
 pub(crate) use mount::Mount;
-pub(crate) use output::Output;
+pub(crate) use output::{Output, clock_ms};
 pub(crate) use pool::{Pool, skipped};
 pub(crate) use procs::{alive, children, descendants, environ, gone, is_stopped, pids, send_signal, words};
 pub(crate) use talk::Talk;

@@ -106,3 +106,11 @@ fn reader(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
+
+/// Milliseconds of a timestamp within its day.
+#[track_caller]
+pub(crate) fn clock_ms(at: &Value) -> i64 {
+    let text = at.as_str().unwrap_or_else(|| panic!("no time: {at}"));
+    let part = |from: usize, to: usize| text[from..to].parse::<i64>().unwrap();
+    ((part(11, 13) * 60 + part(14, 16)) * 60 + part(17, 19)) * 1000 + part(20, 23)
+}

@@ -3,10 +3,21 @@
 use std::fs;
 
 use super::support::{KEEPER, await_slots, dir, events, keeper};
-use crate::harness::{PATIENCE, Pool, Program, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, clock_ms, number, wait_until};
 
 /// Sessions that are ended together.
 const MANY: usize = 8;
+
+/// Starts sessions with this script, which makes the file `ready` once it has set its traps.
+fn start(pool: &Pool, count: usize, script: &str) -> Vec<String> {
+    let start = |n| pool.ok(&["new", &format!("s{n}"), "--label", "team=core", "--", "sh", "-c", script]);
+    let ids: Vec<String> = (0..count).map(start).collect();
+    for id in &ids {
+        let ready = dir(pool, id).join("work/ready");
+        wait_until("it has set its traps", PATIENCE, || ready.exists());
+    }
+    ids
+}
 
 /// Starts sessions that note their TERM, and end by themselves once all have one; TERM and HUP do not end them.
 fn companions(pool: &Pool) -> Vec<String> {
@@ -17,13 +28,7 @@ fn companions(pool: &Pool) -> Vec<String> {
         "trap '' HUP; trap ': >{noted}/$POOL_SESSION' TERM; : >ready; \
          while [ $(ls {noted} | wc -l) -lt {MANY} ]; do sleep 0.05; done; exit 0"
     );
-    let start = |n| pool.ok(&["new", &format!("s{n}"), "--label", "team=core", "--", "sh", "-c", &script]);
-    let ids: Vec<String> = (0..MANY).map(start).collect();
-    for id in &ids {
-        let ready = dir(pool, id).join("work/ready");
-        wait_until("it has set its traps", PATIENCE, || ready.exists());
-    }
-    ids
+    start(pool, MANY, &script)
 }
 
 #[test]
@@ -38,6 +43,28 @@ fn c13_what_does_not_end_at_term_is_waited_for_at_the_same_time() {
         assert_eq!((&shown["reason"], &shown["exit"]["code"]), (&"killed".into(), &0.into()), "{shown}");
     }
     assert_eq!(pool.lifecycle(&other), "live");
+}
+
+#[test]
+fn c13_what_is_deaf_to_all_but_kill_ends_within_one_grace() {
+    let (many, grace) = (number("POOL_MANY", MANY), 4000);
+    let config = format!("[pool]\nmax_sessions = {}\n[reaper]\ngrace = '{grace}ms'\n", many + 8);
+    let pool = Pool::with(&config);
+    let ids = start(&pool, many, "trap '' TERM HUP; : >ready; exec sleep 1000");
+    pool.ok(&["kill", "--label", "team=core"]);
+    let asked = events(&pool, "session_draining");
+    let ends: Vec<i64> = ids
+        .iter()
+        .map(|id| pool.show(id)["exit"].clone())
+        .map(|exit| {
+            assert_eq!(exit["signal"], 9, "{exit}");
+            clock_ms(&exit["at"])
+        })
+        .collect();
+    // By the records of `poold` and the inits, so that a slow test or `poolctl` takes no part.
+    let took = ends.iter().max().unwrap() - asked.iter().map(|event| clock_ms(&event["at"])).min().unwrap();
+    let took = took.rem_euclid(24 * 3600 * 1000);
+    assert!((grace..2 * grace).contains(&took), "{many} sessions took {took} ms");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::support::{
     Client, await_state, claiming, events, held, pool, refused, send, sending, session, shown, state, worker,
 };
-use crate::harness::{PATIENCE, eventually, wait_until};
+use crate::harness::{PATIENCE, clock_ms, eventually, wait_until};
 
 /// States the message went through, each with its reason.
 fn history(message: &Value) -> Vec<(String, String)> {
@@ -151,7 +151,7 @@ fn q03_what_fails_is_tried_again_later_each_time_and_is_dead_in_the_end() {
     // Each pause is twice the one before.
     let failed = events(&pool, &["message_failed"]);
     let pauses: Vec<i64> =
-        failed.iter().map(|event| ms(&event["not_before"]) - ms(&event["changed_at"])).collect();
+        failed.iter().map(|event| clock_ms(&event["not_before"]) - clock_ms(&event["changed_at"])).collect();
     assert_eq!(pauses, [40, 80]);
     let listed = pool.lines(&["queue", "dead", "web"]);
     assert_eq!(listed.iter().map(|message| message["id"].to_string()).collect::<Vec<_>>(), [id.as_str()]);
@@ -161,13 +161,6 @@ fn q03_what_fails_is_tried_again_later_each_time_and_is_dead_in_the_end() {
     assert_eq!((&anew["state"], &anew["attempts"]), (&json!("queued"), &json!(0)));
     pool.ctl(&["work", "web", "--until-empty", "--", "true"]).expect(0);
     assert_eq!(state(&pool, &id), "done");
-}
-
-/// Milliseconds of a timestamp within the last day.
-fn ms(at: &Value) -> i64 {
-    let text = at.as_str().unwrap_or_else(|| panic!("no time: {at}"));
-    let part = |from: usize, to: usize| text[from..to].parse::<i64>().unwrap();
-    ((part(11, 13) * 60 + part(14, 16)) * 60 + part(17, 19)) * 1000 + part(20, 23)
 }
 
 #[test]

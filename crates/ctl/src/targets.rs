@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use protocol::reap::ENDED_AT_ONCE;
 use protocol::reply::SessionView;
 use protocol::request::List;
 use protocol::session::Reason;
@@ -18,9 +19,6 @@ use crate::exit;
 use crate::show::json::SessionJson;
 use crate::show::progress::Progress;
 use crate::show::{out, time};
-
-/// Requests under way at the same time, each over a connection of its own: as many as the reaper ends.
-const AT_ONCE: usize = 64;
 
 /// The sessions of a verb: those that are named, or a selection.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -201,7 +199,7 @@ pub(crate) fn only_one(repeat: &Repeat, operations: usize) -> Result<(), Error> 
     Ok(())
 }
 
-/// Calls `ask` for all sessions, many at a time, and `tell` with the answers in the order of the sessions, once
+/// Calls `ask` for all sessions, many at a time, each over a connection of its own, and `tell` with the answers in the order of the sessions, once
 /// all have answered. Continues after a failure. `what` is waited for (`to end`).
 ///
 /// # Errors
@@ -222,7 +220,7 @@ pub(crate) fn for_all<R: Send>(
     for part in [others, own] {
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            for _ in 0..part.len().min(AT_ONCE) {
+            for _ in 0..part.len().min(ENDED_AT_ONCE) {
                 let (answers, part, next, ask, answered) = (answers.clone(), &part, &next, &ask, &answered);
                 scope.spawn(move || {
                     while let Some((n, target)) = part.get(next.fetch_add(1, Ordering::Relaxed)) {

@@ -9,6 +9,13 @@ mod rule;
 
 pub use rule::{Action, Rule};
 
+/// Maximum number of sessions that are ended at the same time, by one command and by the reaper: each waits
+/// most of the time for processes to exit. Above it, the graces of sessions add up.
+pub const ENDED_AT_ONCE: usize = 64;
+
+// 50 sessions have to end in the time of one.
+const _: () = assert!(ENDED_AT_ONCE >= 50);
+
 /// Something that `poold` wants to be ended. The reaper never chooses candidates itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use protocol::Tag;
 use protocol::backoff::Backoff;
-use protocol::reap::Candidate;
+use protocol::reap::{Candidate, ENDED_AT_ONCE};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
@@ -17,8 +17,6 @@ use crate::reap_job::Devices;
 use crate::retry_backoff::{JobResult, RetryBackoff};
 use crate::{Options, reap_job};
 
-/// Maximum number of concurrent jobs: each waits most of its time for processes to exit.
-const MAX_JOBS: usize = 64;
 /// Time that one request for a candidate waits.
 const CANDIDATE_WAIT: Duration = Duration::from_secs(30);
 /// First and longest pause while all candidates are held back; they double.
@@ -50,7 +48,7 @@ impl Dispatcher {
         tracing::info!("serving");
         let mut idle = Backoff::new(IDLE_PAUSE.0, IDLE_PAUSE.1);
         loop {
-            self.wait_for_jobs(MAX_JOBS - 1).await;
+            self.wait_for_jobs(ENDED_AT_ONCE - 1).await;
             let asked = Instant::now();
             if let Some(candidate) = self.pick(&mut link).await? {
                 self.start_job(&candidate);
@@ -72,7 +70,7 @@ impl Dispatcher {
                 return Ok(self.all_gone);
             }
             for candidate in fresh {
-                self.wait_for_jobs(MAX_JOBS - 1).await;
+                self.wait_for_jobs(ENDED_AT_ONCE - 1).await;
                 self.start_job(&candidate);
             }
             self.finish().await;
@@ -105,7 +103,7 @@ impl Dispatcher {
     /// Selects the next candidate: the one that `poold` names, or any other if that is held back.
     async fn pick(&mut self, link: &mut Link) -> Result<Option<Candidate>, Error> {
         let Some(named) = link.next_candidate(CANDIDATE_WAIT).await? else { return Ok(None) };
-        self.wait_for_jobs(MAX_JOBS).await;
+        self.wait_for_jobs(ENDED_AT_ONCE).await;
         if self.backoff.may_begin(named.tag, Instant::now()) {
             return Ok(Some(named));
         }
