@@ -1,5 +1,6 @@
 //! User-visible behaviour against real processes and a real tmux.
 
+mod attach;
 mod exits;
 mod hostile;
 mod input;

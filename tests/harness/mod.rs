@@ -2,6 +2,7 @@
 
 mod daemons;
 mod mount;
+mod outer;
 mod output;
 mod pool;
 mod procs;
@@ -10,6 +11,7 @@ mod wait;
 
 pub(crate) use daemons::Program;
 pub(crate) use mount::Mount;
+pub(crate) use outer::Outer;
 pub(crate) use output::{Output, clock_ms};
 pub(crate) use pool::{Pool, skipped};
 pub(crate) use procs::{alive, children, descendants, environ, gone, is_stopped, pids, send_signal, words};

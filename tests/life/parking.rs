@@ -10,7 +10,7 @@ use super::support::{
     attached, await_lines, await_slots, dir, events, few_slots, keeper, lines, most_running, running, slots,
     states,
 };
-use crate::harness::{PATIENCE, Pool, Talk, number, wait_until};
+use crate::harness::{Outer, PATIENCE, Pool, Talk, number, wait_until};
 
 /// An agent that resumes its conversation.
 const TALKER: &str = r#"
@@ -138,7 +138,7 @@ fn a_parked_session_is_woken_by_a_prompt_an_attach_a_restore_and_a_restart() {
     assert_eq!(pool.lifecycle(&id), "live");
     await_runs(4);
     park(&pool, &id);
-    let outer = Outer::attach(&pool, &id);
+    let outer = Outer::run(&pool, &format!("exec poolctl attach {id}"));
     wait_until("a client is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
     assert_eq!(pool.lifecycle(&id), "live");
     drop(outer);
@@ -146,33 +146,6 @@ fn a_parked_session_is_woken_by_a_prompt_an_attach_a_restore_and_a_restart() {
     assert_eq!(lines(&pool, &id, "got"), ["one", "two", "three"]);
     assert_eq!(lines(&pool, &id, "runs").len(), 5, "each woke it once, in the same directory");
     assert_eq!(pool.show(&id)["incarnations"], 5);
-}
-
-/// `poolctl attach` in a terminal of another tmux server, until dropped.
-struct Outer<'a>(&'a Pool);
-
-impl<'a> Outer<'a> {
-    #[track_caller]
-    fn attach(pool: &'a Pool, session: &str) -> Self {
-        let outer = Self(pool);
-        let line = format!("exec {} attach {session}", env!("CARGO_BIN_EXE_poolctl"));
-        let args = ["-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", &line];
-        drop(crate::harness::Output::of(outer.tmux().args(args), b"").expect(0));
-        outer
-    }
-
-    fn tmux(&self) -> std::process::Command {
-        let mut command = self.0.command("tmux");
-        command.arg("-S").arg(self.0.path("outer.sock"));
-        command
-    }
-}
-
-impl Drop for Outer<'_> {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        drop(crate::harness::Output::of(self.tmux().arg("kill-server"), b""));
-    }
 }
 
 #[test]
