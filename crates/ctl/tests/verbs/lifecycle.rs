@@ -1,6 +1,10 @@
 //! Verbs about the lifecycle of sessions: limits, policies and usage.
 
+use std::io::Read;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use protocol::limits::Limits;
 use protocol::policy::RestartPolicy;
@@ -17,7 +21,7 @@ use protocol::{
 use protocol::{Standstill, StuckLane, StuckReason};
 use serde_json::{Value, json};
 
-use crate::fake::{Answer, Pool, Ran, ok};
+use crate::fake::{Answer, Pool, Ran, ok, until};
 use crate::samples::{message, session, status};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
@@ -58,6 +62,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_wait_that_ran_out_is_not_said_to_be_the_daemons", a_wait_that_ran_out_is_not_said_to_be_the_daemons),
     ("attach_waits_for_what_is_woken", attach_waits_for_what_is_woken),
     ("nothing_shown_holds_a_key", nothing_shown_holds_a_key),
+    (
+        "how_many_have_answered_is_told_on_a_terminal_alone",
+        how_many_have_answered_is_told_on_a_terminal_alone,
+    ),
 ];
 
 fn view(id: u64, name: &str, lifecycle: Lifecycle, reason: Option<Reason>) -> SessionView {
@@ -607,7 +615,7 @@ fn wait_for_several_is_for_all_of_them_or_the_first_that_needs_somebody() {
         Request::Wait(wait) if wait.session.0 == "asks" => needs("asks", ActivityState::Attention),
         // Does not delay the result of another session.
         Request::Wait(wait) if wait.session.0 == "busy" => {
-            std::thread::sleep(std::time::Duration::from_secs(5));
+            std::thread::sleep(Duration::from_secs(5));
             needs("busy", ActivityState::Idle)
         }
         _ => needs("web", ActivityState::Idle),
@@ -623,7 +631,7 @@ fn a_wait_that_ran_out_is_not_said_to_be_the_daemons() {
     for silent in [false, true] {
         let pool = Pool::new(move |_| {
             if silent {
-                std::thread::sleep(std::time::Duration::from_millis(900));
+                std::thread::sleep(Duration::from_millis(900));
             }
             refused(ErrorCode::Timeout, "the wait ran out")
         });
@@ -685,4 +693,39 @@ fn nothing_shown_holds_a_key() {
         assert!(!shown.contains("hunter2"), "{line}: {shown}");
     }
     assert!(pool.run("show web").success().contains("claude --api-key '…redacted…' '--token=…redacted…'"));
+}
+
+/// A pool that ends sessions, `three` after this.
+fn ends_three_after(held: impl Fn() + Send + Sync + 'static) -> Pool {
+    Pool::new(move |call| {
+        let Request::Kill(kill) = &call.request else { panic!("{call:?}") };
+        if kill.session.0 == "three" {
+            held();
+        }
+        shown(view(1, &kill.session.0, Lifecycle::Stopped, Some(Reason::Killed)))
+    })
+}
+
+fn how_many_have_answered_is_told_on_a_terminal_alone() {
+    // Longer than the time after which the line appears.
+    let pool = ends_three_after(|| std::thread::sleep(Duration::from_millis(1500)));
+    let told = pool.run("kill one two three").success();
+    assert!(!told.contains(" of 3") && told.lines().count() == 3, "{told}");
+    let seen = Arc::new(Mutex::new(String::new()));
+    let is_told = Arc::clone(&seen);
+    let pool = ends_three_after(move || {
+        let is_told = || is_told.lock().unwrap().contains("waiting for the sessions to end: 2 of 3 (");
+        until("the progress", || is_told());
+    });
+    let mut command = script(&pool.poolctl(["kill", "one", "two", "three"]));
+    let Ok(mut child) = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() else {
+        return println!("skipped: no `script`");
+    };
+    let (mut screen, mut part) = (child.stdout.take().unwrap(), [0; 4096]);
+    while let Ok(read @ 1..) = screen.read(&mut part) {
+        seen.lock().unwrap().push_str(&String::from_utf8_lossy(&part[..read]));
+    }
+    assert!(child.wait().unwrap().success(), "{}", seen.lock().unwrap());
+    let seen = seen.lock().unwrap();
+    assert!(seen.contains("2 of 3") && seen.ends_with("three  stopped(killed)\r\n"), "{seen}");
 }
