@@ -27,11 +27,15 @@ pub(crate) struct Args {
 
 /// Adopts it and prints its id.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
-    let repeat = args.repeat.clone();
+    let (repeat, target) = (args.repeat.clone(), args.target.clone());
     let view = expect_session(context.client().change(&repeat, request(args))?)?;
     if context.style.json {
         out::json(&SessionJson::new(&view, time::now()))
     } else {
+        let name = view.session.name.as_str();
+        if name != target && !context.style.quiet {
+            out::note(&format!("{target} is {name} in the pool"));
+        }
         out::line(&view.session.id.to_string())
     }
 }

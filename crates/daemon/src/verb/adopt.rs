@@ -85,14 +85,9 @@ pub(crate) async fn adopt_pane(
         let now = turn.now();
         let tag = random::identity(&*context.world.random)?.tag;
         let ahead = turn.volatile.scheduler.waiting.len();
-        let inputs = CreateInputs {
-            tag,
-            now,
-            stamp: &clock::name_stamp(now),
-            conversation: "",
-            ahead,
-            tmux_names: &[],
-        };
+        let (stamp, tmux_names) = (clock::name_stamp(now), turn.volatile.observed.names());
+        let inputs =
+            CreateInputs { tag, now, stamp: &stamp, conversation: "", ahead, tmux_names: &tmux_names };
         let by_itself = operation.is_none().then_some(context.started_at);
         let origin = pool::session::adoption_origin(&adoptee, by_itself);
         let with = (program, workspace.as_deref(), origin);

@@ -148,21 +148,23 @@ pub fn adopt(
     if free(pool, settings) <= launch.ahead {
         return Err(create::pool_full(pool, settings));
     }
-    let name = free_name(pool, &adoptee.name)?;
+    let name = free_name(pool, &adoptee.name, launch.tmux_names)?;
     let workspace = workspace.unwrap_or_else(|| name.clone());
     let record = record(pool, settings, (adoptee, program), (name, workspace), launch);
     let session = Session { origin, ..record };
     Ok(Creation { session: session.id, events: vec![Event::SessionCreated(Box::new(session))] })
 }
 
-/// A free valid name, as close to the tmux session's name as possible.
-fn free_name(pool: &Pool, shown: &str) -> Result<Name, Refusal> {
+/// A free valid name, as close to the tmux session's name as possible. The name of another session in tmux
+/// stays free for that one, so that a name never means two.
+fn free_name(pool: &Pool, shown: &str, tmux_names: &[String]) -> Result<Name, Refusal> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let lower = shown.to_lowercase();
     let clean: String = lower.chars().map(|c| if allowed(c) { c } else { '-' }).take(48).collect();
     let clean = clean.trim_matches(['-', '_']);
     let base = if clean.parse::<Name>().is_ok() { clean.to_owned() } else { format!("tmux-{clean}") };
-    input::check_name(&first_free(pool, base.trim_end_matches('-')))
+    let others: Vec<&str> = tmux_names.iter().map(String::as_str).filter(|name| *name != shown).collect();
+    input::check_name(&first_free(pool, base.trim_end_matches('-'), &others))
 }
 
 fn record(
@@ -188,7 +190,7 @@ fn record(
     };
     let spec = Spec {
         agent: agent_kind(settings, &program.argv),
-        command: program.argv,
+        command: without_dash(program.argv),
         cwd: program.cwd,
         env: Vec::new(),
         size: Size { cols: pane.width.max(1), rows: pane.height.max(1) },
@@ -202,6 +204,16 @@ fn record(
     let current_command = pane.current_command.clone();
     let intended = Session::intended(id, names, dir, spec, incarnation);
     Session { current_command, created_at, last_activity_at, ..intended }
+}
+
+/// The command by which a program is started again. Argument zero of a login shell is its name behind a dash,
+/// which is no file.
+fn without_dash(mut argv: Vec<OsBytes>) -> Vec<OsBytes> {
+    let shell = argv.first().and_then(|name| name.0.strip_prefix(b"-")).map(<[u8]>::to_vec);
+    if let Some(shell) = shell.filter(|shell| !shell.is_empty()) {
+        argv.splice(..1, [OsBytes(shell), OsBytes(b"-l".to_vec())]);
+    }
+    argv
 }
 
 /// The agent kind with the program's name, or `command`.

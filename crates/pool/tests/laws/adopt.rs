@@ -121,6 +121,36 @@ fn an_adopted_session_has_a_record_like_any_other() {
     assert_eq!(adopt_one(&mut pool, &state, "%3", 3).unwrap_err(), ErrorCode::Refused);
 }
 
+/// Adopts the session of this tmux name, in a server with sessions of these names.
+fn adopt_beside(tmux_names: &[&str], shown: &str, argv: &[&str]) -> Session {
+    let state = state(tmux_names);
+    let adoptee = found(&Pool::default(), &state, shown).unwrap();
+    let listed: Vec<String> = tmux_names.iter().map(|&name| name.to_owned()).collect();
+    let launch = session::CreateInputs { tmux_names: &listed, ..world::launch(Tag([1; 16]), 9) };
+    let argv = argv.iter().map(|&word| word.into()).collect();
+    let program = ForeignProgram { argv, cwd: "/src".into(), active_at: None };
+    let with = (program, None, Origin::Adopted);
+    let made = session::adopt(&Pool::default(), &settings(), &adoptee, with, &launch).unwrap();
+    match made.events.into_iter().next() {
+        Some(Event::SessionCreated(session)) => *session,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_exact_name_of_another_tmux_session_is_left_to_it() {
+    let named = |shown| adopt_beside(&["Zed", "zed", "last"], shown, &["vim"]).name.to_string();
+    assert_eq!((named("Zed").as_str(), named("zed").as_str()), ("zed-2", "zed"));
+}
+
+#[test]
+fn a_login_shell_can_be_started_again() {
+    let command = |argv: &[&str]| adopt_beside(&["one", "last"], "one", argv).spec.command;
+    assert_eq!(command(&["-bash"]), ["bash".into(), "-l".into()]);
+    assert_eq!(command(&["-", "x"]), ["-".into(), "x".into()]);
+    assert_eq!(command(&["bash", "-i"]), ["bash".into(), "-i".into()]);
+}
+
 #[test]
 fn any_name_of_tmux_gives_a_name() {
     for name in ["", "...", "UPPER", "-x-", "日本", "sess_5", &"long".repeat(40), "#(rm)", "a:b"] {
