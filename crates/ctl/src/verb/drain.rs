@@ -71,9 +71,12 @@ fn tell(context: &Context, view: &SessionView) -> Result<(), Error> {
     if left > 0 {
         let name = &view.session.name;
         let why = session::why_ended(view);
+        let begun = left - view.queue.queued;
+        let those = if begun > 0 { "those that wait" } else { "them" };
+        let begun = if begun > 0 { format!(" ({begun} had begun)") } else { String::new() };
         return Err(Error::failed(format!(
-            "{why}; messages not worked: {left}. `poolctl restart {name}` continues with them, `poolctl \
-             queue ls {name}` lists them"
+            "{why}; messages not worked: {left}{begun}. `poolctl restart {name}` continues with {those}, \
+             `poolctl queue ls {name}` tells what became of each"
         )));
     }
     print_session(context, view, &session::state_line(view))

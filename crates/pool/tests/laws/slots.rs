@@ -434,6 +434,25 @@ fn what_was_lost_is_started_one_after_the_other() {
 }
 
 #[test]
+fn what_tmux_kept_from_being_restored_is_started_by_the_next_restore() {
+    for (incarnations, reason, is_started) in [
+        (2, Reason::TmuxFailed, true),
+        (2, Reason::NameTaken, true),
+        (2, Reason::ExecFailed, false),
+        (1, Reason::TmuxFailed, false),
+    ] {
+        let mut scene = Scene::new(1);
+        scene.is(1, Lifecycle::Failed, reason);
+        scene.change(1, |s| s.incarnations = incarnations);
+        let events = session::restore_all(&scene.world.pool, Duration::from_secs(5), Timestamp(1000));
+        assert_eq!(events.len(), usize::from(is_started), "{incarnations} {reason:?}");
+        scene.world.emit_all(events);
+        let wanted = slots::wanting_start(&scene.world.pool, Timestamp(1000));
+        assert_eq!(wanted == [SessionId(1)], is_started, "{incarnations} {reason:?}");
+    }
+}
+
+#[test]
 fn what_goes_when_its_time_is_up() {
     use Lifecycle::{Failed, Live, Lost, Parked, Stopped};
     let hour = Some(60 * MINUTE);

@@ -452,6 +452,9 @@ impl Machine {
 fn is_lost(s: &Session) -> bool {
     s.lifecycle == Lifecycle::Lost
         || s.lifecycle == Lifecycle::Draining && s.reason == Some(Reason::ServerGone)
+        || s.lifecycle == Lifecycle::Failed
+            && s.incarnations > 1
+            && matches!(s.reason, Some(Reason::TmuxFailed | Reason::NameTaken))
 }
 
 /// Comparisons after every step.
