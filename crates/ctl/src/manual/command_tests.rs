@@ -1,4 +1,4 @@
-//! Parses every command line of the manual.
+//! Parses every command line of the manual and of the README.
 
 use std::ffi::OsString;
 
@@ -8,6 +8,7 @@ use crate::cli;
 
 /// Placeholders in the text, with values that the parser accepts.
 const STAND_IN: [(&str, &str); 2] = [("ID", "1"), ("N", "1")];
+const README: &str = include_str!("../../../../README.md");
 
 /// Splits a line of shell at its operators, and each part into words, without comments and redirections.
 fn parts(line: &str) -> Vec<Vec<String>> {
@@ -118,12 +119,13 @@ fn lines(page: &'static str) -> Vec<String> {
 }
 
 #[test]
-fn every_command_of_the_manual_is_understood() {
+fn every_command_of_the_manual_and_the_readme_is_understood() {
     let mut bad = Vec::new();
-    for topic in TOPICS {
-        let calls: Vec<_> = lines(topic.markdown).iter().flat_map(|line| calls(line)).collect();
-        assert!(!calls.is_empty() || topic.name == "glossary", "{} shows no command", topic.name);
-        bad.extend(calls.iter().filter_map(|call| wrong(call)).map(|why| format!("{}: {why}", topic.name)));
+    let topics = TOPICS.iter().map(|topic| (topic.name, topic.markdown));
+    for (name, page) in topics.chain([("README.md", README)]) {
+        let calls: Vec<_> = lines(page).iter().flat_map(|line| calls(line)).collect();
+        assert!(!calls.is_empty() || name == "glossary", "{name} shows no command");
+        bad.extend(calls.iter().filter_map(|call| wrong(call)).map(|why| format!("{name}: {why}")));
     }
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
