@@ -1,9 +1,10 @@
-//! One watcher at a time; another takes over cleanly; a pool without one says so and observes tmux itself.
+//! One watcher at a time; another takes over cleanly; a pool without one says so and observes tmux itself. What
+//! is read when, and what is logged of it.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::support::{NO_SWEEP, await_event, seen, watch};
+use super::support::{NO_SWEEP, await_connection, await_event, seen, watch};
 use crate::harness::{PATIENCE, Pool, Program, Talk, alive, wait_until};
 
 fn watcher(pool: &Pool) -> Value {
@@ -153,4 +154,45 @@ fn w24_a_subscriber_goes_on_with_the_next_poold() {
     wait_until("it goes on", PATIENCE, || told.lines().iter().any(|line| line.contains("mark")));
     let lines = told.lines();
     assert!(!lines.iter().any(|line| line.contains(" - ")), "nothing was ever gone: {lines:#?}");
+}
+
+#[test]
+fn t02_tmux_is_read_at_the_configured_period_and_the_time_of_it_is_known() {
+    let pool = |sweep: &str| {
+        let pool = Pool::with(&format!("[watch]\nsweep = {sweep:?}\n[reaper]\ngrace = \"500ms\"\n"));
+        pool.script("web", "exec sleep 1000");
+        await_connection(&pool, "native");
+        pool.ok(&["sync"]);
+        pool
+    };
+    let verified = |pool: &Pool| pool.show("web")["verified_at"].as_str().unwrap().to_owned();
+    let (often, rarely) = (pool("300ms"), pool("10m"));
+    let first = verified(&rarely);
+    for _ in 0..8 {
+        let last = verified(&often);
+        wait_until("it was read again, though nothing happened", PATIENCE, || verified(&often) > last);
+    }
+    assert_eq!(verified(&rarely), first, "the same pool with another period was not read meanwhile");
+}
+
+#[test]
+fn t12_each_sync_is_logged_with_what_it_saw_and_how_long_it_took() {
+    let pool = Pool::bare(NO_SWEEP);
+    for program in Program::ALL {
+        let mut daemon = pool.daemon(program);
+        daemon.env("POOL_LOG", "debug");
+        pool.start_as(program, daemon);
+    }
+    pool.await_complete();
+    pool.script("web", "exec sleep 1000");
+    pool.tmux_text(&["new-session", "-d", "-s", "theirs", "exec sleep 1001"]);
+    pool.ok(&["sync"]);
+    let logged = |log: &str, words: &[&str]| {
+        pool.await_file(log, |text| {
+            let text = String::from_utf8_lossy(text);
+            text.lines().any(|line| words.iter().all(|word| line.contains(word)))
+        });
+    };
+    logged("poold.log", &["synced by=\"tmux-watch\" sessions=2 panes=2 foreign=1 changed=", "took="]);
+    logged("tmux-watch.log", &["read the whole server", "took="]);
 }

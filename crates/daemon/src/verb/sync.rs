@@ -6,6 +6,7 @@ use std::sync::Arc;
 use protocol::reply::Synced;
 use protocol::tmux::Server;
 use protocol::{ErrorCode, Refusal, Reply, Response, SessionId};
+use tokio::time::Instant;
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
@@ -15,6 +16,7 @@ use crate::sense::tmux_snapshot::{self, OBSERVER};
 const EVENTS_MAX: usize = 10_000;
 
 pub(super) async fn sync(daemon: &Arc<Daemon>) -> Reply {
+    let began = Instant::now();
     let before = daemon.engine.turn(|turn| turn.pool().seq()).await?;
     let mut by = tmux_snapshot::take(daemon).await?;
     // A watcher that connected meanwhile begins with a snapshot of its own.
@@ -37,13 +39,16 @@ pub(super) async fn sync(daemon: &Arc<Daemon>) -> Reply {
         changed.dedup();
         let ours = |tag| turn.pool().tagged(tag).is_some();
         let foreign = seen.panes.values().filter(|pane| !pane.tag.is_some_and(ours)).count();
-        Ok(Response::Synced(Synced {
+        Ok(Synced {
             by,
             sessions: seen.sessions.len() as u64,
             panes: seen.panes.len() as u64,
             foreign: foreign as u64,
             changed,
-        }))
+        })
     };
-    daemon.engine.turn(report).await?
+    let synced = daemon.engine.turn(report).await??;
+    let Synced { by, sessions, panes, foreign, changed } = &synced;
+    tracing::debug!(by, sessions, panes, foreign, changed = changed.len(), took = ?began.elapsed(), "synced");
+    Ok(Response::Synced(synced))
 }

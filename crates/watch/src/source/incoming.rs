@@ -123,6 +123,7 @@ impl Source {
         self.watch_processes(now);
         if scope == Scope::All {
             (self.useful, self.sweep_cost) = (true, now.duration_since(began));
+            self.log_whole();
             self.policy.useful();
             if let Connection::Live(live) = &self.connection {
                 self.transport = Some(live.transport());
@@ -151,6 +152,7 @@ impl Source {
         self.sweep_cost = now.duration_since(began);
         self.model.clear_queue();
         self.model.put_listing(listing, server, |pid| stamp(pid, server));
+        self.log_whole();
         self.watch_processes(now);
         if self.policy.uses_listings(now) {
             self.transport = Some(TmuxTransport::Listings);
@@ -162,6 +164,13 @@ impl Source {
             self.policy.retry_now(now);
         }
         SourceEvent::Whole(began)
+    }
+
+    /// Logs that the whole server was read.
+    fn log_whole(&self) {
+        let state = self.model.state();
+        let (sessions, panes) = (state.sessions.len(), state.panes.len());
+        tracing::debug!(sessions, panes, took = ?self.sweep_cost, "read the whole server");
     }
 
     /// Follows the processes of the panes that were read, and reads their foreground commands.
