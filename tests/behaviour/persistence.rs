@@ -165,6 +165,25 @@ fn p05_a_stranger_with_the_old_name_is_not_taken_for_it() {
 }
 
 #[test]
+fn p07_what_a_program_writes_and_what_is_typed_into_it_is_no_commit() {
+    let pool = Pool::new();
+    // It is busy for as long as it writes, so its state does not change.
+    let id = pool.script("web", "while :; do echo line; sleep 0.01; done");
+    let written = || pool.ok(&["logs", &id]).lines().count();
+    let stored_at = || fs::metadata(pool.database()).unwrap().modified().unwrap();
+    wait_until("it is busy", PATIENCE, || pool.show(&id)["activity"] == "busy");
+    wait_until("the database rests while it writes and is typed into", PATIENCE, || {
+        let (before, first) = (stored_at(), written());
+        // Several seconds: its output is sampled once in each.
+        wait_until("it writes on", PATIENCE, || {
+            pool.tmux_text(&["send-keys", "-t", "=web:", "x"]);
+            written() > first + 300
+        });
+        stored_at() == before
+    });
+}
+
+#[test]
 fn p08_every_change_is_on_disk_when_it_is_answered() {
     let pool = Pool::new();
     let id = pool.script("web", "exec cat");
