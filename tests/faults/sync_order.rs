@@ -15,6 +15,45 @@ use crate::queue::support::sending;
 /// Messages whose answers are looked at.
 const MESSAGES: usize = 12;
 
+/// Starts a `poold` whose system calls of these names are recorded, with those of all that it starts.
+#[track_caller]
+fn start_traced(pool: &Pool, names: &str) {
+    let mut command = pool.command("strace");
+    // Whole buffers, so that a text is found in each call that has it.
+    command.args(["-D", "-f", "-qq", "-s", "1000000", "-e"]).arg(format!("trace={names}"));
+    command.arg("-o").arg(pool.path("trace")).arg(Program::Poold.path());
+    pool.start_as(Program::Poold, command);
+    pool.await_poold();
+}
+
+/// System calls in the order of their beginnings.
+struct Calls(Vec<String>);
+
+impl Calls {
+    /// Ends the traced `poold`; returns what it called.
+    #[track_caller]
+    fn of(pool: &Pool) -> Self {
+        pool.kill9(Program::Poold);
+        let calls = fs::read_to_string(pool.path("trace")).unwrap();
+        Self(calls.lines().map(str::to_owned).collect())
+    }
+
+    /// Index of the first such call from call `from` on.
+    #[track_caller]
+    fn at(&self, from: usize, what: &str, is: impl Fn(&str) -> bool) -> usize {
+        let found = self.0[from..].iter().position(|call| is(call));
+        from + found.unwrap_or_else(|| panic!("no {what} after call {from} of {}", self.0.len()))
+    }
+
+    /// Index at which the sync of the commit that first has this text is over.
+    #[track_caller]
+    fn synced(&self, text: &str) -> usize {
+        let stored = self.at(0, "write of the row", |call| call.contains("pwrite") && call.contains(text));
+        let begun = self.at(stored, "sync", |call| call.contains("sync("));
+        self.at(begun, "end of a sync", |call| call.contains("sync") && call.ends_with("= 0"))
+    }
+}
+
 #[test]
 fn d04_no_answer_leaves_before_the_sync_of_its_commit_is_over() {
     if !may_trace() {
@@ -25,14 +64,7 @@ fn d04_no_answer_leaves_before_the_sync_of_its_commit_is_over() {
     pool.await_poold();
     pool.script("web", "exec sleep 1000");
     pool.kill9(Program::Poold);
-    let trace = pool.path("trace");
-    let mut command = pool.command("strace");
-    // Whole buffers, so that a message is found in each call that has it.
-    command.args(["-D", "-f", "-qq", "-s", "1000000", "-e"]);
-    command.arg("trace=write,writev,sendto,sendmsg,pwrite64,pwritev,fsync,fdatasync");
-    command.arg("-o").arg(&trace).arg(Program::Poold.path());
-    pool.start_as(Program::Poold, command);
-    pool.await_poold();
+    start_traced(&pool, "write,writev,sendto,sendmsg,pwrite64,pwritev,fsync,fdatasync");
     let hello = Hello::new(Role::Client, "", "test");
     let mut connection = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).unwrap().0;
     connection.set_timeout(Some(PATIENCE));
@@ -42,20 +74,29 @@ fn d04_no_answer_leaves_before_the_sync_of_its_commit_is_over() {
         let send = Send { key: Some(key.clone()), ..sending("observation", b"text") };
         connection.call(Some(OpId::Named(key.clone())), None, Request::Send(send)).unwrap().unwrap();
     }
-    pool.kill9(Program::Poold);
-    let calls = fs::read_to_string(&trace).unwrap();
-    let calls: Vec<&str> = calls.lines().collect();
-    let at = |from: usize, what: &str, is: &dyn Fn(&str) -> bool| {
-        let found = calls[from..].iter().position(|call| is(call));
-        from + found.unwrap_or_else(|| panic!("no {what} after call {from} of {}", calls.len()))
-    };
+    let calls = Calls::of(&pool);
     for key in &keys {
-        let stored = at(0, "write of the row", &|call| call.contains("pwrite") && call.contains(key));
-        let begun = at(stored, "sync", &|call| call.contains("sync("));
-        let over = at(begun, "end of a sync", &|call| call.contains("sync") && call.ends_with("= 0"));
-        let answered = at(0, "answer", &|call| !call.contains("pwrite") && call.contains(key));
-        assert!(over < answered, "{key}: stored {stored}, synced {begun} to {over}, answered {answered}");
+        let over = calls.synced(key);
+        let answered = calls.at(0, "answer", |call| !call.contains("pwrite") && call.contains(key));
+        assert!(over < answered, "{key}: synced at {over}, answered at {answered}");
     }
+}
+
+#[test]
+fn w16_a_new_session_is_synced_before_its_job_is_written_and_before_tmux_is_told() {
+    if !may_trace() {
+        return;
+    }
+    let pool = Pool::bare("");
+    start_traced(&pool, "open,openat,execve,pwrite64,pwritev,fsync,fdatasync");
+    pool.script("needle", "exec sleep 1000");
+    let calls = Calls::of(&pool);
+    let over = calls.synced("needle");
+    let writes_job = |call: &str| call.contains(".job\"") && call.contains("O_CREAT");
+    let tells_tmux = |call: &str| call.contains("execve") && call.contains("needle");
+    let job = calls.at(0, "job", writes_job);
+    let tmux = calls.at(0, "call of tmux", tells_tmux);
+    assert!(over < job && over < tmux, "synced at {over}, job at {job}, tmux at {tmux}");
 }
 
 #[test]
