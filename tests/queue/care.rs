@@ -235,6 +235,30 @@ fn d09_a_database_of_a_newer_version_is_refused_and_left_alone() {
     assert_eq!(fs::read(pool.database()).unwrap(), fs::read(&file).unwrap());
 }
 
+#[test]
+fn d8_a_damaged_record_is_told_by_status_by_check_and_in_the_log_and_the_others_are_served() {
+    let pool = with_database("", &data("tests/data/damaged.redb"));
+    pool.start(Program::Poold);
+    pool.await_poold();
+    for _ in 0..2 {
+        let sessions = pool.lines(&["ls", "--all"]);
+        assert_eq!(sessions.iter().map(|session| &session["id"]).collect::<Vec<_>>(), ["sess_2"]);
+        pool.ctl(&["show", "sess_1"]).expect(3);
+        let status = pool.ctl(&["--json", "status"]).expect(1).json();
+        assert_eq!(status["quarantined"], 1);
+        let told = status["problems"].as_array().unwrap().iter().filter_map(|problem| problem.as_str());
+        assert_eq!(told.filter(|problem| problem.contains("damaged records were quarantined")).count(), 1);
+        let checked = pool.ctl(&["--json", "check"]).expect(9).json();
+        let quarantined = checked["quarantined"].as_array().unwrap();
+        assert!(quarantined.len() == 1 && quarantined[0].to_string().contains("sessions"), "{checked}");
+        assert_eq!(checked["problems"], serde_json::json!([]));
+        pool.restart_poold();
+    }
+    assert!(pool.logs().contains("a damaged record was quarantined"), "{}", pool.logs());
+    let new = session(&pool, "new");
+    assert_eq!((new.as_str(), pool.lifecycle(&new).as_str()), ("sess_3", "live"), "no id is given out twice");
+}
+
 /// The file is random: its sessions never ran.
 #[test]
 fn d09_a_database_of_the_first_version_is_opened_and_used() {

@@ -62,7 +62,7 @@ pub(super) fn begin(
 ) -> Result<(Store, Pool), DaemonError> {
     for lost in &found.quarantined {
         let (table, key, why) = (&lost.table, lost.key.escape_ascii(), &lost.why);
-        tracing::error!(table, %key, why, "a damaged record was put aside");
+        tracing::error!(table, %key, why, "a damaged record was quarantined");
     }
     let (mut pool, database) = (found.pool, found.timeline);
     let boot = world.processes.boot_id().unwrap_or_else(|| pool.started_by().1.to_owned());

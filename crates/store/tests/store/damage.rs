@@ -1,7 +1,7 @@
 //! Damaged files and damaged records.
 
-use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{env, fs};
 
 use protocol::event::AgentEvent;
 use protocol::{Event, MessageId, MessageState, Seq};
@@ -9,6 +9,7 @@ use redb::{Database, ReadableDatabase, TableDefinition};
 use store::{Store, StoreError, Table};
 
 use crate::backend::Disk;
+use crate::files::data;
 use crate::history::{Batch, Expected, History};
 use crate::rng::Rng;
 
@@ -128,6 +129,29 @@ fn d8_a_damaged_record_is_quarantined_and_hides_nothing() {
         store.close().unwrap();
         assert_eq!(stored(&disk, Table::Sessions, &key), None);
     }
+}
+
+/// `BLESS=1` rewrites the file of the system tests: two sessions, one of them damaged.
+#[test]
+fn d8_the_damaged_file_of_the_system_tests_has_one_session_left() {
+    let file = data("../../../../tests/data/damaged.redb");
+    if env::var_os("BLESS").is_some() {
+        let (disk, mut history, mut batch) = (Disk::default(), History::new(3), Batch::default());
+        let mut store = Store::with_backend(disk.clone()).unwrap().0;
+        history.create(&mut batch);
+        history.create(&mut batch);
+        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+        store.close().unwrap();
+        overwrite(&disk, Table::Sessions, &1u64.to_be_bytes(), b"garbage");
+        let mut db = raw(&disk);
+        while db.compact().unwrap() {}
+        db.close().unwrap();
+        fs::write(&file, disk.bytes()).unwrap();
+    }
+    let (store, loaded) = Store::with_backend(Disk::holding(fs::read(&file).unwrap())).unwrap();
+    assert_eq!(loaded.quarantined.len(), 1);
+    assert_eq!(loaded.pool.sessions().map(|s| s.id.0).collect::<Vec<_>>(), [2]);
+    store.close().unwrap();
 }
 
 #[test]

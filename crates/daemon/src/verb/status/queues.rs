@@ -14,7 +14,7 @@ pub(super) fn problems(
 ) -> Vec<String> {
     let mut problems = Vec::new();
     if quarantined > 0 {
-        problems.push(format!("{quarantined} damaged records were put aside: `poolctl check` lists them"));
+        problems.push(format!("{quarantined} damaged records were quarantined: `poolctl check` lists them"));
     }
     let least = daemon.loaded().daemon.queue_min_free_disk;
     if let Some(free) = free_disk.filter(|free| *free < least) {
