@@ -3,15 +3,15 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocol::blocking::Connection;
 use protocol::hello::HelloReply;
 use protocol::request::Events;
 use protocol::{Call, ConnectError, ErrorCode, Hello, Refusal, Request, Role, Seq, frame};
 
-use super::support::under;
-use crate::harness::{PATIENCE, Pool, Program, alive, wait_until};
+use super::support::{has, under};
+use crate::harness::{Output, PATIENCE, Pool, Program, alive, wait_until};
 
 /// A connection that has sent nothing.
 #[track_caller]
@@ -241,6 +241,45 @@ fn s06_with_few_open_files_the_surplus_is_turned_away() {
     pool.await_poold();
     is_well(&pool, pid);
     assert!(alive(pid));
+}
+
+/// Processor time that a process has used.
+fn processor_time(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+#[test]
+fn s06_without_a_descriptor_for_a_connection_it_waits_and_neither_ends_nor_spins() {
+    /// Failed attempts to accept, each followed by a pause of 50 ms.
+    const ATTEMPTS: usize = 20;
+    if !cfg!(target_os = "linux") || !has("prlimit") {
+        return;
+    }
+    let (pool, pid) = lone();
+    let limit = |files: &str| {
+        let mut command = pool.command("prlimit");
+        command.arg("--pid").arg(pid.to_string()).arg(format!("--nofile={files}:"));
+        Output::of(&mut command, b"").expect(0)
+    };
+    let failed = || {
+        let log = std::fs::read_to_string(pool.path("poold.log")).unwrap();
+        log.lines().filter(|line| line.contains("cannot accept a connection")).count()
+    };
+    limit("3");
+    let mut waiting = stranger(&pool);
+    waiting.write_all(&frame::encode(&hello(Role::Client)).unwrap()).unwrap();
+    wait_until("it cannot accept", PATIENCE, || failed() > 0);
+    let (began, used, before) = (Instant::now(), processor_time(pid), failed());
+    wait_until("it has tried again and again", PATIENCE, || failed() >= before + ATTEMPTS);
+    let (took, used) = (began.elapsed(), processor_time(pid) - used);
+    assert!(took > Duration::from_millis(500), "it pauses: {ATTEMPTS} attempts in {took:?}");
+    assert!(used * 2 < took, "it used {used:?} of {took:?}");
+    limit("1024");
+    assert!(answer(&mut waiting).unwrap().is_ok(), "who waited is served");
+    is_well(&pool, pid);
 }
 
 #[test]
