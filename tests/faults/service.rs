@@ -1,15 +1,28 @@
-//! What a service manager is told: ready once the socket is served, alive while the engine answers.
+//! A service manager: it is told when the socket is served and that the engine answers, and may hand the socket over.
 
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::support::{crashing, may_trace};
+use super::support::{crashing, has, may_trace};
 use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, wait_until};
 
 /// The watchdog's period; it is fed three times in it.
 const PERIOD: Duration = Duration::from_millis(1500);
+
+/// Listens at the path `$ARGV[0]` as descriptor 3, and becomes the program `$ARGV[1]`, as a service manager
+/// does at the first connection.
+const HAND_OVER: &str = r#"
+use Socket; use POSIX;
+$^F = 1000; umask 077; my ($path, $program) = @ARGV;
+socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die "socket: $!";
+bind($s, sockaddr_un($path)) && listen($s, 128) or die "$path: $!";
+POSIX::dup2(fileno($s), 3); $ENV{LISTEN_FDS} = 1; $ENV{LISTEN_PID} = $$;
+exec $program;
+"#;
 
 /// The socket of a service manager.
 struct Manager {
@@ -63,6 +76,27 @@ fn o03_ready_is_told_once_the_socket_is_served_and_not_before() {
     pool.ok(&["ls"]);
     pool.end(Program::Poold, Signal::SIGTERM);
     assert!(manager.has_heard("STOPPING=1"), "{:?}", manager.heard);
+}
+
+#[test]
+fn o03_a_socket_that_is_handed_over_is_served_and_left_there() {
+    if !has("perl") {
+        return;
+    }
+    let pool = Pool::bare("");
+    for dir in [pool.state(), pool.state().join("run")] {
+        DirBuilder::new().mode(0o700).create(dir).unwrap();
+    }
+    let mut command = pool.command("perl");
+    command.args(["-e", HAND_OVER]).arg(pool.socket()).arg(Program::Poold.path());
+    pool.start_as(Program::Poold, command);
+    wait_until("it is listened at", PATIENCE, || UnixStream::connect(pool.socket()).is_ok());
+    let inode = || fs::metadata(pool.socket()).unwrap().ino();
+    let handed = inode();
+    pool.script("web", "exec sleep 1000");
+    assert_eq!((inode(), pool.lifecycle("web").as_str()), (handed, "live"), "no other socket was made");
+    pool.end(Program::Poold, Signal::SIGTERM);
+    assert_eq!(inode(), handed, "it is the manager's, who listens on");
 }
 
 #[test]
