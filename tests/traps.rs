@@ -5,7 +5,13 @@ use crate::tidy::{functions, legend};
 /// Each row of the inventory with its tests. A trap that is in two rows has the same test in both.
 const TRAPS: &[(&str, &[&str])] = &[
     ("T-01", &["t13_external_kill_is_detected", "law_1_the_states_events_give_the_state"]),
-    ("T-02", &["t13_sync_happens_by_itself"]),
+    (
+        "T-02",
+        &[
+            "t02_tmux_is_read_at_the_configured_period_and_the_time_of_it_is_known",
+            "t13_sync_happens_by_itself",
+        ],
+    ),
     ("T-03", &["t03_an_operation_is_verified_by_its_own_result"]),
     ("T-04", &["t24_a_stopped_server_removes_nothing", "t01_unknown_and_silence_remove_nothing"]),
     ("T-05", &["t05_an_adopted_session_is_as_old_and_as_active_as_its_tmux_session"]),
@@ -21,7 +27,14 @@ const TRAPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("T-11", &["law_4_one_holder_in_order_with_growing_tokens"]),
-    ("T-12", &["t24_a_stopped_server_removes_nothing", "t13_concurrent_operations_do_not_deadlock"]),
+    (
+        "T-12",
+        &[
+            "t12_each_sync_is_logged_with_what_it_saw_and_how_long_it_took",
+            "t24_a_stopped_server_removes_nothing",
+            "t13_concurrent_operations_do_not_deadlock",
+        ],
+    ),
     (
         "T-13",
         &[
@@ -69,7 +82,13 @@ const TRAPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("P-06", &["p10_fallback_without_metadata"]),
-    ("P-07", &["p10_created_at_and_counts_survive_a_restart"]),
+    (
+        "P-07",
+        &[
+            "p07_what_a_program_writes_and_what_is_typed_into_it_is_no_commit",
+            "p10_created_at_and_counts_survive_a_restart",
+        ],
+    ),
     ("P-08", &["p08_every_change_is_on_disk_when_it_is_answered", "p10_cleanup_on_delete"]),
     ("P-09", &["what_is_over_is_removed_when_its_time_is_up", "what_goes_when_its_time_is_up"]),
     (
@@ -142,7 +161,7 @@ const TRAPS: &[(&str, &[&str])] = &[
         "W-16",
         &[
             "a_crash_at_any_step_of_new_leaves_one_session",
-            "w16_a_creation_is_told_before_the_session_is_live",
+            "w16_a_new_session_is_synced_before_its_job_is_written_and_before_tmux_is_told",
             "w16_w17_w18_what_a_new_session_is_told_arrives_once_and_as_it_is",
         ],
     ),
