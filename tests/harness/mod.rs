@@ -14,6 +14,8 @@ pub(crate) use mount::Mount;
 pub(crate) use outer::Outer;
 pub(crate) use output::{Output, clock_ms};
 pub(crate) use pool::{Pool, skipped};
-pub(crate) use procs::{alive, children, descendants, environ, gone, is_stopped, pids, send_signal, words};
+pub(crate) use procs::{
+    alive, children, descendants, environ, gone, is_stopped, parent, pids, send_signal, words,
+};
 pub(crate) use talk::Talk;
 pub(crate) use wait::{PATIENCE, eventually, number, wait_until};

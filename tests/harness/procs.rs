@@ -42,6 +42,11 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state == 'T')
 }
 
+/// The parent of an existing process.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    stat(pid).map(|(_, parent)| parent)
+}
+
 /// Running children.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
     let is_child = |child: &u32| stat(*child).is_some_and(|(state, parent)| parent == pid && state != 'Z');

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use protocol::{MessageId, SessionRef};
 
 use super::support::{Client, sending, session};
-use crate::harness::{Pool, number, pids, send_signal, wait_until, words};
+use crate::harness::{Pool, number, parent, pids, send_signal, wait_until, words};
 
 /// Number of messages; `POOL_WORKER_MESSAGES` sets more.
 const MESSAGES: usize = 60;
@@ -24,8 +24,8 @@ const EACH: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(400);
 
 /// `steady` works; `hanging` hangs at every seventh message's first attempt; `failing` always fails, and leaves
-/// its messages to `rescue`; `doomed` always fails, and has no fallback. Handlers have no children, so that each
-/// is one process; its name is its argument zero.
+/// its messages to `rescue`; `doomed` always fails, and has no fallback. A handler is one shell; its name is its
+/// argument zero.
 fn config(pool: &Pool) -> String {
     let dir = pool.path("work");
     let dir = dir.display();
@@ -60,7 +60,10 @@ fn handlers(pool: &Pool) -> Vec<u32> {
         let words = String::from_utf8_lossy(&words(*pid)).into_owned();
         words.starts_with("sh\0") && words.contains("fleet-handler") && words.contains(&place)
     };
-    pids().into_iter().filter(is_one).collect()
+    let all: Vec<u32> = pids().into_iter().filter(is_one).collect();
+    // A command of a handler's shell still has the shell's words until it is executed.
+    let is_handler = |pid: &u32| parent(*pid).is_some_and(|parent| !all.contains(&parent));
+    all.iter().copied().filter(is_handler).collect()
 }
 
 /// The hosts of workers.

@@ -715,7 +715,7 @@ fn how_many_have_answered_is_told_on_a_terminal_alone() {
     let is_told = Arc::clone(&seen);
     let pool = ends_three_after(move || {
         let is_told = || is_told.lock().unwrap().contains("waiting for the sessions to end: 2 of 3 (");
-        until("the progress", || is_told());
+        until("the progress", is_told);
     });
     let mut command = script(&pool.poolctl(["kill", "one", "two", "three"]));
     let Ok(mut child) = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() else {
