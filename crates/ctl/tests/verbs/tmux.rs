@@ -212,9 +212,12 @@ fn feed_ends_with_its_daemon() {
 
 fn adopt_prints_the_id() {
     let pool = Pool::new(|_| ok(Response::Session(Box::new(session("web")))));
-    assert_eq!(pool.run("adopt $3 --workspace w --op-id x").success(), "sess_1\n");
+    let ran = pool.run("adopt $3 --workspace w --op-id x");
+    assert_eq!((ran.out.as_str(), ran.err.as_str(), ran.code), ("sess_1\n", "$3 is web in the pool\n", 0));
+    let ran = pool.run("adopt web --op-id x");
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("sess_1\n", ""), "its own name is no news");
     let adopt = Adopt { target: "$3".into(), workspace: Some("w".into()) };
-    assert_eq!(pool.request(), Request::Adopt(adopt));
+    assert_eq!(pool.calls()[0].request, Request::Adopt(adopt));
     assert_eq!(pool.calls()[0].op, Some(OpId::Named("x".into())));
     let document: Value = serde_json::from_str(&pool.run("adopt mine --json").success()).unwrap();
     assert_eq!((document["id"].as_str(), &document["processes"]), (Some("sess_1"), &Value::Null));
