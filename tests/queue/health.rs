@@ -79,7 +79,8 @@ fn c14_messages_without_a_worker_make_a_pool_unhealthy_are_told_once_and_again_w
 
 #[test]
 fn c14_stats_names_what_stands_still_in_a_session_that_does_not_run() {
-    let pool = pool(SOON);
+    let pool = Pool::with(SOON);
+    session(&pool, "web");
     session(&pool, "runs");
     send(&pool, "build", "nobody works it");
     await_stuck(&pool, "build", "no_worker");
