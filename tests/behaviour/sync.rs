@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::harness::{PATIENCE, Pool, Program, alive, gone, send_signal, wait_until};
 
-/// What is found in tmux is taken into the pool.
+/// The configuration of a pool that adopts every session that it finds in tmux.
 const ADOPT_ALL: &str = "[tmux]\nadopt = 'all'\n";
 
 #[test]

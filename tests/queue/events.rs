@@ -251,7 +251,7 @@ fn s05_a_subscriber_that_never_reads_costs_4_mib_at_most() {
     let silent: Vec<Subscriber> = (0..SILENT).map(|_| Subscriber::new(&pool, Some(Seq(0)))).collect();
     overtake(&pool);
     let each = memory(poold).saturating_sub(before) / SILENT as u64;
-    // Beside what waits for it, a subscriber has its connection, and the allocator its remainders.
+    // 4 MiB of unread events; the rest is the connection and the overhead of the allocator.
     assert!(each <= 5 << 20, "{} KiB each", each >> 10);
     drop((first, silent));
 }

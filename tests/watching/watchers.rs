@@ -1,5 +1,5 @@
-//! One watcher at a time; another takes over cleanly; a pool without one says so and observes tmux itself. What
-//! is read when, and what is logged of it.
+//! One watcher at a time; another takes over cleanly; a pool without one says so and observes tmux itself. The
+//! period of reads of the whole server, and their lines in the logs.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;

@@ -6,6 +6,7 @@ use protocol::thought::Thought;
 use protocol::{ActivityState, Timestamp};
 
 use crate::show::escape;
+use crate::show::json::known;
 use crate::show::out::Style;
 use crate::show::table::Table;
 use crate::show::time::{due, when};
@@ -82,7 +83,7 @@ pub(crate) fn thought(thought: &Thought, style: Style, now: Timestamp) -> String
 /// Formats a thought without its text, a line per fact.
 #[must_use]
 pub(crate) fn thought_facts(thought: &Thought, style: Style, now: Timestamp) -> String {
-    let known = |number: u64| (number > 0).then(|| number.to_string());
+    let known = |number: u64| known(number).map(|number| number.to_string());
     let rows = [
         ("state", Some(thought.state.as_str().to_owned())),
         ("source", Some(thought.source.as_str().to_owned())),

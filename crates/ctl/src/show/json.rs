@@ -21,6 +21,7 @@ use protocol::{
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use agent::known;
 pub(crate) use form::Json;
 pub(crate) use message::{MessageJson, with_history};
 

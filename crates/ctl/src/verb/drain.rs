@@ -71,9 +71,10 @@ fn tell(context: &Context, view: &SessionView) -> Result<(), Error> {
     if left > 0 {
         let name = &view.session.name;
         let why = session::why_ended(view);
-        let begun = left - view.queue.queued;
-        let those = if begun > 0 { "those that wait" } else { "them" };
-        let begun = if begun > 0 { format!(" ({begun} had begun)") } else { String::new() };
+        let (begun, those) = match left - view.queue.queued {
+            0 => (String::new(), "them"),
+            begun => (format!(" ({begun} had begun)"), "those that wait"),
+        };
         return Err(Error::failed(format!(
             "{why}; messages not worked: {left}{begun}. `poolctl restart {name}` continues with {those}, \
              `poolctl queue ls {name}` tells what became of each"

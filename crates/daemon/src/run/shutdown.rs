@@ -16,10 +16,10 @@ use crate::verb::config;
 /// Time for the shutdown as a whole. A service manager must wait for longer than that.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Of it: time for the texts that are being typed.
+/// Part of [`STOP_LIMIT`] for finishing the texts that are being typed.
 const TYPING_LIMIT: Duration = Duration::from_secs(5);
 
-/// Of it: time for the end of an empty tmux server.
+/// Part of [`STOP_LIMIT`] for ending an empty tmux server.
 const SERVER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Waits for a signal to end. `SIGHUP` reads the configuration again.

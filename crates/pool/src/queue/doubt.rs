@@ -16,12 +16,17 @@ use crate::settings::QueueRules;
 /// one, a Codex under load (6.3 s).
 pub(crate) const CONFIRMS_WITHIN: Duration = Duration::from_secs(12);
 
-/// What becomes of a message in doubt. One whose text is known to stand in the terminal is never typed again:
-/// the second text would be joined to it.
+/// The treatment of a message in doubt: its own, or that of the configuration.
 fn treatment(rules: &QueueRules, message: &PendingMessage<'_>) -> InDoubt {
-    match message.in_doubt.unwrap_or(rules.in_doubt) {
+    permitted(message, message.in_doubt.unwrap_or(rules.in_doubt))
+}
+
+/// The treatment in place of a wanted one: a text that is known to stand in the terminal is held, and never
+/// typed again, because the second text would be joined to it.
+fn permitted(message: &PendingMessage<'_>, wanted: InDoubt) -> InDoubt {
+    match wanted {
         InDoubt::Retry if message.is_unentered => InDoubt::Hold,
-        treatment => treatment,
+        wanted => wanted,
     }
 }
 
@@ -83,6 +88,6 @@ pub fn settle_doubts(
 
 /// True if a message in doubt waits for a person.
 pub(crate) fn waits_for_person(message: &PendingMessage<'_>) -> bool {
-    let is_typed_again = message.in_doubt == Some(InDoubt::Retry) && !message.is_unentered;
-    message.state == MessageState::InDoubt && !is_typed_again
+    let own = message.in_doubt.map(|wanted| permitted(message, wanted));
+    message.state == MessageState::InDoubt && own != Some(InDoubt::Retry)
 }

@@ -10,7 +10,7 @@ use protocol::{
 };
 use serde_json::{Value, json};
 
-use crate::show::json::Json;
+use crate::show::json::{Json, known};
 use crate::show::time::rfc3339_of_seconds;
 
 /// Returns the fields of an event; `None` if it is never in the journal. A field `kind` is renamed, because
@@ -129,11 +129,6 @@ fn agent_fields(event: &AgentEvent) -> Option<Value> {
         AgentEvent::ConversationLost { session: _, conversation } => json!({"conversation": conversation}),
         AgentEvent::AgentNoted { .. } => return None,
     })
-}
-
-/// A number that is 0 where it is unknown.
-fn known(number: u64) -> Option<u64> {
-    Some(number).filter(|number| *number > 0)
 }
 
 /// Adds the fields of another object to an object.

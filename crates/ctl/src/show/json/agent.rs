@@ -58,8 +58,13 @@ struct ThoughtFields {
     seq: Option<u64>,
 }
 
+/// The number of a thought, which is 0 if it is unknown.
+pub(crate) fn known(number: u64) -> Option<u64> {
+    Some(number).filter(|number| *number > 0)
+}
+
 fn unless_zero<S: Serializer>(number: &u64, s: S) -> Result<S::Ok, S::Error> {
-    Some(number).filter(|number| **number > 0).serialize(s)
+    known(*number).serialize(s)
 }
 
 fn stream(thought: &Thought) -> Option<String> {
