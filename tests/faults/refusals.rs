@@ -1,7 +1,7 @@
 //! Impossible requests are refused with the contract's code and advice on what to do.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use crate::harness::{PATIENCE, Pool, Program, eventually};
 
@@ -25,6 +25,36 @@ fn without_tmux_a_new_session_says_what_to_install() {
         (status.code == 1 && status.stdout.contains("tmux")).then_some(status)
     });
     assert_eq!(status.code, 1);
+    pool.ok(&["rm", "web"]);
+}
+
+#[test]
+fn a_tmux_that_is_too_old_is_refused_with_what_to_do() {
+    let pool = Pool::bare("");
+    let binary = pool.path("tmux");
+    fs::write(
+        &binary,
+        "#!/bin/sh\n[ \"$1\" = -V ] && exec echo tmux 3.1c\necho \"$*\" >>\"${0%/*}/asked\"\n",
+    )
+    .unwrap();
+    fs::set_permissions(&binary, PermissionsExt::from_mode(0o755)).unwrap();
+    pool.configure(&format!("[tmux]\nbinary = '{}'\n", binary.display()));
+    for program in Program::ALL {
+        pool.start(program);
+    }
+    pool.await_poold();
+    let advice = |text: &str| {
+        text.contains("tmux 3.1 is too old")
+            && text.contains("3.2 or newer")
+            && text.contains("[tmux] binary")
+    };
+    let refused = pool.ctl(&["new", "web", "--", "true"]).expect(7);
+    assert!(advice(&refused.stderr), "{}", refused.stderr);
+    assert_eq!(pool.lifecycle("web"), "failed");
+    let status = pool.ctl(&["status"]).expect(1).stdout;
+    let is_problem = |line: &str| line.starts_with("problem: tmux 3.1 is too old") && advice(line);
+    assert!(status.lines().any(is_problem), "{status}");
+    assert!(!pool.path("asked").exists(), "it was used for nothing else");
     pool.ok(&["rm", "web"]);
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Device {
     pub output_cap: usize,
     /// Knowledge of whether the server takes commands without a client.
     pub direct: Direct,
+    /// Knowledge that the binary is new enough.
+    pub supported: Supported,
     /// Environment variables of each client that cannot become a server; they identify a client that
     /// outlives its owner.
     pub mark: Vec<(&'static str, OsString)>,
@@ -51,6 +54,7 @@ impl Device {
             deadline: DEADLINE,
             output_cap: OUTPUT_CAP,
             direct: Direct::default(),
+            supported: Supported::default(),
             mark: Vec::new(),
         }
     }
@@ -99,6 +103,21 @@ impl Direct {
 
     pub(crate) fn learn(&self, server: i32, works: bool) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = DirectSupport::Checked(server, works);
+    }
+}
+
+/// Shared knowledge, among all clones of a device, that its binary is new enough. It holds for as long as a
+/// process lives: a binary that is replaced is replaced by a newer one.
+#[derive(Debug, Clone, Default)]
+pub struct Supported(Arc<AtomicBool>);
+
+impl Supported {
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn learn(&self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -24,6 +24,8 @@ pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, TmuxError>> + Send 
 
 /// A tmux server. Each method corresponds to the method of [`Device`] with its name.
 pub trait Driver: Send + Sync {
+    /// See [`Device::check_version`].
+    fn check_version(&self) -> Call<'_, ()>;
     /// See [`Device::observe`].
     fn observe(&self) -> Call<'_, Listing>;
     /// See [`Device::create`].
@@ -84,6 +86,10 @@ pub trait Driver: Send + Sync {
 }
 
 impl Driver for Device {
+    fn check_version(&self) -> Call<'_, ()> {
+        Box::pin(self.check_version())
+    }
+
     fn observe(&self) -> Call<'_, Listing> {
         Box::pin(self.observe())
     }

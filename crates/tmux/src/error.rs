@@ -3,12 +3,22 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::version::{OLDEST, Version};
+
 /// Reason why a call of tmux gave no answer, or another one than requested.
 #[derive(Debug, thiserror::Error)]
 pub enum TmuxError {
     /// The tmux binary does not exist.
     #[error("tmux not found: {}", .0.display())]
     Missing(PathBuf),
+    /// The tmux binary is older than [`OLDEST`]: it was asked for nothing else.
+    #[error("tmux {version} is too old ({}): {OLDEST} or newer is needed", .binary.display())]
+    TooOld {
+        /// Its version.
+        version: Version,
+        /// Its path.
+        binary: PathBuf,
+    },
     /// The client could not be started.
     #[error("tmux could not be run: {0}")]
     Spawn(#[source] std::io::Error),
@@ -55,12 +65,18 @@ impl TmuxError {
     #[must_use]
     pub fn in_doubt(&self) -> bool {
         match self {
-            Self::Missing(_) | Self::Spawn(_) | Self::NoServer | Self::Connect(_) => false,
-            Self::Untrusted(_) => false,
+            Self::Missing(_) | Self::TooOld { .. } | Self::Spawn(_) | Self::NoServer => false,
+            Self::Connect(_) | Self::Untrusted(_) => false,
             Self::NotFound(_) | Self::Duplicate(_) | Self::Refused(_) => false,
             Self::ServerExited | Self::TimedOut(_) | Self::Incomplete | Self::Closed => true,
             Self::TooLong(_) | Self::Output(_) => true,
         }
+    }
+
+    /// True if the tmux binary itself cannot be used, whatever the server.
+    #[must_use]
+    pub fn is_of_program(&self) -> bool {
+        matches!(self, Self::Missing(_) | Self::TooOld { .. } | Self::Spawn(_))
     }
 
     /// Classifies tmux's standard error; [`TmuxError::Incomplete`] if it is empty.

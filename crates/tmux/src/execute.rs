@@ -27,9 +27,9 @@ impl Device {
     /// thread that lives as long as the program wants answers.
     ///
     /// # Errors
-    /// [`TmuxError::Missing`], [`TmuxError::Spawn`], [`TmuxError::TimedOut`], [`TmuxError::TooLong`],
-    /// [`TmuxError::ServerExited`], [`TmuxError::Output`], and [`TmuxError::Incomplete`] if waiting for a
-    /// client failed.
+    /// [`TmuxError::Missing`], [`TmuxError::TooOld`], [`TmuxError::Spawn`], [`TmuxError::TimedOut`],
+    /// [`TmuxError::TooLong`], [`TmuxError::ServerExited`], [`TmuxError::Output`], and
+    /// [`TmuxError::Incomplete`] if waiting for a client failed.
     pub(crate) async fn run(
         &self,
         line: &CommandLine,
@@ -52,7 +52,24 @@ impl Device {
         may_start: bool,
         deadline: Instant,
     ) -> Result<Reply, TmuxError> {
-        let mut child = self.spawn(line, input, may_start)?;
+        trust::before_client(&self.socket)?;
+        self.check_version_until(deadline).await?;
+        let mut command = self.command(may_start);
+        command.args(line.words());
+        command.stdin(input.map_or_else(|| Ok(Stdio::null()), unnamed_file).map_err(TmuxError::Spawn)?);
+        self.run_to_exit(command, deadline).await
+    }
+
+    /// Runs the binary with one flag that concerns no server.
+    pub(crate) async fn run_alone(&self, flag: &str, deadline: Instant) -> Result<Reply, TmuxError> {
+        let mut command = self.program(false);
+        command.arg(flag).stdin(Stdio::null());
+        self.run_to_exit(command, deadline).await
+    }
+
+    async fn run_to_exit(&self, mut command: Command, deadline: Instant) -> Result<Reply, TmuxError> {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| self.spawn_error(error))?;
         let failure = match timeout_at(deadline, exchange(&mut child, self.output_cap)).await {
             Ok(Ok(Ok(reply))) => return Ok(reply),
             Ok(Ok(Err(OverCap))) => TmuxError::TooLong(self.output_cap),
@@ -68,19 +85,17 @@ impl Device {
         Err(failure)
     }
 
-    fn spawn(&self, line: &CommandLine, input: Option<&[u8]>, may_start: bool) -> Result<Child, TmuxError> {
-        trust::before_client(&self.socket)?;
-        let mut command = self.command(may_start);
-        command.args(line.words());
-        command.stdin(input.map_or_else(|| Ok(Stdio::null()), unnamed_file).map_err(TmuxError::Spawn)?);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().map_err(|error| self.spawn_error(error))
-    }
-
     /// Prepares a client that ends with this process, still without its command.
     pub(crate) fn command(&self, may_start: bool) -> Command {
+        let mut command = self.program(may_start);
+        command.args(self.options(may_start));
+        command
+    }
+
+    /// Prepares a run of the binary that ends with this process, still without any word.
+    fn program(&self, may_start: bool) -> Command {
         let mut command = Command::new(&self.binary);
-        command.args(self.options(may_start)).kill_on_drop(true);
+        command.kill_on_drop(true);
         command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_passed(name)));
         if !may_start {
             command.envs(self.mark.iter().map(|(name, value)| (name, value)));

@@ -8,13 +8,15 @@
 //! its in-memory implementation for tests. [`create`], `adopt`, [`act`], [`typing`], `pane_snapshot` and
 //! `log_pipe` build the effects, wrapped by `guard` and recorded by [`receipt`]; [`keys`], [`mod@format`] and
 //! `command` hold their words. `execute` runs a command line: by `direct`, which speaks tmux's socket
-//! protocol (`imsg`), or by a tmux client, and [`trust`] checks first that the server belongs to this user.
+//! protocol (`imsg`), or by a tmux client, and [`trust`] checks first that the server belongs to this user;
+//! `binary` checks that the client is new enough.
 //! For observation, `query` builds a read and proves its answer, [`listing`] is the answer for a whole
 //! server, and [`live`] delivers notifications and reads over one connection.
 
 pub mod act;
 mod adopt;
 pub mod attach;
+mod binary;
 mod command;
 pub mod create;
 mod device;
@@ -43,7 +45,7 @@ pub mod version;
 
 pub use adopt::Adopt;
 pub use create::{Create, Created, Size};
-pub use device::{DEADLINE, Device, Direct, OUTPUT_CAP};
+pub use device::{DEADLINE, Device, Direct, OUTPUT_CAP, Supported};
 pub use driver::{Call, Driver};
 pub use error::TmuxError;
 pub use guard::{Answer, PaneRef, ServerRef};

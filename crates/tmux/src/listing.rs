@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::ids::{PaneId, ProcId, ServerId, TmuxSessionId};
-use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
+use protocol::tmux::{NoAnswer, Server, ServerProblem, TmuxPane, TmuxSession, TmuxState};
 
 use crate::error::TmuxError;
 use crate::guard::ServerRef;
@@ -46,6 +46,11 @@ pub fn observed_state(
     match observed {
         Ok(listing) => listing.into_state(stamp),
         Err(TmuxError::NoServer) => TmuxState::default(),
+        Err(error) if error.is_of_program() => {
+            let trouble = ServerProblem::NoTmux;
+            let server = Server::Unknown(NoAnswer { trouble, server: None, detail: error.to_string() });
+            TmuxState { server, ..TmuxState::default() }
+        }
         Err(error) => unknown(error.to_string()),
     }
 }
@@ -62,7 +67,12 @@ mod tests {
     fn absent_unknown_and_up_are_three_answers() {
         let stamp = |pid| Some(ProcId { pid, start: 1 });
         assert_eq!(observed_state(Err(TmuxError::NoServer), stamp).server, Server::Absent);
-        assert!(matches!(observed_state(Err(TmuxError::ServerExited), stamp).server, Server::Unknown(_)));
+        let trouble = |error| match observed_state(Err(error), stamp).server {
+            Server::Unknown(silence) => silence.trouble,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(trouble(TmuxError::ServerExited), ServerProblem::Unknown);
+        assert_eq!(trouble(TmuxError::Missing("/no/tmux".into())), ServerProblem::NoTmux);
         let server = ServerRef { pid: 10, started_at: 99 };
         let listing = || Listing { server, sessions: BTreeMap::new(), panes: BTreeMap::new() };
         assert!(matches!(listing().into_state(stamp).server, Server::Up(_)));

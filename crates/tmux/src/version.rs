@@ -1,10 +1,7 @@
 //! Versions of tmux.
 
 use std::cmp::Ordering;
-
-use crate::command::CommandLine;
-use crate::device::Device;
-use crate::error::{TmuxError, shorten};
+use std::fmt;
 
 /// Oldest supported tmux: has `-N`, `new-session` with several words, and client flags.
 pub const OLDEST: Version = Version { major: 3, minor: 2, next: false };
@@ -64,19 +61,10 @@ impl Version {
     }
 }
 
-impl Device {
-    /// Returns the version of the binary; a running server may be older. The result stays valid while the
-    /// binary is unchanged, so one call is enough.
-    ///
-    /// # Errors
-    /// As any call; [`TmuxError::Output`] if the answer is not a known form of version.
-    pub async fn version(&self) -> Result<Version, TmuxError> {
-        let reply = self.run(&CommandLine::default().then(["-V"]), None, false).await?;
-        let text = String::from_utf8_lossy(&reply.stdout);
-        if !reply.ok {
-            return Err(reply.error());
-        }
-        Version::parse(&text).ok_or_else(|| TmuxError::Output(shorten(&text)))
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let next = if self.next { "next-" } else { "" };
+        write!(f, "{next}{}.{}", self.major, self.minor)
     }
 }
 
@@ -95,6 +83,10 @@ mod tests {
         assert!(version("3.10") > version("3.9a"));
         assert!(version("master") > version("4.0"));
         assert!(version("3.2a") >= OLDEST && version("3.1c") < OLDEST);
+        assert_eq!(
+            (version("tmux 3.7c").to_string(), version("next-3.8").to_string()),
+            ("3.7".into(), "next-3.8".into())
+        );
         for bad in ["", "tmux", "tmux openbsd-7.6", "3", "3.", ".3", "3.x", "-3.3", "3.3 a", "99999999.1"] {
             assert_eq!(Version::parse(bad), None, "{bad}");
         }

@@ -39,7 +39,7 @@ impl From<&TmuxError> for Failure {
         match error {
             TmuxError::NoServer => Self::NoServer,
             TmuxError::TimedOut(_) => Self::Silent,
-            TmuxError::Missing(_) | TmuxError::Spawn(_) => Self::NoTmux(error.to_string()),
+            error if error.is_of_program() => Self::NoTmux(error.to_string()),
             _ => Self::Other(error.to_string()),
         }
     }

@@ -269,6 +269,7 @@ fn wiring(daemon: &Daemon, session: &Session, (own_dir, dir): (&Path, &Path)) ->
 fn explain(error: &TmuxError, session: &Session) -> String {
     match error {
         TmuxError::Missing(binary) => format!("tmux not found ({}): install tmux", binary.display()),
+        TmuxError::TooOld { .. } => format!("{error}; install it, or set [tmux] binary"),
         TmuxError::NoServer => "no tmux server answers at the pool's socket: start its unit, or, where one \
              lives and its socket was deleted, send it SIGUSR1"
             .to_owned(),

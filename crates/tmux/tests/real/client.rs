@@ -12,9 +12,12 @@ use tmux::{Device, Direct, TmuxError};
 
 use crate::support::{Rig, executable, send, until};
 
-/// Returns a device whose clients record their pids before they run `then`.
+/// Returns a device whose clients record their pids before they run `then`; asked for its version alone, it
+/// is tmux.
 fn noted(rig: &Rig, then: &str) -> Device {
-    let script = format!("#!/bin/sh\necho $$ >>'{}'\n{then}\n", rig.path("pids").display());
+    let pids = rig.path("pids");
+    let script =
+        format!("#!/bin/sh\n[ \"$1\" = -V ] && exec tmux -V\necho $$ >>'{}'\n{then}\n", pids.display());
     Device { binary: executable(&rig.path("noted"), &script), direct: Direct::never(), ..rig.device.clone() }
 }
 
@@ -128,9 +131,36 @@ async fn a_missing_binary_is_named() {
 async fn the_version_is_known() {
     let rig = Rig::new();
     assert!(rig.device.version().await.unwrap() >= OLDEST);
-    let odd = noted(&rig, "echo tmux openbsd-7.6");
+    let odd = Device::new(executable(&rig.path("odd"), "#!/bin/sh\necho tmux openbsd-7.6\n"), rig.path("s"));
     assert!(matches!(odd.version().await, Err(TmuxError::Output(_))));
+    odd.check_version().await.unwrap();
     assert_eq!(Version::parse("tmux 3.3a").unwrap().minor, 3);
+}
+
+#[tokio::test]
+async fn a_tmux_that_is_too_old_is_asked_for_nothing_but_its_version() {
+    let rig = Rig::new();
+    let script = "#!/bin/sh\necho \"$*\" >>\"${0%/*}/asked\"\ncat \"${0%/*}/version\"\n";
+    let device = Device {
+        direct: Direct::never(),
+        ..Device::new(executable(&rig.path("old"), script), rig.path("s"))
+    };
+    fs::write(rig.path("version"), "tmux 3.1c\n").unwrap();
+    let error = device.observe().await.unwrap_err();
+    let wanted = format!("tmux 3.1 is too old ({}): 3.2 or newer is needed", device.binary.display());
+    assert_eq!((error.to_string(), error.in_doubt()), (wanted, false));
+    assert_eq!(fs::read_to_string(rig.path("asked")).unwrap(), "-V\n");
+    // A newer one in its place is found at once, and is not asked again.
+    fs::write(rig.path("version"), "tmux 3.2\n").unwrap();
+    for _ in 0..2 {
+        assert!(!matches!(device.observe().await, Err(TmuxError::TooOld { .. })));
+    }
+    let asked = fs::read_to_string(rig.path("asked")).unwrap();
+    assert_eq!(
+        asked.lines().map(|line| line == "-V").collect::<Vec<_>>(),
+        [true, true, false, false],
+        "{asked}"
+    );
 }
 
 /// Runs itself in a subprocess whose environment must not reach the server.

@@ -111,7 +111,8 @@ async fn a_server_that_wants_a_client_gets_one() {
         let rig = Rig::new();
         let socket = rig.path("impostor");
         let count = impostor(&socket, answer);
-        let noted = executable(&rig.path("noted"), "#!/bin/sh\necho run >>\"${0%/*}/runs\"\n");
+        let noted =
+            executable(&rig.path("noted"), "#!/bin/sh\n[ \"$1\" = -V ] || echo run >>\"${0%/*}/runs\"\n");
         let device = Device { binary: noted, socket, deadline: Duration::from_secs(8), ..rig.device.clone() };
         for _ in 0..2 {
             let observed = device.observe().await;

@@ -11,6 +11,7 @@ use pool::observe::Peer;
 use pool::{Volatile, agent};
 use protocol::reply::{BreakerView, Component, PendingAsk, Status};
 use protocol::{Activity, ActivityState, Lifecycle, Reply, Response, Session, Timestamp};
+use tmux::TmuxError;
 
 use crate::engine::Turn;
 use crate::engine::daemon::{BUILD, Daemon};
@@ -24,17 +25,30 @@ const NAMED: usize = 5;
 
 pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
     machine_capacity::refresh(daemon).await?;
-    let program = daemon.device.binary.clone();
-    let find = move || host::program_path::find(&program.to_string_lossy()).is_file();
-    // A directory that does not answer counts as one without the program.
-    let has_tmux = daemon.blocking.with_timeout(Purpose::Housekeeping, find).await.unwrap_or(false);
+    let program = program_problem(daemon).await;
     let context = Arc::clone(daemon);
-    let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context, has_tmux)));
+    let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context, program)));
     daemon.engine.turn(read).await
 }
 
-/// Composes the overview.
-fn overview(turn: &Turn<'_>, daemon: &Daemon, has_tmux: bool) -> Status {
+/// Returns the problem of a tmux program that is missing or too old, which only the start of a session would
+/// find.
+async fn program_problem(daemon: &Daemon) -> Option<String> {
+    let program = daemon.device.binary.clone();
+    let find = move || host::program_path::find(&program.to_string_lossy()).is_file();
+    // A directory that does not answer counts as one without the program.
+    if !daemon.blocking.with_timeout(Purpose::Housekeeping, find).await.unwrap_or(false) {
+        let shown = daemon.device.binary.display();
+        return Some(format!("the program tmux is not there ({shown}): install tmux, or set [tmux] binary"));
+    }
+    match daemon.tmux.check_version().await {
+        Err(error @ TmuxError::TooOld { .. }) => Some(format!("{error}; install it, or set [tmux] binary")),
+        _ => None,
+    }
+}
+
+/// Composes the overview. `program` is the problem of the tmux program.
+fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status {
     let (pool, volatile, capacity) = (turn.pool(), &*turn.volatile, machine_capacity::latest(daemon));
     let observed = (&volatile.observed, capacity);
     let tmux = server::status(pool, observed, daemon.tmux_socket());
@@ -46,7 +60,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, has_tmux: bool) -> Status {
     problems.extend(queues::problems(turn, daemon, &stuck, (quarantined, capacity.disk)));
     problems.extend(exhausted(pool));
     problems.extend(workers::problems(pool));
-    problems.extend(Some(without_tmux(daemon)).filter(|_| !has_tmux));
+    problems.extend(program);
     problems.extend(rate_limited(turn, daemon));
     problems.extend(machine_capacity::unrelieved(turn, daemon));
     Status {
@@ -119,12 +133,6 @@ fn pending_asks(pool: &pool::Pool, agents: &agent::Agents) -> Vec<PendingAsk> {
     let mut asking: Vec<PendingAsk> = pool.sessions().filter_map(asks).collect();
     asking.sort_by_key(|asking| (asking.since, asking.session));
     asking
-}
-
-/// Returns the problem of a missing tmux program, which only the start of a session would find.
-fn without_tmux(daemon: &Daemon) -> String {
-    let shown = daemon.device.binary.display();
-    format!("the program tmux is not there ({shown}): install tmux, or set [tmux] binary")
 }
 
 /// Returns the sessions that are not started automatically: their budget is exhausted, or the pool is a copy

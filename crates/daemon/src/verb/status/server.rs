@@ -4,6 +4,7 @@ use pool::observe::Observed;
 use protocol::reply::TmuxStatus;
 use protocol::tmux::{NoAnswer, Server, ServerProblem};
 use protocol::{OsBytes, ServerId, Session};
+use tmux::version::OLDEST;
 
 use crate::host::machine_sample::MachineSample;
 use crate::sense::machine_capacity::near_file_limit;
@@ -94,7 +95,7 @@ fn no_answer(silence: &NoAnswer, socket: &OsBytes) -> String {
              open files (`ulimit -n`, LimitNOFILE); the server is pid {pid}"
         ),
         ServerProblem::Forbidden => format!("`chmod u+rwx {socket}` and the directories above it"),
-        ServerProblem::NoTmux => "install tmux, or set [tmux] binary".to_owned(),
+        ServerProblem::NoTmux => format!("install tmux {OLDEST} or newer, or set [tmux] binary"),
         ServerProblem::Unknown => "`poolctl sync` looks again".to_owned(),
     };
     format!("the tmux server is not seen: {detail}; its sessions are left as they are; {remedy}")

@@ -15,6 +15,10 @@ use super::SimTmux;
 use crate::world::machine::Kind;
 
 impl Driver for SimTmux {
+    fn check_version(&self) -> Call<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     fn observe(&self) -> Call<'_, Listing> {
         self.call("observe", |server| Box::pin(async move { server.0.fake.observe().await }))
     }
