@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use protocol::hook::{Hook, HookEvent, SPOOL_DIR, SPOOL_VERSION, SpooledHook, Start};
 use protocol::job::{self, ExitRecord, JOB_VERSION, Job, Started};
-use protocol::{ProcId, Request, Response, Role};
+use protocol::{ProcId, Request, Response, Role, Timestamp};
 use serde_json::to_vec;
 use tmux::{Create, PaneRef};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -287,13 +287,24 @@ impl Incarnation {
 
     fn spool(&mut self, job: &Job, hook: &Hook) {
         let dir = self.land.paths.session(job.session).join(SPOOL_DIR);
-        let name = format!("{:020}-{:016x}.json", self.land.clock.now().0, hook.id);
         drop(fs::create_dir_all(&dir));
-        let spooled = SpooledHook { version: SPOOL_VERSION, hook: hook.clone() };
+        let mut hook = hook.clone();
+        if let Some(newest) = newest_in(&dir) {
+            hook.at = hook.at.max(newest.after(Duration::from_millis(1)));
+        }
+        let name = format!("{:020}-{:016x}.json", hook.at.0, hook.id);
+        let spooled = SpooledHook { version: SPOOL_VERSION, hook };
         let hidden = dir.join(format!(".{name}"));
         write(&hidden, &spooled);
         drop(fs::rename(hidden, dir.join(name)));
     }
+}
+
+/// Returns the time of the newest report in a spool.
+fn newest_in(dir: &Path) -> Option<Timestamp> {
+    let names = fs::read_dir(dir).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let times = names.filter_map(|name| name.trim_start_matches('.').split('-').next()?.parse().ok());
+    times.max().map(Timestamp)
 }
 
 async fn send(land: &Land, hook: Hook, process: ProcId) -> Option<()> {

@@ -1,5 +1,5 @@
-//! Reports that `poold` reads later: a file each in the session's directory, in the order of time by name,
-//! and at most as many as `poold` can process at once.
+//! Reports that `poold` reads later: a file each in the session's directory, in the order of their writing by
+//! name, and at most as many as `poold` can process at once.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use protocol::Timestamp;
 use protocol::hook::{Hook, HookEvent, SPOOL_VERSION, SpooledHook};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -17,6 +18,8 @@ use crate::atomic_file;
 const FILES_MAX: usize = 1000;
 /// Number of files that are removed then, so that most reports need not remove any.
 const REMOVED_AT_ONCE: usize = 100;
+/// Limit of the times in names, which have 16 digits.
+const TIME_MAX: u64 = 9_999_999_999_999_999;
 /// Events that only say that the agent works.
 const MINOR: [&str; 2] = ["working", "tool_used"];
 
@@ -30,20 +33,33 @@ pub(super) fn write(dir: Option<&Path>, mut hook: Hook) -> io::Result<()> {
     }
     match DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => remove_excess(dir)?,
+        _ => {}
     }
+    let files = files(dir)?;
+    hook.at = after_all(&files, hook.at);
+    remove_excess(files);
     let name = format!("{:016}-{:016x}.json", hook.at.0, hook.id);
     let json = serde_json::to_vec(&SpooledHook { version: SPOOL_VERSION, hook })?;
     atomic_file::replace(&dir.join(name), 0o600, &json)
 }
 
+fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Returns a time that is after those of all files: the order of reports survives a clock that is set back
+/// between two of them.
+fn after_all(files: &[PathBuf], at: Timestamp) -> Timestamp {
+    let time = |path: &PathBuf| stamp(path).split('-').next()?.parse::<u64>().ok();
+    let newest = files.iter().filter_map(time).filter(|time| *time < TIME_MAX).max();
+    Timestamp(newest.map_or(at.0, |newest| at.0.max(newest + 1)))
+}
+
 /// Removes the oldest files if there are too many, first those of minor events and those that were never
 /// finished.
-fn remove_excess(dir: &Path) -> io::Result<()> {
-    let mut files =
-        fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>()?;
+fn remove_excess(mut files: Vec<PathBuf>) {
     if files.len() < FILES_MAX {
-        return Ok(());
+        return;
     }
     let excess = files.len() - FILES_MAX + REMOVED_AT_ONCE;
     files.sort_by_cached_key(|path| (!is_minor(path), stamp(path)));
@@ -51,7 +67,6 @@ fn remove_excess(dir: &Path) -> io::Result<()> {
         // Another hook, or poold itself, may have removed it already.
         drop(fs::remove_file(path));
     }
-    Ok(())
 }
 
 /// The name, without the dot in front of the name of a file that is being written.
@@ -93,7 +108,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use protocol::hook::ToolUse;
-    use protocol::{SessionId, Tag, Timestamp};
+    use protocol::{SessionId, Tag};
 
     use super::*;
 
@@ -157,6 +172,19 @@ mod tests {
     }
 
     #[test]
+    fn reports_stay_in_order_when_the_clock_is_set_back() {
+        let state = tempfile::tempdir().unwrap();
+        for (at, signal) in [(5000, working()), (1000, HookEvent::Interrupted), (9000, working())] {
+            write(Some(state.path()), hook(at, signal)).unwrap();
+        }
+        let times = [5000, 5001, 9000].map(|at: u64| format!("{at:016}-00000000000000ab.json"));
+        assert_eq!(names(state.path()), times);
+        let file = fs::read(state.path().join(&times[1])).unwrap();
+        let second: SpooledHook = serde_json::from_slice(&file).unwrap();
+        assert_eq!((second.hook.at, second.hook.signal), (Timestamp(5001), HookEvent::Interrupted));
+    }
+
+    #[test]
     fn the_oldest_minor_events_are_removed_first() {
         let state = tempfile::tempdir().unwrap();
         let dir = state.path();
@@ -189,7 +217,7 @@ mod tests {
             };
             fs::write(dir.join(format!("{dot}{at:016}-ab.json")), json).unwrap();
         }
-        remove_excess(dir).unwrap();
+        remove_excess(files(dir).unwrap());
         let left = names(dir);
         assert_eq!((left.len(), left[0].as_str()), (FILES_MAX - REMOVED_AT_ONCE, "0000000000000099-ab.json"));
     }
