@@ -22,6 +22,11 @@ const PROCESSES: usize = 4;
 const EACH: Duration = Duration::from_secs(2);
 /// Pause between two kills.
 const PAUSE: Duration = Duration::from_millis(400);
+/// Number of messages for each kill: afterwards the rest is worked undisturbed, instead of for an hour by a last
+/// host that is killed each time it has begun.
+const MESSAGES_PER_KILL: usize = 6;
+/// Number of kills of a short run.
+const KILLS_AT_LEAST: usize = 50;
 
 /// `steady` works; `hanging` hangs at every seventh message's first attempt; `failing` always fails, and leaves
 /// its messages to `rescue`; `doomed` always fails, and has no fallback. A handler is one shell; its name is its
@@ -123,7 +128,7 @@ fn c15_workers_under_kills_work_each_message_once_and_never_more_than_their_cap_
         }
         drop(client);
         let killer = scope.spawn(move || {
-            for n in 0.. {
+            for n in 0..(messages / MESSAGES_PER_KILL).max(KILLS_AT_LEAST) {
                 thread::sleep(PAUSE);
                 if over.load(Ordering::Relaxed) {
                     return;

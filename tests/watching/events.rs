@@ -29,6 +29,22 @@ fn w13_an_external_kill_is_told_without_polling() {
 }
 
 #[test]
+fn w34_a_follower_of_one_session_hears_of_no_other() {
+    let (pool, id) = told();
+    let other = pool.script("other", "exec sleep 1000");
+    let mut command = pool.poolctl();
+    let follower = Talk::start(command.args(["--json", "events", "--follow", "--session", "web"]));
+    wait_until("the change after another session's is heard", PATIENCE, || {
+        pool.ok(&["label", &other, "beat=1"]);
+        pool.ok(&["label", &id, "beat=1"]);
+        follower.lines().iter().any(|line| line.contains("session_labeled"))
+    });
+    let lines = follower.end();
+    assert!(lines.iter().any(|line| line.contains(&id)), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains(&other)), "{lines:?}");
+}
+
+#[test]
 fn w05_an_external_rename_is_followed_where_it_is_a_name() {
     let (pool, id) = told();
     let workspace = pool.show(&id)["workspace"].clone();
