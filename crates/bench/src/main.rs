@@ -17,6 +17,7 @@ mod stats;
 mod subscriber;
 mod usage;
 mod watch;
+mod worker;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
        bench reap  [--bin-dir DIR] [--runs N] [--sessions N,…] [--idle SECONDS]
        bench deliver [--bin-dir DIR] [--agents DIR] [--runs N] [--sessions N,…] [--idle SECONDS]
        bench deliver --wake [--bin-dir DIR] [--agents DIR] [--runs N]
+       bench worker [--bin-dir DIR] [--runs N] [--sessions N,…]
 
   cli    time from spawn to exit: `poolctl status` and `poolctl ls` against `true` and `tmux list-sessions`
   watch  time from a change in tmux, or the death of a pane's process, to its event at a subscriber of the
@@ -53,15 +55,17 @@ usage: bench cli   [--bin-dir DIR] [--runs N] [--sessions N,…]
          script, and with Claude Code and Codex if installed; `poolctl hook` against `true`; from a hook to a
          subscriber; a program's output to a subscriber; beside `tmux-cli` and `cli-agent-orchestrator`, if on the PATH
          --wake: from a wake until the agent has its first prompt, against the same by hand
+  worker from `poolctl send` to the first line of a worker's handler, with its host running and ended, against the
+         same handler by hand
 
   --bin-dir DIR   directory of the binaries; default: beside this one
   --agents DIR    deliver: where scripts/dev/install-agents has put the real agents ($AGENTS_DIR, else target/agents)
   --dir DIR       queue: directory on the disk to measure (/var/tmp)
   --runs N        measurements of each thing (cli: 200, watch: 30, queue, create: 5 rounds, --million: 3,
-                  reap: 10 rounds, deliver: 20 prompts)
+                  reap: 10 rounds, deliver: 20 prompts, worker: 50 rounds)
   --seconds S     queue: duration of each measurement (1, --hostile: 2)
   --sessions N,…  numbers of other sessions (cli: 200, watch: 10,100,1000, queue: 64, --million: 100,
-                  --thousand: 1000, deliver: 20); reap: number of concurrent ends (50)
+                  --thousand: 1000, deliver, worker: 20); reap: number of concurrent ends (50)
   --existing N,…  create: numbers of sessions already present (0,500)
   --clients N,…   queue: numbers of clients that enqueue (1,8,64)
   --messages N    --million: size of the backlog (1000000)
@@ -106,6 +110,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         Suite::Reap => reap::run,
         Suite::Deliver => deliver::run,
         Suite::Wake => deliver::wake,
+        Suite::Worker => worker::run,
     };
     options.sessions.iter().try_for_each(|sessions| suite(options, *sessions))
 }

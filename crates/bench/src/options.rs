@@ -29,6 +29,8 @@ pub(crate) enum Suite {
     Deliver,
     /// Latency of waking an agent.
     Wake,
+    /// Latency from a message to the handler of its worker.
+    Worker,
 }
 
 impl Suite {
@@ -42,6 +44,7 @@ impl Suite {
             Self::Thousand => 1,
             Self::Reap => 10,
             Self::Deliver | Self::Wake => 20,
+            Self::Worker => 50,
         }
     }
 
@@ -58,6 +61,7 @@ impl Suite {
             Self::Reap => vec![50],
             Self::Deliver => vec![20],
             Self::Wake => vec![1],
+            Self::Worker => vec![20],
         }
     }
 
@@ -131,6 +135,7 @@ impl Options {
             Some("create") => Suite::Create,
             Some("reap") => Suite::Reap,
             Some("deliver") => Suite::Deliver,
+            Some("worker") => Suite::Worker,
             Some("-h" | "--help") => return Ok(None),
             _ => bail!("no benchmark given"),
         };

@@ -42,11 +42,12 @@ fn hidden(configured: bool) -> Answer {
 fn a_worker_is_added_as_the_flags_say() {
     let pool = Pool::new(|_| hidden(false));
     let line = "worker add index --kind a --session web --concurrency 2 --idle-end 1m --handler-timeout 1s \
-                --result --fallback other --env A=1 --clean-env --limit mem=1G --cwd / -- h --json";
+                --lease 5s --session-concurrency 3 --max-restarts 1 --result --fallback other --fallback-after 4 --env A=1 --clean-env --limit mem=1G --cwd / -- h --json";
     assert_eq!(pool.run(line).success(), "index  running\n");
     let Request::AddWorker(asked) = pool.request() else { panic!("{:?}", pool.calls()) };
     let AddWorker { worker, cwd, env, limits, max_restarts, .. } = *asked;
-    assert_eq!((worker, cwd.to_string_lossy().as_str(), max_restarts), (spec(false), "/", None));
+    let wanted = WorkerSpec { lease_ms: Some(5000), session_concurrency: 3, fallback_after: 4, ..spec(false) };
+    assert_eq!((worker, cwd.to_string_lossy().as_str(), max_restarts), (wanted, "/", Some(1)));
     assert_eq!((env, limits.memory), (vec![("A".into(), "1".into())], Some(1 << 30)));
     for wrong in
         ["worker add index -- h", "worker add index --all --own-queue -- h", "worker add index --all"]

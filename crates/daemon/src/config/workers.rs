@@ -86,11 +86,11 @@ mod tests {
 
     #[test]
     fn a_worker_is_a_table_and_its_mistakes_are_named() {
-        let good = "[workers.a]\ncommand = ['sh', '-c', 'true']\nkinds = ['job']\nsessions = 'label:team=x'\n\
+        let good = "[workers.a]\ncommand = ['sh', '-c', 'true']\nkinds = ['job']\nsessions = 'agent:claude,label:team=x'\n\
                     fallback = ['b']\nlimits = 'mem=1G'\n[workers.b]\ncommand = ['true']\nsessions = 'pool'";
         let workers = Config::parse(good).unwrap().settings("/s".as_ref(), 0).unwrap().workers;
         assert_eq!((workers["a"].spec.concurrency, workers["a"].spec.idle_end_ms), (4, 180_000));
-        assert_eq!(workers["a"].spec.sessions.to_string(), "label:team=x");
+        assert_eq!(workers["a"].spec.sessions.to_string(), "agent:claude,label:team=x");
         assert_eq!(workers["b"].spec.sessions.to_string(), "pool");
         let wrong = |key: &str| error(&format!("[workers.a]\ncommand = ['true']\n{key}"));
         assert!(error("[workers.a]\n").contains("[workers.a]: no command to run"));

@@ -167,6 +167,46 @@ fn sessions_take_turns_and_within_one_the_priority_decides() {
     let asked = Asked { scope: &labelled, kinds: &["a".to_owned()], max: 9, after: SessionId(0) };
     let open = next_messages(&engine.world.pool, &engine.settings, &asked, engine.now());
     assert_eq!(open.iter().map(|message| message.session).collect::<Vec<_>>(), [TWO]);
+    engine.change(THREE, |session| session.spec.agent = "claude".to_owned());
+    let agent = Some("claude".to_owned());
+    let of_agent = ClaimScope::Sessions(Selection::Matching { agent, labels: BTreeMap::new() });
+    let asked = Asked { scope: &of_agent, ..asked };
+    let open = next_messages(&engine.world.pool, &engine.settings, &asked, engine.now());
+    assert_eq!(open.iter().map(|message| message.session).collect::<Vec<_>>(), [THREE]);
+}
+
+#[test]
+fn a_worker_runs_no_more_handlers_for_one_session_than_it_may() {
+    let kinds = vec!["a".into(), "b".into(), "c".into()];
+    let mut engine =
+        Engine::with_workers(2, &[WorkerSpec { session_concurrency: 2, kinds: kinds.clone(), ..spec("w") }]);
+    for kind in &kinds {
+        engine.post(ONE, kind, 0);
+    }
+    assert_eq!(engine.starts(), ["w"]);
+    let held = engine.claims("w", 9, SessionId(0));
+    assert_eq!(held.len(), 2);
+    engine.post(TWO, "a", 0);
+    let other = engine.claims("w", 9, SessionId(0));
+    assert_eq!(other.iter().map(|claimed| claimed.session).collect::<Vec<_>>(), [TWO]);
+    engine.acks(&held[0]);
+    assert_eq!(engine.claims("w", 9, SessionId(0)).len(), 1, "one has ended");
+}
+
+#[test]
+fn the_command_of_a_host_has_the_limits_of_its_worker() {
+    let limits = WorkerSpec { lease_ms: Some(5000), timeout_ms: Some(7000), result: true, ..spec("w") };
+    let engine = Engine::with_workers(1, &[limits, spec("plain")]);
+    let command = |name: &str| {
+        let words = engine.session(engine.host(name)).spec.command.clone();
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    };
+    for flag in ["--idle-end 1000ms", "--lease 5000ms", "--handler-timeout 7000ms", "--result"] {
+        assert!(command("w").contains(flag), "{flag}: {}", command("w"));
+    }
+    for flag in ["--lease", "--handler-timeout", "--result"] {
+        assert!(!command("plain").contains(flag), "{flag}: {}", command("plain"));
+    }
 }
 
 #[test]
