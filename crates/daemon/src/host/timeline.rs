@@ -41,7 +41,9 @@ pub(crate) struct TimelineFile {
     id: u64,
     /// The epoch of the last start, which may have ended before it committed that.
     epoch: u64,
-    /// The last epoch that is known to be in the database; 0 before the first.
+    /// The last epoch that is known to be in the database; 0 before the first, and in a file of a build that
+    /// did not record it.
+    #[serde(default)]
     committed: u64,
     /// Number of the last event when the daemon last ended cleanly; `None` after a crash.
     ended_at: Option<u64>,
@@ -206,8 +208,11 @@ pub(crate) fn reserve_ids(state: &Path, (next, seq): (u64, u64)) {
 }
 
 fn read(state: &Path) -> Option<TimelineFile> {
-    let text = files::read_bounded(&state.join(NAME), FILE_MAX).ok()?;
-    serde_json::from_slice(&text).ok()
+    let path = state.join(NAME);
+    let text = files::read_bounded(&path, FILE_MAX).ok()?;
+    serde_json::from_slice(&text)
+        .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "unreadable; it counts as missing"))
+        .ok()
 }
 
 fn write(state: &Path, file: &TimelineFile) -> std::io::Result<()> {
@@ -338,5 +343,18 @@ mod tests {
         assert!(!same(mine, (5, 99), Some(file()), place(3)), "one of before the last end");
         assert!(!same(mine, (5, 100), Some(file()), place(4)), "a copy of the whole directory");
         assert_eq!(check(Timeline::default(), (5, 100), None, &place(3)), Continuity::First, "an upgrade");
+    }
+
+    #[test]
+    fn a_file_of_a_build_without_the_committed_epoch_continues_the_timeline() {
+        let state = tempfile::tempdir().unwrap();
+        let mut older = serde_json::to_value(file()).unwrap();
+        assert!(older.as_object_mut().unwrap().remove("committed").is_some());
+        std::fs::write(state.path().join(NAME), older.to_string()).unwrap();
+        let read = read(state.path()).unwrap();
+        assert_eq!(read, TimelineFile { committed: 0, ..file() });
+        let mine = Timeline { id: Some(7), copied: false, imported: false };
+        assert_eq!(check(mine, (5, 100), Some(&read), &place(3)), Continuity::Same);
+        assert_ne!(check(mine, (5, 99), Some(&read), &place(3)), Continuity::Same, "older than its last end");
     }
 }
