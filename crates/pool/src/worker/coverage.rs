@@ -127,23 +127,35 @@ pub(crate) struct Assignment<'a> {
 }
 
 /// The worker that gets a message of the worker `host` after so many attempts: itself, then its fallbacks in
-/// turn. One whose budget is used up is left out as long as there is another.
+/// turn. One that cannot work is left out as long as there is another: one after it, or else before it. But
+/// what was never tried waits for a first worker that a user stopped.
 pub(crate) fn assigned<'a>(
     pool: &'a Pool,
-    (host, worker): (&'a Session, &WorkerSpec),
+    (host, worker): (&'a Session, &'a WorkerSpec),
     attempts: u32,
 ) -> Assignment<'a> {
-    let is_there = |other: &&Session| other.worker.as_ref().is_some_and(|other| !other.removed);
-    let fallbacks = worker.fallback.iter().filter_map(|name| pool.worker(name)).filter(is_there);
-    let chain: Vec<&Session> = [host].into_iter().chain(fallbacks).collect();
+    let chain: Vec<&Session> = [host].into_iter().chain(fallbacks(pool, worker)).collect();
     let after = worker.fallback_after.max(1);
     let wanted = usize::try_from(attempts / after).unwrap_or(usize::MAX);
     let step = wanted.min(chain.len() - 1);
-    let able = chain[step..].iter().find(|worker| !worker.budget.exhausted);
+    let mut order = (step..chain.len()).chain((0..step).rev());
+    let waits = step == 0 && is_off(host);
+    let at = order.find(|at| waits || is_able(chain[*at])).unwrap_or(step);
     Assignment {
-        host: able.copied().unwrap_or(chain[step]),
-        is_first_of_fallback: step > 0 && step == wanted && attempts.is_multiple_of(after),
+        host: chain[at],
+        is_first_of_fallback: at >= step && step > 0 && step == wanted && attempts.is_multiple_of(after),
     }
+}
+
+/// The fallbacks of a worker that exist, in turn.
+fn fallbacks<'a>(pool: &'a Pool, worker: &'a WorkerSpec) -> impl Iterator<Item = &'a Session> {
+    let is_there = |other: &&Session| other.worker.as_ref().is_some_and(|other| !other.removed);
+    worker.fallback.iter().filter_map(|name| pool.worker(name)).filter(is_there)
+}
+
+/// True if a worker is started for a message: it has not failed too often, and no user stopped it.
+fn is_able(host: &Session) -> bool {
+    !host.budget.exhausted && !is_off(host)
 }
 
 /// True if a worker exists for messages of this kind and session: registered, or one of the pool that can be
@@ -158,12 +170,10 @@ pub fn is_worked(pool: &Pool, workers: &Workers, session: SessionId, kind: &str)
     };
     let by_hand =
         registered.filter(|worker| takes_kind(&worker.kinds, kind)).any(|worker| takes(&worker.scope));
-    let able = |host: &Session| !host.budget.exhausted && !is_off(host);
-    by_hand
-        || pool.workers().any(|(host, worker)| {
-            let covers = covers(pool, (host, worker), session, kind);
-            covers && (able(host) || worker.fallback.iter().filter_map(|name| pool.worker(name)).any(able))
-        })
+    let is_started = |of: (&Session, &WorkerSpec)| {
+        covers(pool, of, session, kind) && is_able(assigned(pool, of, 0).host)
+    };
+    by_hand || pool.workers().any(is_started)
 }
 
 /// True if a user stopped a worker.

@@ -103,6 +103,12 @@ impl Engine {
         self.world.emit(Event::SessionStopped { session, reason: Reason::Exited, exit });
     }
 
+    /// A user stops a worker; its host is proved gone.
+    fn stops(&mut self, name: &str) {
+        let session = self.host(name);
+        self.world.emit(Event::SessionStopped { session, reason: Reason::Killed, exit: None });
+    }
+
     /// Lets the host of a worker claim up to `max` messages.
     fn claims(&mut self, name: &str, max: usize, after: SessionId) -> Vec<Claimed> {
         let host = self.tag(self.host(name));
@@ -258,6 +264,37 @@ fn a_message_goes_to_a_fallback_after_so_many_attempts_and_no_longer_to_the_firs
     engine.world.emit(Event::BudgetChanged { session: engine.host("first"), budget: exhausted });
     let id = engine.post(ONE, "a", 0);
     assert_eq!(engine.claims("second", 9, ONE)[0].id, id);
+}
+
+#[test]
+fn a_fallback_that_a_user_stopped_is_left_out() {
+    let fallback = vec!["second".to_owned(), "third".to_owned()];
+    let first = WorkerSpec { fallback, fallback_after: 1, ..spec("first") };
+    let others = ["second", "third"].map(|name| WorkerSpec { sessions: WorkerQueue::Own, ..spec(name) });
+    let mut engine = Engine::with_workers(1, &[&[first][..], &others].concat());
+    engine.stops("second");
+    let id = engine.post(ONE, "a", 0);
+    assert_eq!(engine.starts(), ["first"]);
+    let claimed = engine.claims("first", 9, ONE);
+    engine.fails(&claimed[0]);
+    assert_eq!(engine.starts(), ["third"], "the next that can work it");
+    engine.stops("third");
+    assert!(engine.starts().is_empty());
+    let claimed = engine.claims("first", 9, ONE);
+    assert_eq!(claimed[0].id, id, "the one before, where none is after");
+    engine.fails(&claimed[0]);
+    engine.stops("first");
+    assert!(engine.starts().is_empty(), "all are stopped");
+}
+
+#[test]
+fn a_message_waits_for_its_first_worker_that_a_user_stopped() {
+    let first = WorkerSpec { fallback: vec!["second".into()], ..spec("first") };
+    let second = WorkerSpec { sessions: WorkerQueue::Own, ..spec("second") };
+    let mut engine = Engine::with_workers(1, &[first, second]);
+    engine.stops("first");
+    engine.post(ONE, "a", 0);
+    assert!(engine.starts().is_empty());
 }
 
 #[test]
