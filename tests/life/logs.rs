@@ -86,6 +86,23 @@ fn g03_run_passes_a_standard_error_that_is_kept_apart_on_to_its_own() {
 }
 
 #[test]
+fn g03_wait_looks_at_a_standard_error_that_is_kept_apart() {
+    let pool = Pool::with("");
+    let wait = |id: &str, what: &str| pool.ctl(&["--timeout", "60s", "wait", id, "--for", what]);
+    let new = |script: &str| pool.ok(&["new", "--stderr", "separate", "--", "sh", "-c", script]);
+    let live = new("echo out; echo wrong >&2; exec sleep 1000");
+    wait(&live, "output:^wrong$").expect(0);
+    wait(&live, "output:^out$").expect(0);
+    // What it wrote before its end counts, and the other log does not decide that nothing matches.
+    let ended = new("echo wrong >&2; exit 3");
+    let result = wait(&ended, "exit,output:^wrong$").expect(0);
+    assert_eq!(result.stdout, "output:^wrong$\n");
+    wait(&ended, "output:neither").expect(1);
+    wait(&ended, "exit").expect(3);
+    assert_eq!(pool.ok(&["logs", &ended, "--stderr"]), "wrong");
+}
+
+#[test]
 fn g03_the_events_of_a_session_are_in_its_log_of_events() {
     let pool = Pool::with("");
     let id = pool.script("web", "exit 3");

@@ -31,13 +31,18 @@ pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
     reply
 }
 
-/// Waits until the whole output of a program that has ended is in the log; a lost log writer delays that only
+/// Waits until the whole output of a program that has ended is in its logs; a lost log writer delays that only
 /// for a short time.
 async fn wait_for_log(daemon: &Daemon, session: &Session) {
     let over = session.exit.is_some() && !session.lifecycle.holds_slot();
     let Some(run) = session.incarnation.as_ref().filter(|_| over) else { return };
     let (dir, tag) = (daemon.log_options(session.id).dir, run.tag);
-    daemon.blocking.with_timeout(Purpose::Logs, move || logs::wait_for_writer(&dir, Some(tag))).await;
+    let separate = session.spec.separate_stderr.then(|| dir.join(protocol::logs::STDERR));
+    let wait = move || {
+        logs::wait_for_writer(&dir, Some(tag));
+        separate.inspect(|dir| logs::wait_for_writer(dir, Some(tag)));
+    };
+    daemon.blocking.with_timeout(Purpose::Logs, wait).await;
 }
 
 /// Returns the message once `reached` is true of its state.

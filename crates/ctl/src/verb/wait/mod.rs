@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::exit;
 use crate::show::time;
 use condition::{Condition, Conditions, Kind, patterns, untils};
-use output::{OutputMatch, OutputWatch};
+use output::{OutputMatch, OutputWatch, Stream};
 use result::WaitResult;
 
 /// The conditions that are waited for if none is given.
@@ -52,11 +52,13 @@ const AFTER: &str = "WHAT is one of\n\
     \x20 attention, error\n\
     \x20 started            it runs\n\
     \x20 ready              it runs, and its agent is ready\n\
-    \x20 exit               its program has ended, and all of its output is in the log\n\
+    \x20 exit               its program has ended, and all of its output is in the log,\n\
+    \x20                    or in both logs (`new --stderr separate`)\n\
     \x20 queue-empty        no message is queued or in flight\n\
     \x20 message:ID         this message is final\n\
     \x20 output:REGEX       a match on its screen, in the last 64 KiB that this run\n\
-    \x20                    wrote, or in what it writes from now on; the rest of the\n\
+    \x20                    wrote, or in what it writes from now on, its separate\n\
+    \x20                    standard error included; the rest of the\n\
     \x20                    argument is the expression, commas included\n\
     If several were given, the one that holds is printed.\n\n\
     Exit codes: 0 it holds; 10 attention and 11 error, if they were one of several;\n\
@@ -129,14 +131,18 @@ fn first(
     conditions: &[Condition],
 ) -> Result<WaitResult, Error> {
     let (sender, answers) = mpsc::channel();
-    let watch = output::watch(context, (session, since), patterns(conditions), {
+    let patterns = patterns(conditions);
+    let streams = if patterns.is_empty() { Vec::new() } else { Stream::of(context, session) };
+    let watch = |stream| {
         let sender = sender.clone();
         // The receiver is gone once another answer has decided.
-        move |found| drop(sender.send(Answer::Output(found)))
-    });
+        let tell = move |found| drop(sender.send(Answer::Output(found)));
+        output::watch(context, (session, since), (patterns.clone(), stream), tell)
+    };
+    let watches: Vec<OutputWatch> = streams.into_iter().map(watch).collect();
     let asked = ask(context, session, conditions, sender);
-    let threads = usize::from(watch.is_some()) + usize::from(asked);
-    decide(&answers, threads, watch.as_ref(), context.waiting_limit())
+    let threads = watches.len() + usize::from(asked);
+    decide(&answers, threads, &watches, context.waiting_limit())
 }
 
 /// Asks `poold` for the conditions that it knows about. Returns false if there are none.
@@ -153,11 +159,11 @@ fn ask(context: &Context, session: &SessionRef, conditions: &[Condition], sender
 }
 
 /// Decides by the first answer of these threads. If one reports that its conditions cannot hold any more, the
-/// other one decides; and output that a program wrote before its end is searched before the end counts.
+/// others decide; and output that a program wrote before its end is searched before the end counts.
 fn decide(
     answers: &Receiver<Answer>,
     threads: usize,
-    watch: Option<&OutputWatch>,
+    watches: &[OutputWatch],
     limit: Option<Duration>,
 ) -> Result<WaitResult, Error> {
     let deadline = limit.map(|limit| Instant::now() + limit);
@@ -172,7 +178,7 @@ fn decide(
                 if left > 0 && !view.session.lifecycle.holds_slot() =>
             {
                 let last = view.session.incarnation.as_ref().map(|run| run.tag);
-                watch.inspect(|watch| watch.finish(last));
+                watches.iter().for_each(|watch| watch.finish(last));
                 ended = Some(view);
             }
             Answer::Daemon(Ok(response)) => return WaitResult::from_response(response),

@@ -1,4 +1,5 @@
-//! `wait --for output:REGEX`: searches the screen, the end of this run's output, and the output from now on.
+//! `wait --for output:REGEX`: searches the screen, the end of this run's output, and the output from now on; of
+//! a standard error that is kept apart, too.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -28,6 +29,24 @@ pub(super) struct OutputMatch {
     pub text: String,
 }
 
+/// What a search looks at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Stream {
+    /// The screen and the log of the terminal.
+    Terminal,
+    /// The log of the standard error.
+    Stderr,
+}
+
+impl Stream {
+    /// The streams that a session has. Of one that is not found the search tells.
+    pub(super) fn of(context: &Context, session: &SessionRef) -> Vec<Self> {
+        let view = calls::session(&mut context.client(), session.clone());
+        let separate = view.is_ok_and(|view| view.session.spec.separate_stderr);
+        if separate { vec![Self::Terminal, Self::Stderr] } else { vec![Self::Terminal] }
+    }
+}
+
 /// A search that runs in another thread.
 #[derive(Debug)]
 pub(super) struct OutputWatch(Sender<Result<Stop, Error>>);
@@ -47,43 +66,46 @@ enum Stop {
     Ended(Option<Tag>),
 }
 
-/// Searches for these patterns, if there are any, and calls `tell` once: with the match, or with `None` if
-/// the session has ended without one.
+/// Searches for these patterns, and calls `tell` once: with the match, or with `None` if the session has ended
+/// without one.
 pub(super) fn watch(
     context: &Context,
     (session, since): (&SessionRef, Option<Timestamp>),
-    patterns: Vec<(usize, Pattern)>,
+    (patterns, stream): (Vec<(usize, Pattern)>, Stream),
     tell: impl FnOnce(Result<Option<OutputMatch>, Error>) + Send + 'static,
-) -> Option<OutputWatch> {
-    if patterns.is_empty() {
-        return None;
-    }
+) -> OutputWatch {
     let (sender, stop) = mpsc::channel();
     let (context, session, watch) = (context.clone(), session.clone(), OutputWatch(sender.clone()));
     thread::spawn(move || {
         let mut search = Search::new(patterns, sender);
-        tell(follow(&context, (session, since), &mut search, &stop).map(|()| search.found));
+        tell(follow(&context, (session, since, stream), &mut search, &stop).map(|()| search.found));
     });
-    Some(watch)
+    watch
 }
 
 fn follow(
     context: &Context,
-    (session, since): (SessionRef, Option<Timestamp>),
+    (session, since, stream): (SessionRef, Option<Timestamp>, Stream),
     search: &mut Search,
     stop: &Receiver<Result<Stop, Error>>,
 ) -> Result<(), Error> {
     let mut client = context.client();
     let record = calls::session(&mut client, session)?.session;
     let (session, run): (SessionRef, _) = (record.id.into(), record.incarnation.map(|run| run.tag));
-    let mut tail = Tail::new(&session_log::files(&mut client, &session)?);
+    let files = session_log::files(&mut client, &session)?;
+    let mut tail = Tail::new(&match stream {
+        Stream::Terminal => files,
+        Stream::Stderr => session_log::stderr_of(&files),
+    });
     tail.skip_to_last_bytes(WINDOW as u64)?;
     match (since, run) {
         // The screen is not searched: the time at which its text was written is not known.
         (Some(since), _) => tail.skip_to_time(since)?,
         (None, Some(run)) => {
             tail.skip_to_run(run)?;
-            search_screen(&mut client, &session, run, search);
+            if stream == Stream::Terminal {
+                search_screen(&mut client, &session, run, search);
+            }
         }
         (None, None) => {}
     }
