@@ -163,7 +163,7 @@ fn free_name(pool: &Pool, shown: &str, tmux_names: &[String]) -> Result<Name, Re
     let clean: String = lower.chars().map(|c| if allowed(c) { c } else { '-' }).take(48).collect();
     let clean = clean.trim_matches(['-', '_']);
     let base = if clean.parse::<Name>().is_ok() { clean.to_owned() } else { format!("tmux-{clean}") };
-    let others: Vec<&str> = tmux_names.iter().map(String::as_str).filter(|name| *name != shown).collect();
+    let others: Vec<String> = tmux_names.iter().filter(|name| *name != shown).cloned().collect();
     input::check_name(&first_free(pool, base.trim_end_matches('-'), &others))
 }
 

@@ -145,7 +145,7 @@ fn generated_name(
         Naming::Timestamp => {
             let agent = agent_kind(asked);
             let base = format!("{agent}-{}", launch.stamp);
-            input::check_name(&first_free(pool, &base, &[]))
+            input::check_name(&first_free(pool, &base, launch.tmux_names))
         }
     }
 }

@@ -10,9 +10,9 @@ pub(crate) fn name_taken(name: &Name, other: &Session) -> String {
     format!("{name} is the name or workspace of {} already", other.id)
 }
 
-/// The name, or if it is taken in the pool or by these `others`, the name with a number appended.
-pub(crate) fn first_free(pool: &Pool, base: &str, others: &[&str]) -> String {
-    let free = |name: &String| pool.named(name).is_none() && !others.contains(&name.as_str());
+/// The name, or if it is taken in the pool or by a session in tmux, the name with a number appended.
+pub(crate) fn first_free(pool: &Pool, base: &str, tmux_names: &[String]) -> String {
+    let free = |name: &String| pool.named(name).is_none() && !tmux_names.contains(name);
     let numbered = (2..).map(|n| format!("{base}-{n}"));
     std::iter::once(base.to_owned()).chain(numbered).find(free).unwrap_or_default()
 }
@@ -23,7 +23,7 @@ pub(crate) fn next_number(pool: &Pool, tmux_names: &[String]) -> Result<Name, Re
     let digits = |name: &&String| name.bytes().all(|b| b.is_ascii_digit());
     let numbers = pool.names.keys().chain(tmux_names).filter(digits).filter_map(|name| name.parse().ok());
     let next = numbers.max().map_or(1, |n: u64| n.saturating_add(1));
-    input::check_name(&first_free(pool, &next.to_string(), &[]))
+    input::check_name(&first_free(pool, &next.to_string(), tmux_names))
 }
 
 /// Gives a session that is being created the next numeric name, because tmux has a session of its name.

@@ -108,6 +108,23 @@ fn w05_numeric_names_go_on_above_those_that_tmux_lists() {
 }
 
 #[test]
+fn w05_no_generated_name_is_that_of_a_session_in_tmux() {
+    let name = |naming: Naming, listed: &[&str]| {
+        let (mut world, settings) = (World::default(), with(all(), naming));
+        let listed: Vec<String> = listed.iter().map(|name| (*name).to_owned()).collect();
+        let launch = session::CreateInputs { tmux_names: &listed, ..world::launch(world.tag(), world.now) };
+        let made = session::create(&world.pool, &settings, &of("claude"), &launch);
+        let Ok(CreateOutcome::Create(made)) = made else { panic!("{made:?}") };
+        world.emit_all(made.events);
+        world.pool.session(made.session).unwrap().name.to_string()
+    };
+    let stamped = ["claude-20260101-000000", "claude-20260101-000000-2"];
+    assert_eq!(name(Naming::Timestamp, &stamped), "claude-20260101-000000-3");
+    let highest = u64::MAX.to_string();
+    assert_eq!(name(Naming::Numeric, &[&highest]), format!("{highest}-2"));
+}
+
+#[test]
 fn w05_what_is_no_name_and_no_number_is_refused() {
     let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
     let long = "x".repeat(65);
