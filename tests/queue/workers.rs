@@ -59,6 +59,27 @@ fn c15_a_message_starts_a_worker_and_silence_ends_it() {
 }
 
 #[test]
+fn c15_a_host_whose_message_waits_for_a_free_handler_stays_for_it() {
+    let pool = pool(
+        "[pool]\nmax_processes = 1\n[workers.long]\nkinds = ['long']\nidle_end = '300ms'\n\
+         command = ['sh', '-c', 'until test -e go; do sleep 0.1; done']\n\
+         [workers.short]\ncommand = ['true']\nkinds = ['short']\nidle_end = '300ms'\n",
+    );
+    let long = send(&pool, "web", "long");
+    await_state(&pool, &long, "claimed");
+    let short = send(&pool, "web", "short");
+    await_worker(&pool, "short", "running");
+    // Several times its idle time has to pass.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let host = worker(&pool, "long")["session"].as_str().unwrap().to_owned();
+    fs::write(pool.state().join("sessions").join(host).join("work/go"), "").unwrap();
+    await_state(&pool, &long, "done");
+    await_state(&pool, &short, "done");
+    let waits = await_worker(&pool, "short", "waiting");
+    assert_eq!((&waits["starts"], &waits["failures"]), (&json!(1), &json!(0)), "{waits}");
+}
+
+#[test]
 fn c15_a_worker_that_crashes_is_restarted_within_its_budget_and_then_status_says_so() {
     let config = |command: &str| {
         format!(

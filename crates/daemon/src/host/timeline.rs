@@ -211,7 +211,9 @@ fn read(state: &Path) -> Option<TimelineFile> {
     let path = state.join(NAME);
     let text = files::read_bounded(&path, FILE_MAX).ok()?;
     serde_json::from_slice(&text)
-        .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "unreadable; it counts as missing"))
+        .inspect_err(
+            |error| tracing::warn!(path = %path.display(), %error, "unreadable; it counts as missing"),
+        )
         .ok()
 }
 

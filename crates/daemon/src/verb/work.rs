@@ -60,7 +60,8 @@ pub(super) async fn register(daemon: &Arc<Daemon>, caller: &Caller, asked: Regis
     daemon.engine.turn(register).await?
 }
 
-/// Claims messages, waiting for the first one. Answers with an empty list once the wait is over.
+/// Claims messages, waiting for the first one. Answers with an empty list once the wait is over; to the host of
+/// a worker later, while a message for it waits.
 pub(super) async fn claim(daemon: &Arc<Daemon>, caller: &Caller, op: Option<OpId>, asked: Claim) -> Reply {
     asked.kinds.iter().try_for_each(|kind| pool::queue::check_kind(kind))?;
     if asked.max == 0 || asked.max > CLAIM_MAX {
@@ -82,12 +83,18 @@ pub(super) async fn claim(daemon: &Arc<Daemon>, caller: &Caller, op: Option<OpId
     let lease_ms = asked.lease_ms.unwrap_or(default).clamp(*LEASE.start(), *LEASE.end());
     let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
     let context = Arc::clone(daemon);
-    let request = ClaimRequest { daemon: context, connection, process, op, lease_ms, asked };
+    let request = Arc::new(ClaimRequest { daemon: context, connection, process, op, lease_ms, asked });
     if let Some(process) = process {
         // The receiver lives as long as the daemon.
         daemon.holders_to_watch.send(process).ok();
     }
-    let reply = match daemon.engine.wait_with(waits_for, Some(wait), move |turn| request.claim(turn)).await {
+    let (claiming, is_host) = (Arc::clone(&request), matches!(request.asked.scope, ClaimScope::Host(_)));
+    let mut claims = daemon.engine.wait_with(waits_for, Some(wait), move |turn| claiming.claim(turn)).await;
+    if is_host && claims.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Timeout) {
+        let longer = WAIT_MAX.saturating_sub(wait);
+        claims = daemon.engine.wait_with(waits_for, Some(longer), move |turn| request.claim_late(turn)).await;
+    }
+    let reply = match claims {
         Err(refusal) if refusal.code == ErrorCode::Timeout => Ok(Response::Claimed(Vec::new())),
         Err(refusal) => Err(refusal),
         Ok(claims) => claims.map(|claims| Response::Claimed(claims.into_inner())),
@@ -126,6 +133,15 @@ impl ClaimRequest {
         Some(claimed.map(|claimed| UnsentClaims { claimed, daemon: Arc::clone(&self.daemon) }))
     }
 
+    /// Claims as [`Self::claim`] once the wait is over. The host of a worker waits on while a message for it only
+    /// lacks a free handler: an answer without messages would end it.
+    fn claim_late(&self, turn: &mut Turn<'_>) -> Option<Result<UnsentClaims, Refusal>> {
+        let claims = self.claim(turn);
+        let waits_on = claims.is_none() && worker::waits_for_host(turn.pool(), &self.asked.scope, turn.now());
+        let none = || Ok(UnsentClaims { claimed: Vec::new(), daemon: Arc::clone(&self.daemon) });
+        if waits_on { None } else { Some(claims.unwrap_or_else(none)) }
+    }
+
     /// Returns the messages that an earlier attempt of the same operation claimed, with their leases renewed.
     fn held_by_operation(&self, turn: &mut Turn<'_>) -> Vec<MessageId> {
         let Some(op) = &self.op else { return Vec::new() };
@@ -152,11 +168,13 @@ impl ClaimRequest {
         let expired = queue::expired(turn.pool(), now);
         turn.emit_all(expired);
         let worker = turn.volatile.workers.get(self.connection);
+        let asking = turn.volatile.workers.asking_hosts();
         let asked = Asked {
             scope: &self.asked.scope,
             kinds: &self.asked.kinds,
             max: self.asked.max as usize,
             after: worker.map_or(SessionId(0), Worker::served),
+            asking: &asking,
         };
         let mut bytes = 0;
         let open = worker::next_messages(turn.pool(), &self.daemon.loaded().settings, &asked, now);

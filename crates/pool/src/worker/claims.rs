@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use protocol::message::PROMPT;
 use protocol::worker::{ClaimScope, Selection, WorkerSpec};
-use protocol::{Lifecycle, Session, SessionId, Timestamp};
+use protocol::{Lifecycle, MessageId, Session, SessionId, Tag, Timestamp};
 
 use crate::pool::Pool;
 use crate::queue::claim::{ClaimQuery, claimable, head_if};
@@ -24,6 +24,9 @@ pub struct Asked<'a> {
     pub max: usize,
     /// The session that was served last: the others come before it.
     pub after: SessionId,
+    /// The hosts that ask now, this one included or not: the pool's free handlers go to the messages that wait
+    /// longest.
+    pub asking: &'a [Tag],
 }
 
 /// The messages that a worker can claim now, of several sessions in turn.
@@ -34,7 +37,7 @@ pub fn next_messages<'a>(
     asked: &Asked<'_>,
     now: Timestamp,
 ) -> Vec<PendingMessage<'a>> {
-    let Asked { scope, kinds, max, after } = *asked;
+    let Asked { scope, kinds, max, after, asking } = *asked;
     let (max, lanes) = match scope {
         ClaimScope::Sessions(selection) => {
             let of = |id: SessionId| claimable(pool, ClaimQuery { session: id, kinds, max }, now);
@@ -45,15 +48,73 @@ pub fn next_messages<'a>(
             let Some((host, worker)) = host.and_then(|host| Some((host, host.worker.as_deref()?))) else {
                 return Vec::new();
             };
-            let held = Held::by(pool, host.id);
-            let lanes = with_messages(pool).map(|session| {
-                let left = worker.session_concurrency.saturating_sub(held.in_session(session.id));
-                (session.id, assigned_heads(pool, host, session, left as usize, now))
-            });
-            (max.min(held.left(worker, settings.max_processes)), lanes.collect())
+            let lanes = host_lanes(pool, (host, worker), now);
+            let rivals = asking.iter().filter(|other| *other != tag).filter_map(|other| pool.tagged(*other));
+            let share = fair_share((pool, settings), (host, &lanes), rivals, now);
+            (max.min(share), lanes)
         }
     };
     in_turn(lanes, after, max)
+}
+
+/// The next messages of each session that go to this host, within its limit for one session.
+fn host_lanes<'a>(
+    pool: &'a Pool,
+    (host, worker): (&Session, &WorkerSpec),
+    now: Timestamp,
+) -> Vec<(SessionId, Vec<PendingMessage<'a>>)> {
+    let held = Held::by(pool, host.id);
+    let lanes = with_messages(pool).map(|session| {
+        let left = worker.session_concurrency.saturating_sub(held.in_session(session.id));
+        (session.id, assigned_heads(pool, host, session, left as usize, now))
+    });
+    lanes.collect()
+}
+
+/// Number of messages of a host that are among the first for which the pool has a free handler: of this host
+/// and its rivals, the messages that wait longest come first.
+fn fair_share<'a>(
+    (pool, settings): (&Pool, &Settings),
+    (host, lanes): (&Session, &[(SessionId, Vec<PendingMessage<'_>>)]),
+    rivals: impl Iterator<Item = &'a Session>,
+    now: Timestamp,
+) -> usize {
+    let free = Held::by(pool, host.id).free(settings.max_processes);
+    let mine = waiting_times(pool, host, lanes);
+    if free == 0 || mine.is_empty() {
+        return 0;
+    }
+    let others = rivals.filter(|rival| rival.id != host.id && is_working(rival)).flat_map(|rival| {
+        let lanes = rival.worker.as_deref().map(|worker| host_lanes(pool, (rival, worker), now));
+        waiting_times(pool, rival, &lanes.unwrap_or_default())
+    });
+    let mut all: Vec<(bool, (Timestamp, MessageId))> =
+        mine.into_iter().map(|time| (true, time)).chain(others.map(|time| (false, time))).collect();
+    all.sort_unstable_by_key(|(_, time)| *time);
+    all.into_iter().take(free).filter(|(is_mine, _)| *is_mine).count()
+}
+
+/// The times since which messages of a host wait for a handler, oldest first, as many as its worker may start.
+fn waiting_times(
+    pool: &Pool,
+    host: &Session,
+    lanes: &[(SessionId, Vec<PendingMessage<'_>>)],
+) -> Vec<(Timestamp, MessageId)> {
+    let since = |message: &PendingMessage<'_>| {
+        (message.not_before.map_or(message.since, |at| at.max(message.since)), message.id)
+    };
+    let mut times: Vec<_> = lanes.iter().flat_map(|(_, lane)| lane.iter().map(since)).collect();
+    times.sort_unstable();
+    let concurrency = host.worker.as_ref().map_or(0, |worker| worker.concurrency as usize);
+    times.truncate(concurrency.saturating_sub(Held::by(pool, host.id).of_worker));
+    times
+}
+
+/// True if a message waits that this host would get once a handler is free. Its host stays for it.
+#[must_use]
+pub fn waits_for_host(pool: &Pool, scope: &ClaimScope, now: Timestamp) -> bool {
+    let ClaimScope::Host(tag) = scope else { return false };
+    pool.tagged(*tag).is_some_and(|host| is_working(host) && has_message(pool, host, now))
 }
 
 /// True if the host of a worker may claim messages.
@@ -155,9 +216,8 @@ impl Held {
         self.of_session.get(&session).copied().unwrap_or(0)
     }
 
-    /// Number of handlers that the worker may start.
-    fn left(&self, worker: &WorkerSpec, max_processes: usize) -> usize {
-        let own = (worker.concurrency as usize).saturating_sub(self.of_worker);
-        own.min(max_processes.saturating_sub(self.in_all))
+    /// Number of handlers that may be started beside those of all claims.
+    fn free(&self, max_processes: usize) -> usize {
+        max_processes.saturating_sub(self.in_all)
     }
 }

@@ -170,9 +170,8 @@ pub fn is_worked(pool: &Pool, workers: &Workers, session: SessionId, kind: &str)
     };
     let by_hand =
         registered.filter(|worker| takes_kind(&worker.kinds, kind)).any(|worker| takes(&worker.scope));
-    let is_started = |of: (&Session, &WorkerSpec)| {
-        covers(pool, of, session, kind) && is_able(assigned(pool, of, 0).host)
-    };
+    let is_started =
+        |of: (&Session, &WorkerSpec)| covers(pool, of, session, kind) && is_able(assigned(pool, of, 0).host);
     by_hand || pool.workers().any(is_started)
 }
 

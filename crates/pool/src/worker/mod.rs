@@ -8,6 +8,6 @@ pub(crate) mod coverage;
 pub mod demand;
 pub(crate) mod state;
 
-pub use claims::{Asked, next_messages};
+pub use claims::{Asked, next_messages, waits_for_host};
 pub use coverage::{check_scope, is_off, is_worked, listed_under, scope_text, takes_kind};
 pub use state::{Registration, WaitingRequest, Worker, Workers};

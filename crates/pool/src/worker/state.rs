@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use protocol::ids::GeneratorId;
 use protocol::worker::ClaimScope;
-use protocol::{Holder, MessageId, MessageState, MessageStatus, ProcId, SessionId, Timestamp};
+use protocol::{Holder, MessageId, MessageState, MessageStatus, ProcId, SessionId, Tag, Timestamp};
 
 use crate::deadlines::{Deadlines, Mono};
 use crate::pool::Pool;
@@ -153,6 +153,18 @@ impl Workers {
     /// All workers, by connection.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Worker)> {
         self.workers.iter().map(|(connection, worker)| (*connection, worker))
+    }
+
+    /// The hosts of the pool's workers whose requests for messages wait.
+    #[must_use]
+    pub fn asking_hosts(&self) -> Vec<Tag> {
+        let asking = self.workers.values().filter(|worker| worker.has_waiting_request());
+        let scopes = asking.filter_map(|worker| Some(&worker.registration.as_ref()?.scope));
+        let tag = |scope: &ClaimScope| match scope {
+            ClaimScope::Host(tag) => Some(*tag),
+            ClaimScope::Sessions(_) => None,
+        };
+        scopes.filter_map(tag).collect()
     }
 
     /// Ends a connection. Its claims last for `DISCONNECT_GRACE` unless their holder renews them over

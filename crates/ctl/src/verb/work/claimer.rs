@@ -23,6 +23,12 @@ use crate::show::out;
 /// Time limit for the rest of a frame that has begun to arrive, before orders are looked at again.
 const FRAME_LIMIT: Duration = Duration::from_millis(10);
 
+/// The longest wait of a claim. `poold` answers the host of a worker that late while messages for it wait.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+
+/// Time after the end of its wait from which on an empty answer is late.
+const LATE: Duration = Duration::from_secs(1);
+
 /// An order to the thread.
 pub(super) enum Order {
     /// Claim at most `max` messages, and wait for the first one at most this long.
@@ -66,6 +72,8 @@ struct ClaimThread {
     claim: Option<(OpId, Claim)>,
     /// The time at which the unanswered claim counts as lost, long after the daemon's own time limit.
     due: Option<Instant>,
+    /// The end of the unanswered claim's wait.
+    waited_at: Instant,
     /// True after a storage error, which is retried once.
     storage_failed: bool,
 }
@@ -87,6 +95,7 @@ impl Claimer {
             leases,
             claim: None,
             due: None,
+            waited_at: Instant::now(),
             storage_failed: false,
         };
         thread::spawn(move || {
@@ -149,9 +158,13 @@ impl ClaimThread {
     /// Sends the claim. The answer may follow at once.
     fn post(&mut self) -> Result<(), Error> {
         let Some((op, claim)) = self.claim.clone() else { return Ok(()) };
+        let is_host = self.is_host();
         let Some(connection) = self.with.connection.connection() else { return Ok(()) };
         connection.set_timeout(Some(Duration::ZERO));
-        self.due = Some(Instant::now() + Duration::from_millis(claim.wait_ms) + ANSWER_LIMIT);
+        let wait = Duration::from_millis(claim.wait_ms);
+        self.waited_at = Instant::now() + wait;
+        let longest = if is_host { wait.max(WAIT_MAX) } else { wait };
+        self.due = Some(Instant::now() + longest + ANSWER_LIMIT);
         match connection.call(Some(op), None, Request::Claim(claim)) {
             Ok(reply) => self.answered(reply),
             Err(TransportError::Timeout) => Ok(()),
@@ -178,7 +191,7 @@ impl ClaimThread {
         match reply {
             Ok(Response::Claimed(messages)) => {
                 (self.claim, self.storage_failed) = (None, false);
-                let left = self.with.until_empty && messages.is_empty() && self.more_waits()?;
+                let left = messages.is_empty() && self.more_waits()?;
                 self.tell(WorkEvent::Claimed(messages, left));
                 Ok(())
             }
@@ -192,9 +205,21 @@ impl ClaimThread {
         }
     }
 
+    fn is_host(&self) -> bool {
+        matches!(self.with.register.scope, ClaimScope::Host(_))
+    }
+
+    /// True if more messages wait than were given, where that matters.
+    fn more_waits(&mut self) -> Result<bool, Error> {
+        if self.is_host() {
+            return Ok(self.waited_at.elapsed() >= LATE);
+        }
+        Ok(self.with.until_empty && self.any_waits()?)
+    }
+
     /// True if a message of the kinds waits, also one that waits for its next attempt. Any number of prompts
     /// may precede it.
-    fn more_waits(&mut self) -> Result<bool, Error> {
+    fn any_waits(&mut self) -> Result<bool, Error> {
         let Some(sessions) = self.sessions()? else { return Ok(true) };
         let kinds = &self.with.register.kinds;
         let any = kinds.is_empty();
@@ -223,7 +248,7 @@ impl ClaimThread {
         let (agent, labels) = match self.with.register.scope.clone() {
             ClaimScope::Sessions(Selection::Named(sessions)) => return Ok(Some(sessions)),
             ClaimScope::Sessions(Selection::Matching { agent, labels }) => (agent, labels),
-            // The pool's own workers end by their silence.
+            // `poold` tells the pool's own workers.
             ClaimScope::Host(_) => return Ok(Some(Vec::new())),
         };
         let list = Request::List(List { all: true, agent, labels, ..List::default() });

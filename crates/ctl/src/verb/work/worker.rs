@@ -249,7 +249,9 @@ impl<'a> Worker<'a> {
         }
         self.more_wait = more_wait;
         let over = if none {
+            // A host whose messages wait for a free handler is not idle.
             let is_idle = self.running.is_empty()
+                && !(self.args.host && more_wait)
                 && self.args.idle_end.is_some_and(|limit| self.idle_since.elapsed() >= limit);
             is_idle || self.args.until_empty && !was_busy && !more_wait
         } else {

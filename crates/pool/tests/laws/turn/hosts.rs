@@ -111,9 +111,15 @@ impl Engine {
 
     /// Lets the host of a worker claim up to `max` messages.
     fn claims(&mut self, name: &str, max: usize, after: SessionId) -> Vec<Claimed> {
+        self.claims_beside(name, &[], max, after)
+    }
+
+    /// As [`Self::claims`], while the hosts of these workers ask, too.
+    fn claims_beside(&mut self, name: &str, others: &[&str], max: usize, after: SessionId) -> Vec<Claimed> {
         let host = self.tag(self.host(name));
+        let asking: Vec<Tag> = others.iter().map(|other| self.tag(self.host(other))).collect();
         let now = self.now();
-        let asked = Asked { scope: &ClaimScope::Host(host), kinds: &[], max, after };
+        let asked = Asked { scope: &ClaimScope::Host(host), kinds: &[], max, after, asking: &asking };
         let open = next_messages(&self.world.pool, &self.settings, &asked, now);
         let given: Vec<(Claimed, Event)> = open
             .iter()
@@ -155,7 +161,7 @@ fn sessions_take_turns_and_within_one_the_priority_decides() {
     }
     let scope = ClaimScope::Sessions(Selection::all());
     let next = |engine: &Engine, max, after| -> Vec<(u64, String)> {
-        let asked = Asked { scope: &scope, kinds: &[], max, after };
+        let asked = Asked { scope: &scope, kinds: &[], max, after, asking: &[] };
         let open = next_messages(&engine.world.pool, &engine.settings, &asked, engine.now());
         open.iter().map(|message| (message.session.0, message.kind.to_owned())).collect()
     };
@@ -170,7 +176,8 @@ fn sessions_take_turns_and_within_one_the_priority_decides() {
     engine.change(TWO, |session| session.labels = [("team".to_owned(), "x".to_owned())].into());
     let labels = [("team".to_owned(), "x".to_owned())].into();
     let labelled = ClaimScope::Sessions(Selection::Matching { agent: None, labels });
-    let asked = Asked { scope: &labelled, kinds: &["a".to_owned()], max: 9, after: SessionId(0) };
+    let kinds = ["a".to_owned()];
+    let asked = Asked { scope: &labelled, kinds: &kinds, max: 9, after: SessionId(0), asking: &[] };
     let open = next_messages(&engine.world.pool, &engine.settings, &asked, engine.now());
     assert_eq!(open.iter().map(|message| message.session).collect::<Vec<_>>(), [TWO]);
     engine.change(THREE, |session| session.spec.agent = "claude".to_owned());
@@ -240,6 +247,47 @@ fn the_caps_of_a_session_a_worker_and_the_pool_hold_until_a_host_is_proved_gone(
     engine.ends("w", 1);
     assert!(engine.starts().is_empty(), "it failed, and pauses");
     assert_eq!(engine.claims("x", 9, ONE).len(), 2, "what it held is free, and does not count");
+}
+
+#[test]
+fn a_free_handler_goes_to_the_host_whose_message_waits_longest() {
+    let of = |name: &str, kind: &str| WorkerSpec { kinds: vec![kind.to_owned()], ..spec(name) };
+    let mut engine = Engine::with_workers(3, &[of("w", "a"), of("x", "b")]);
+    engine.settings.max_processes = 2;
+    let host = |engine: &Engine, name: &str| ClaimScope::Host(engine.tag(engine.host(name)));
+    let waits = |engine: &Engine, name: &str| {
+        pool::worker::waits_for_host(&engine.world.pool, &host(engine, name), engine.now())
+    };
+    engine.post(ONE, "a", 0);
+    engine.post(TWO, "a", 0);
+    engine.post(ONE, "b", 0);
+    engine.pass(1000);
+    engine.post(THREE, "a", 9);
+    assert_eq!(engine.starts(), ["w", "x"]);
+    let held = engine.claims_beside("w", &["x"], 9, SessionId(0));
+    assert_eq!(held.len(), 2, "its messages are older");
+    assert!(engine.claims_beside("x", &["w"], 9, SessionId(0)).is_empty());
+    assert!(waits(&engine, "x") && waits(&engine, "w"), "they stay for what waits");
+    engine.acks(&held[0]);
+    assert!(engine.claims_beside("w", &["w", "x"], 9, ONE).is_empty(), "the other's turn");
+    assert_eq!(engine.claims_beside("x", &["w"], 9, SessionId(0)).len(), 1);
+    assert!(!waits(&engine, "x"));
+    engine.acks(&held[1]);
+    assert_eq!(engine.claims_beside("w", &["x"], 9, ONE).len(), 1, "nothing of the other waits");
+    assert!(!waits(&engine, "w"));
+}
+
+#[test]
+fn a_free_handler_is_kept_for_no_host_that_does_not_ask() {
+    let of = |name: &str, kind: &str| WorkerSpec { kinds: vec![kind.to_owned()], ..spec(name) };
+    let mut engine = Engine::with_workers(1, &[of("w", "a"), of("x", "b")]);
+    engine.settings.max_processes = 1;
+    engine.post(ONE, "b", 0);
+    engine.pass(1000);
+    engine.post(ONE, "a", 0);
+    engine.starts();
+    assert!(engine.claims_beside("w", &["x"], 9, SessionId(0)).is_empty());
+    assert_eq!(engine.claims("w", 9, SessionId(0)).len(), 1);
 }
 
 #[test]
