@@ -120,14 +120,18 @@ fn g08_who_waits_leaves_the_line_when_it_goes() {
 }
 
 #[test]
-fn g07_nothing_starts_below_what_is_to_be_left_free() {
-    let pool = Pool::with("[pool]\nmin_free_memory = '90000GiB'\n");
-    let refused = pool.ctl(&["new", "--", "true"]).expect(5);
-    assert!(refused.stderr.contains("min_free_memory"), "{refused:?}");
-    pool.configure("[pool]\nmin_free_disk = '90000GiB'\n");
-    pool.ok(&["config", "reload"]);
-    let refused = pool.ctl(&["new", "--", "true"]).expect(5);
-    assert!(refused.stderr.contains("min_free_disk"), "{refused:?}");
+fn g07_nothing_starts_below_what_is_to_be_left_free_and_status_says_so() {
+    let pool = Pool::with("");
+    for setting in ["min_free_memory", "min_free_disk"] {
+        pool.configure(&format!("[pool]\n{setting} = '90000GiB'\n"));
+        pool.ok(&["config", "reload"]);
+        let refused = pool.ctl(&["new", "--", "true"]).expect(5);
+        let kept = format!("[pool] {setting} keeps 92160000");
+        assert!(refused.stderr.contains(&kept), "{refused:?}");
+        let told = pool.ctl(&["status"]).expect(1).stdout;
+        let line = told.lines().find(|line| line.contains("no session is started now: "));
+        assert!(line.is_some_and(|line| line.contains(&kept)), "{told}");
+    }
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 0);
     pool.configure("");
     pool.ok(&["config", "reload"]);

@@ -97,7 +97,7 @@ fn d10_before_the_disk_is_full_messages_are_refused_and_what_is_there_is_worked(
     let refusal = pool.ctl(&["send", "web", "--kind", "a", "x"]).expect(5);
     assert!(refusal.stderr.contains("min_free_disk"), "{}", refusal.stderr);
     let problems = pool.ctl(&["--json", "status"]).expect(1).json()["problems"].to_string();
-    assert!(problems.contains("disk"), "{problems}");
+    assert!(problems.contains("[queue] min_free_disk keeps"), "{problems}");
     let claimed = client.take(&["a"]).unwrap();
     client.ack(held(&claimed)).unwrap();
     assert_eq!(shown(&pool, claimed.message.id)["state"], json!("done"));

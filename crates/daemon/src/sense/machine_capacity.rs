@@ -67,14 +67,26 @@ pub(crate) fn latest(daemon: &Daemon) -> MachineSample {
 /// # Errors
 /// Refused, with the short resource and the remedy.
 pub(crate) fn check(turn: &Turn<'_>, daemon: &Daemon) -> Result<(), Refusal> {
-    let (capacity, loaded) = (latest(daemon), daemon.loaded());
-    let short = short_of_memory(capacity, &loaded)
-        .or_else(|| short_of_disk(capacity, &loaded, daemon))
-        .or_else(|| short_of_terminals(capacity));
-    match short {
+    match short_of(daemon).next() {
         Some(why) => Err(Refusal::new(ErrorCode::Refused, why)),
         None => check_server(turn, daemon),
     }
+}
+
+/// Returns the problems for which no session is started, besides that of the tmux server.
+pub(crate) fn admission_problems(daemon: &Daemon) -> impl Iterator<Item = String> {
+    short_of(daemon).map(|why| format!("no session is started now: {why}"))
+}
+
+/// Returns what the last sample has too little of for one more session, with the remedies.
+fn short_of(daemon: &Daemon) -> impl Iterator<Item = String> {
+    let (capacity, loaded) = (latest(daemon), daemon.loaded());
+    let short = [
+        short_of_memory(capacity, &loaded),
+        short_of_disk(capacity, &loaded, daemon),
+        short_of_terminals(capacity),
+    ];
+    short.into_iter().flatten()
 }
 
 fn short_of_memory(capacity: MachineSample, loaded: &LoadedConfig) -> Option<String> {

@@ -62,6 +62,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status
     problems.extend(workers::problems(pool));
     problems.extend(program);
     problems.extend(rate_limited(turn, daemon));
+    problems.extend(machine_capacity::admission_problems(daemon));
     problems.extend(machine_capacity::unrelieved(turn, daemon));
     Status {
         pool: daemon.paths.pool.to_string(),

@@ -20,7 +20,8 @@ pub(super) fn problems(
     if let Some(free) = free_disk.filter(|free| *free < least) {
         let (free, least) = (free >> 20, least >> 20);
         problems.push(format!(
-            "the disk has {free} MiB left, {least} are kept: new messages are refused until there is room"
+            "new messages are refused: the disk has {free} MiB left, and [queue] min_free_disk keeps {least}: \
+             make room there"
         ));
     }
     let revoking = turn.pool().held_messages().filter(|m| m.state == MessageState::Revoking).count();
