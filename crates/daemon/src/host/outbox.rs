@@ -247,6 +247,7 @@ mod tests {
     use protocol::OsBytes;
     use tokio::io::AsyncReadExt;
     use tokio::net::UnixStream;
+    use world::BoxFuture;
 
     use super::*;
 
@@ -273,6 +274,47 @@ mod tests {
         written.unwrap();
         let stalled = write_all(&writer, &bytes, STALL).await.unwrap_err();
         assert_eq!(stalled.kind(), std::io::ErrorKind::TimedOut);
+    }
+
+    /// A socket that takes nothing, as that of a peer that never reads.
+    struct Full;
+
+    impl Sender for Full {
+        fn try_send(&self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::WouldBlock.into())
+        }
+
+        fn ready(&self) -> BoxFuture<'_, std::io::Result<()>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn close(&self) {}
+    }
+
+    /// Sends this frame until the stream has to wait. Returns the bytes that were taken.
+    async fn fill(outbox: &Outbox, frame: &Frame) -> usize {
+        let (size, mut taken) = (frame::encode(frame).unwrap().len(), 0);
+        while let Ok(sent) = timeout(MOMENT, outbox.send(frame.clone())).await {
+            sent.unwrap();
+            taken += size;
+        }
+        taken
+    }
+
+    #[tokio::test]
+    async fn s05_what_is_held_for_a_peer_that_never_reads_is_bounded() {
+        for body in [1 << 10, 64 << 10, protocol::message::BODY_MAX] {
+            let frame = Frame::Output { offset: 0, bytes: OsBytes(vec![0; body]) };
+            let (outbox, task) = Outbox::new(Box::new(Full), async { Some(Vec::new()) });
+            // At worst, the task takes a full buffer, and it is filled again.
+            let first = fill(&outbox, &frame).await;
+            tokio::spawn(task);
+            let held = first + fill(&outbox, &frame).await;
+            assert!(first >= BUFFER_MAX && held >= 2 * BUFFER_MAX, "{held} in frames of {body}");
+            assert!(held <= 2 * (BUFFER_MAX + body + 64), "{held} in frames of {body}");
+            // A subscriber has a page of the journal besides: 4 MiB at most for all.
+            assert!(held + (1 << 20) + body <= 4 << 20, "{held} in frames of {body}");
+        }
     }
 
     #[tokio::test]
