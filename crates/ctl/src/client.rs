@@ -152,6 +152,7 @@ impl Client {
         request: Request,
         left: Option<Duration>,
     ) -> Result<Reply, Failure> {
+        let is_read = request.is_read();
         let (connection, reply) = match self.connection.take() {
             // A change is sent after the welcome only: without a welcome it was certainly not made.
             None if op.is_none() => self.connect_and_call(request, left),
@@ -160,8 +161,8 @@ impl Client {
         }
         .map_err(|error| self.connect_failure(&error))?;
         let reply = reply.map_err(|error| match error {
-            TransportError::Closed | TransportError::Io(_) => Failure::Lost(error.refusal()),
-            TransportError::Timeout | TransportError::Frame(_) => Failure::Final(error.refusal()),
+            TransportError::Closed | TransportError::Io(_) => Failure::Lost(error.refusal_of(is_read)),
+            TransportError::Timeout | TransportError::Frame(_) => Failure::Final(error.refusal_of(is_read)),
         })?;
         self.connection = Some(connection);
         Ok(reply)
@@ -184,8 +185,10 @@ impl Client {
             part(next);
         });
         reply.map_err(|error| match error {
-            TransportError::Closed | TransportError::Io(_) if !begun => Failure::Lost(error.refusal()),
-            _ => Failure::Final(error.refusal()),
+            TransportError::Closed | TransportError::Io(_) if !begun => {
+                Failure::Lost(error.refusal_of(request.is_read()))
+            }
+            _ => Failure::Final(error.refusal_of(request.is_read())),
         })
     }
 

@@ -171,6 +171,18 @@ impl TransportError {
     pub fn refusal(&self) -> Refusal {
         Refusal::new(self.code(), self.to_string())
     }
+
+    /// Returns [`TransportError::refusal`] for a request that, if it is a read, has changed nothing.
+    #[must_use]
+    pub fn refusal_of(&self, is_read: bool) -> Refusal {
+        match self {
+            Self::Closed if is_read => {
+                Refusal::new(self.code(), "the connection to poold was lost before it answered")
+            }
+            Self::Timeout if is_read => Refusal::new(self.code(), "poold did not answer in time"),
+            _ => self.refusal(),
+        }
+    }
 }
 
 impl From<io::Error> for TransportError {

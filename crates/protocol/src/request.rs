@@ -5,6 +5,7 @@ mod agent;
 mod lock;
 mod observe;
 mod queue;
+mod read;
 mod session;
 mod terminal;
 

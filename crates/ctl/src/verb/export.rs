@@ -79,9 +79,9 @@ fn write_file(context: &Context, path: &Path) -> Result<(), Error> {
 /// Calls `write` with each piece of the text, as it arrives.
 fn copy(context: &Context, mut write: impl FnMut(&str) -> Result<(), Error>) -> Result<(), Error> {
     let mut connection = connect(context)?;
-    connection.send(Request::Export).map_err(|error| error.refusal())?;
+    connection.send(Request::Export).map_err(|error| error.refusal_of(true))?;
     loop {
-        let (last, response) = match connection.next_frame().map_err(|error| error.refusal())? {
+        let (last, response) = match connection.next_frame().map_err(|error| error.refusal_of(true))? {
             Frame::Part { part, .. } => (false, part),
             Frame::Reply { reply, .. } => (true, reply?),
             _ => continue,

@@ -184,6 +184,14 @@ fn no_answer_is_a_timeout() {
     let pool = Pool::new(|_| Answer::Silence);
     let ran = pool.run("sync --timeout 2s");
     assert_eq!((ran.code, pool.request()), (6, Request::Sync));
+    // A read changes nothing, so nothing can have been done.
+    for read in ["sync", "show web", "ls", "capture web", "inbox"] {
+        for hangs_up in [false, true] {
+            let ran = Pool::new(move |_| if hangs_up { Answer::HangUp } else { Answer::Silence })
+                .run(&format!("{read} --timeout 300ms"));
+            assert!(matches!(ran.code, 6 | 7) && !ran.err.contains("done"), "{read}: {ran:?}");
+        }
+    }
 }
 
 fn a_lock_token_goes_along() {

@@ -25,7 +25,7 @@ pub(super) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
     match daemon.tmux.capture(pane, lines, asked.ansi).await {
         Ok((Answer::Done, screen)) => Ok(Response::Screen(OsBytes(screen))),
         Ok((Answer::Gone, _)) => last_screen(daemon, &session).await,
-        other => pane::reply_of(other.map(|(answer, _)| answer)),
+        other => Err(pane::unseen(other.map(|(answer, _)| answer))),
     }
 }
 

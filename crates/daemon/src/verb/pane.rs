@@ -66,3 +66,38 @@ pub(super) fn reply_of(effect: Result<Answer, TmuxError>) -> Reply {
         Err(error) => Err(Refusal::new(ErrorCode::Unavailable, format!("{error}; nothing was done"))),
     }
 }
+
+/// Returns the refusal of a look at a pane that showed nothing. A look changes nothing, so nothing is in doubt.
+pub(super) fn unseen(look: Result<Answer, TmuxError>) -> Refusal {
+    let failed = |why: &str| Refusal::new(ErrorCode::Failed, format!("{why}; its screen was not read"));
+    match look {
+        Ok(Answer::Dead | Answer::Gone) => failed("its program ended"),
+        Ok(Answer::NotOurs) => failed("the pane has lost the pool's mark"),
+        Ok(Answer::OtherServer) => failed("another tmux server answers"),
+        Ok(Answer::Done | Answer::InMode | Answer::InputOff | Answer::Attached | Answer::Already) => {
+            failed("tmux showed nothing")
+        }
+        Err(error) => Refusal::new(
+            ErrorCode::Unavailable,
+            format!("{error}; its screen was not read: `poolctl status` shows how the server is"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_look_that_showed_nothing_leaves_nothing_in_doubt() {
+        let silent = || TmuxError::TimedOut(Duration::from_secs(5));
+        let looks = [Ok(Answer::Gone), Ok(Answer::OtherServer), Err(silent()), Err(TmuxError::NoServer)];
+        for look in looks.map(unseen) {
+            let said = look.message;
+            assert!(said.contains("its screen was not read") && !said.contains("done"), "{said}");
+        }
+        assert!(reply_of(Err(silent())).is_err_and(|refusal| refusal.message.contains("may have been done")));
+    }
+}

@@ -23,7 +23,7 @@ pub(super) async fn terminal(daemon: &Arc<Daemon>, asked: SessionRef) -> Reply {
     let (_, offset) = bounds.ok_or_else(|| Refusal::new(ErrorCode::Failed, "its log cannot be read"))?;
     let glance = match daemon.tmux.snapshot(pane).await {
         Ok(glance) if glance.answer == Answer::Done => glance,
-        other => return pane::reply_of(other.map(|glance| glance.answer)),
+        other => return Err(pane::unseen(other.map(|glance| glance.answer))),
     };
     let size = protocol::session::Size { cols: glance.size.width, rows: glance.size.height };
     Ok(Response::Terminal(Box::new(Terminal {
