@@ -344,14 +344,19 @@ impl Pool {
         wait_until("poold answers", PATIENCE, || self.ctl(&["ls", "--timeout", "1s"]).code == 0);
     }
 
-    /// Waits until watcher and reaper are connected and tmux was observed.
+    /// Waits until watcher and reaper are connected and tmux was observed without a problem. Sessions may have been
+    /// lost, and messages be in doubt.
     #[track_caller]
     pub(crate) fn await_complete(&self) {
         let mut last = String::new();
         let began = Instant::now();
         loop {
             let status = self.ctl(&["--json", "--timeout", "1s", "status"]);
-            if status.code == 0 {
+            let found = serde_json::from_str::<Value>(&status.stdout).unwrap_or_default();
+            let connected =
+                found["components"].as_array().into_iter().flatten().filter(|c| c["connected"] == true);
+            let is_seen = matches!(found["tmux"]["state"].as_str(), Some("up" | "absent"));
+            if connected.count() == 2 && is_seen && found["tmux"]["detail"].is_null() {
                 return;
             }
             last.clone_from(&status.stdout);

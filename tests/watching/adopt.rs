@@ -171,6 +171,27 @@ fn h34_names_that_are_no_names_of_a_pool_are_made_such() {
 }
 
 #[test]
+fn a_session_that_cannot_be_woken_is_told_with_the_command_that_goes_on() {
+    let pool = Pool::with(NO_SWEEP);
+    let theirs = theirs_in(&pool);
+    pool.ok(&["new", "web", "--agent", "shell"]);
+    pool.ok(&["park", "web"]);
+    reader(&pool, &theirs, "web");
+    pool.ok(&["send", "web", "echo hello"]);
+    let next = "poolctl rename web NAME && poolctl restart NAME";
+    wait_until("it is told", PATIENCE, || pool.lines(&["inbox"]).iter().any(|item| item["next"] == next));
+    let status = pool.ctl(&["status"]).expect(1).stdout;
+    assert!(
+        status.contains("web: it failed to start, and 1 prompt waits") && status.contains(next),
+        "{status}"
+    );
+    pool.ok(&["rename", "web", "web2"]);
+    pool.ok(&["restart", "web2"]);
+    pool.ok(&["wait", "web2", "--for", "queue-empty", "--timeout", "60s"]);
+    assert_eq!(pool.lines(&["inbox"]), [] as [serde_json::Value; 0]);
+}
+
+#[test]
 fn h34_by_itself_only_what_is_configured_is_adopted() {
     let pool = Pool::with(&format!("[tmux]\nadopt = \"prefix:x-\"\n{NO_SWEEP}"));
     let theirs = theirs_in(&pool);

@@ -89,6 +89,26 @@ fn t02_a_killed_server_is_proof_enough_at_once() {
 }
 
 #[test]
+fn what_was_lost_with_the_server_is_told_once_with_what_brings_it_back() {
+    let pool = Pool::with(NO_SWEEP);
+    let ids = ["a", "b", "c"].map(|name| pool.script(name, "exec cat"));
+    await_connection(&pool, "native");
+    assert!(pool.ctl(&["status"]).expect(0).stdout.contains("healthy"));
+    send_signal(pool.tmux_pid().unwrap(), Signal::SIGKILL);
+    ids.iter().for_each(|id| drop(pool.await_lifecycle(id, "lost")));
+    let status = pool.ctl(&["status"]).expect(1).stdout;
+    let says = ["3 sessions were lost", "a, b, c", "`poolctl restore --all`"];
+    assert!(says.iter().all(|part| status.contains(part)), "{status}");
+    let items = pool.lines(&["inbox"]);
+    let [item] = &items[..] else { panic!("{items:?}") };
+    assert_eq!((&item["kind"], &item["next"]), (&json!("lost"), &json!("poolctl restore --all")), "{item}");
+    pool.ok(&["restore", "--all"]);
+    pool.await_complete();
+    pool.ctl(&["status"]).expect(0);
+    assert!(pool.lines(&["inbox"]).is_empty());
+}
+
+#[test]
 fn t03_a_replaced_server_with_sessions_named_alike_takes_nothing_over() {
     for ending in [Signal::SIGKILL, Signal::SIGTERM] {
         let pool = Pool::with(NO_SWEEP);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use protocol::activity::AskKind;
 use protocol::message::PROMPT;
+use protocol::policy::RestartPolicy;
 use protocol::reply::InboxItem;
+use protocol::session::Reason;
 use protocol::{
     ActivityState, Lifecycle, MessageState, Session, Standstill, StuckLane, StuckReason, Timestamp,
 };
@@ -25,6 +27,15 @@ const SOON: Duration = Duration::from_secs(30);
 /// Maximum length of an item's text, in bytes.
 const TEXT_MAX: usize = 300;
 
+/// Maximum number of lost sessions that are named.
+const NAMED_MAX: usize = 5;
+
+/// The kind of the item of all lost sessions.
+pub const LOST: &str = "lost";
+
+/// The kind of items of sessions that failed to start, with prompts that wait.
+pub const FAILED: &str = "failed";
+
 /// All items, the longest waiting first.
 #[must_use]
 pub fn items(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestamp) -> Vec<InboxItem> {
@@ -33,14 +44,43 @@ pub fn items(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestam
         let items = SessionItems { pool, session, now };
         let found =
             [items.asks(&volatile.agents), items.login(), items.unconfirmed(), items.blocked_prompt(why)];
-        let held = [items.failing(), items.suspended(), items.exhausted(), items.over()];
+        let held =
+            [items.failing(), items.suspended(), items.exhausted(), items.over(), items.failed_to_start()];
         found.into_iter().chain(held).flatten().collect::<Vec<_>>()
     };
     let mut items: Vec<InboxItem> = pool.sessions().flat_map(of).collect();
     let lanes = health::stuck(pool, volatile, rules, now);
     items.extend(lanes.iter().filter_map(|lane| worker(pool, lane, now)));
+    items.extend(lost(pool, now));
     items.sort_by_key(|item| (item.since, item.session));
     items
+}
+
+/// Sessions were lost with their tmux server or the machine, and are not started by themselves: one item for all,
+/// of the session that was lost last.
+fn lost(pool: &Pool, now: Timestamp) -> Option<InboxItem> {
+    let stays = |s: &&Session| {
+        let starts = s.budget.due_at.is_some() || s.policy.restart == RestartPolicy::Always;
+        s.lifecycle == Lifecycle::Lost && !starts && !s.budget.exhausted
+    };
+    let lost: Vec<&Session> = pool.user_sessions().filter(stays).collect();
+    let last = lost.iter().max_by_key(|s| s.changed_at)?;
+    let items = SessionItems { pool, session: last, now };
+    let waiting: u64 = lost.iter().map(|s| pool.prompts(s.id).waiting).sum();
+    let prompts = match waiting {
+        0 => String::new(),
+        1 => ", and 1 prompt waits".to_owned(),
+        n => format!(", and {n} prompts wait"),
+    };
+    let names: Vec<&str> = lost.iter().map(|s| s.name.as_str()).take(NAMED_MAX).collect();
+    let (names, more) = (names.join(", "), if lost.len() > NAMED_MAX { ", …" } else { "" });
+    let (were, next) = match lost.as_slice() {
+        [one] => ("session was", format!("poolctl restore {}", one.name)),
+        _ => ("sessions were", "poolctl restore --all".to_owned()),
+    };
+    let count = lost.len();
+    let text = format!("{count} {were} lost with the tmux server or the machine{prompts}: {names}{more}");
+    Some(items.item(LOST, last.changed_at, (text, next)))
 }
 
 /// A lane waits for a worker. Other lanes that stand still have items of their own, or end by themselves.
@@ -150,30 +190,51 @@ impl SessionItems<'_> {
 
     /// The session was started by itself too often.
     fn exhausted(&self) -> Option<InboxItem> {
-        let name = &self.session.name;
-        let text = "it ended too often and is no longer started automatically".to_owned();
+        let why = self.session.detail.as_ref().filter(|_| self.session.lifecycle == Lifecycle::Failed);
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        let text = format!("it ended too often and is no longer started automatically{why}");
         let next = match &self.session.worker {
             Some(worker) => format!("poolctl worker start {}", worker.name),
-            None => format!("poolctl restart {name}"),
+            None => self.restart(),
         };
         let held = self.session.budget.exhausted;
         held.then(|| self.item("exhausted", self.session.changed_at, (text, next)))
     }
 
-    /// The session is over, with prompts that wait.
+    /// The session is stopped, with prompts that wait.
     fn over(&self) -> Option<InboxItem> {
         let session = self.session;
         let waiting = self.pool.prompts(session.id).waiting;
-        let over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Lost | Lifecycle::Failed);
         let stays = session.budget.due_at.is_none() && !session.budget.exhausted && !is_restarting(session);
-        let (word, verb) = match session.lifecycle {
-            Lifecycle::Lost => ("lost", "restore"),
-            Lifecycle::Failed => ("failed", "restart"),
-            _ => ("stopped", "restart"),
-        };
-        let prompts = if waiting == 1 { "prompt blocked" } else { "prompts wait" };
-        let text = format!("it is {word}, and {waiting} {prompts} for it");
-        let next = format!("poolctl {verb} {}", session.name);
-        (over && stays && waiting > 0).then(|| self.item("over", session.changed_at, (text, next)))
+        let is_over = session.lifecycle == Lifecycle::Stopped && stays && waiting > 0;
+        let text = format!("it is stopped, and {}", prompts_wait(waiting));
+        is_over.then(|| self.item("over", session.changed_at, (text, self.restart())))
     }
+
+    /// The session failed to start, with prompts that wait. It may be tried again by itself, with the same result
+    /// for as long as nobody removes the cause.
+    fn failed_to_start(&self) -> Option<InboxItem> {
+        let session = self.session;
+        let waiting = self.pool.prompts(session.id).waiting;
+        let has_failed = session.lifecycle == Lifecycle::Failed && !session.budget.exhausted && waiting > 0;
+        let why = session.detail.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let text = format!("it failed to start, and {}{why}", prompts_wait(waiting));
+        has_failed.then(|| self.item(FAILED, session.changed_at, (text, self.restart())))
+    }
+
+    /// The command that starts the session again, under another name where tmux has its name.
+    fn restart(&self) -> String {
+        let name = &self.session.name;
+        match (self.session.lifecycle, self.session.reason) {
+            (Lifecycle::Failed, Some(Reason::NameTaken)) => {
+                format!("poolctl rename {name} NAME && poolctl restart NAME")
+            }
+            _ => format!("poolctl restart {name}"),
+        }
+    }
+}
+
+/// Returns that so many prompts wait for a session.
+fn prompts_wait(waiting: u64) -> String {
+    if waiting == 1 { "1 prompt waits for it".to_owned() } else { format!("{waiting} prompts wait for it") }
 }

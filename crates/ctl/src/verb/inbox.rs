@@ -34,7 +34,9 @@ const KINDS: &str = "Kinds:\n\
     \x20 login         the agent's user is logged out\n\
     \x20 failing       several messages of a kind failed in a row\n\
     \x20 exhausted     a session ended too often, and is no longer restarted automatically\n\
-    \x20 over          a session is stopped, lost or failed, and prompts wait for it";
+    \x20 over          a session is stopped, and prompts wait for it\n\
+    \x20 failed        a session failed to start, and prompts wait for it\n\
+    \x20 lost          sessions were lost with the tmux server or the machine; one item for all";
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let mut client = context.client();

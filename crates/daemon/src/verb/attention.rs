@@ -1,6 +1,6 @@
 //! Everything that waits for a person, and messages that stand still: for `inbox`, `status` and `stats`.
 
-use pool::{QueueRules, queue, redaction};
+use pool::{QueueRules, inbox, queue, redaction};
 use protocol::StuckLane;
 use protocol::reply::InboxItem;
 
@@ -9,6 +9,16 @@ use crate::engine::Turn;
 /// Returns everything that waits for a person.
 pub(super) fn items(turn: &Turn<'_>, rules: &QueueRules) -> Vec<InboxItem> {
     pool::inbox::items(turn.pool(), turn.volatile, rules, turn.now())
+}
+
+/// Returns the items that are problems of the pool, as sentences: sessions that do not run and were not ended by
+/// anybody.
+pub(super) fn unstarted(items: &[InboxItem]) -> impl Iterator<Item = String> {
+    items.iter().filter_map(|item| match item.kind.as_str() {
+        inbox::LOST => Some(format!("{}; `{}` starts what was lost", item.text, item.next)),
+        inbox::FAILED => Some(format!("{}: {}; `{}` tries again", item.name, item.text, item.next)),
+        _ => None,
+    })
 }
 
 /// Returns the lanes that have stood still for too long, without secrets.

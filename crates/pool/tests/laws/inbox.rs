@@ -5,10 +5,12 @@ use pool::prompt::Blocked;
 use pool::worker::Registration;
 use pool::{QueueRules, Volatile, inbox};
 use protocol::policy::Budget;
-use protocol::{Epoch, Event, GeneratorId, OpId, SessionRef};
+use protocol::reply::InboxItem;
+use protocol::{Epoch, Event, GeneratorId, Lifecycle, OpId, Reason, SessionRef, Timestamp};
 
 use crate::queue::{self, asked};
 use crate::stage::Stage;
+use crate::world::{World, server};
 
 fn kinds(stage: &Stage, why: &Blocked) -> Vec<(String, String)> {
     told(stage, why, false)
@@ -85,4 +87,59 @@ fn messages_that_no_worker_takes_are_told_after_ten_minutes() {
     assert_eq!(kinds(&stage, &idle()), [("worker".to_owned(), next)]);
     let next = format!("poolctl generators {}", stage.session().name);
     assert_eq!(told(&stage, &idle(), true), [("worker".to_owned(), next)], "its worker claims nothing");
+}
+
+/// All items of a pool.
+fn items(world: &World) -> Vec<InboxItem> {
+    let now = Timestamp(world.now);
+    inbox::items(&world.pool, &Volatile::new(LockTable::new(Epoch(1)), now), &QueueRules::default(), now)
+}
+
+#[test]
+fn what_was_lost_with_its_server_is_one_line_with_what_brings_it_back() {
+    let mut world = World::default();
+    let ids: Vec<_> =
+        ["a", "b", "c", "d"].into_iter().zip(1..).map(|(name, n)| world.live(name, server(1), n)).collect();
+    let lose = |world: &mut World, n: usize| {
+        world.emit(Event::SessionLost { session: ids[n], reason: Reason::ServerGone, exit: None });
+        items(world)
+    };
+    let [one] = &lose(&mut world, 0)[..] else { panic!("{:?}", items(&world)) };
+    assert_eq!((one.kind.as_str(), one.next.as_str()), ("lost", "poolctl restore a"));
+    lose(&mut world, 1);
+    let [all] = &lose(&mut world, 2)[..] else { panic!("{:?}", items(&world)) };
+    assert_eq!((all.kind.as_str(), all.next.as_str()), ("lost", "poolctl restore --all"));
+    assert!(all.text.starts_with("3 sessions were lost") && all.text.ends_with(": a, b, c"), "{all:?}");
+    // What starts by itself waits for nobody.
+    for event in pool::session::restore_all(&world.pool, std::time::Duration::ZERO, Timestamp(world.now)) {
+        world.emit(event);
+    }
+    assert_eq!(items(&world), []);
+}
+
+#[test]
+fn a_session_that_failed_to_start_is_told_while_prompts_wait_for_it() {
+    for (reason, next) in [
+        (Reason::NameTaken, "poolctl rename s NAME && poolctl restart NAME"),
+        (Reason::TmuxFailed, "poolctl restart s"),
+    ] {
+        let mut stage = Stage::new("claude");
+        stage.is(Lifecycle::Failed, Some(reason));
+        assert_eq!(kind(&stage, &idle()), [""; 0], "nothing waits for it");
+        stage.is(Lifecycle::Parked, Some(Reason::Parked));
+        stage.send();
+        stage.is(Lifecycle::Failed, Some(reason));
+        let told = || vec![("failed".to_owned(), next.to_owned())];
+        assert_eq!(kinds(&stage, &idle()), told());
+        // That it is tried again by itself does not remove the cause.
+        let budget = Budget {
+            due_at: Some(stage.now().after(std::time::Duration::from_secs(60))),
+            ..Budget::default()
+        };
+        stage.world.emit(Event::BudgetChanged { session: stage.id, budget });
+        assert_eq!(kinds(&stage, &idle()), told());
+        let budget = Budget { exhausted: true, ..Budget::default() };
+        stage.world.emit(Event::BudgetChanged { session: stage.id, budget });
+        assert_eq!(kinds(&stage, &idle()), [("exhausted".to_owned(), next.to_owned())], "told once");
+    }
 }

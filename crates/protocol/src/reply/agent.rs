@@ -33,7 +33,8 @@ pub struct InboxItem {
     /// The session's name.
     pub name: Name,
     /// The kind of item: `permission`, `question`, `dialog`, `bell`, `message` (in doubt, or altered on
-    /// arrival), `login`, `unconfirmed`, `held_back`, `failing`, `exhausted`, `over`.
+    /// arrival), `login`, `unconfirmed`, `held_back`, `failing`, `exhausted`, `over`,
+    /// `failed`, `lost` (one item for all lost sessions, of the one that was lost last).
     pub kind: String,
     /// The time since which it waits.
     pub since: Timestamp,

@@ -58,6 +58,8 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status
     let quarantined = turn.reader().quarantined().unwrap_or_default();
     let mut problems = problems(volatile, server::problem(pool, observed, &tmux), counts.in_doubt);
     problems.extend(queues::problems(turn, daemon, &stuck, (quarantined, capacity.disk)));
+    let inbox = attention::items(turn, rules);
+    problems.extend(attention::unstarted(&inbox));
     problems.extend(exhausted(pool));
     problems.extend(workers::problems(pool));
     problems.extend(program);
@@ -87,7 +89,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status
         problems,
         room: machine_capacity::view(turn, daemon),
         asking: pending_asks(pool, &volatile.agents),
-        inbox: attention::items(turn, rules).len() as u64,
+        inbox: inbox.len() as u64,
         stuck,
         tmux,
     }
@@ -147,8 +149,8 @@ fn exhausted(pool: &pool::Pool) -> impl Iterator<Item = String> {
     let (often, copied) = (names(false), names(true));
     let often = often.first().map(|name| {
         format!(
-            "started by themselves too often, and held back: {}; `poolctl logs {name}` may tell why, \
-             `poolctl restart` starts it",
+            "started by themselves too often, and held back: {}; `poolctl show {name}` and `poolctl logs \
+             {name}` tell why, `poolctl restart` starts it",
             often.join(", ")
         )
     });
