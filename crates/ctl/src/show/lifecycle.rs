@@ -22,7 +22,7 @@ pub(crate) fn short_reason(reason: Reason) -> String {
 
 /// Returns a reason as a sentence, if it says more than its name.
 #[must_use]
-pub(crate) fn reason(reason: Reason) -> Option<&'static str> {
+fn reason(reason: Reason) -> Option<&'static str> {
     Some(match reason {
         Reason::Exited | Reason::ApiDelete => return None,
         Reason::Killed => "a user ended it",
@@ -51,6 +51,19 @@ pub(crate) fn reason(reason: Reason) -> Option<&'static str> {
         Reason::HostMemory => "parked because the machine was short of memory",
         Reason::HostDisk => "parked because the disk of the state directory was nearly full",
     })
+}
+
+/// Returns why a session is in its state, if that says more than the name of its reason. `left` is the number of
+/// its messages.
+#[must_use]
+pub(crate) fn why(session: &Session, left: u64) -> Option<String> {
+    match (session.reason?, session.lifecycle) {
+        (Reason::Drained, Lifecycle::Draining) if left > 0 => {
+            Some(format!("it takes no more messages, and ends once those that are left are worked: {left}"))
+        }
+        (Reason::Drained, _) if left > 0 => Some(format!("drained; messages came since: {left}")),
+        (why, _) => reason(why).map(str::to_owned),
+    }
 }
 
 /// Returns why the exit status of an ended session is unknown, if it is.
@@ -189,6 +202,25 @@ mod tests {
         assert!(unknown_exit(&session).unwrap().contains("adopted"));
         session.exit = Some(Exit { code: Some(0), signal: None, at: Timestamp(0) });
         assert_eq!(unknown_exit(&session), None);
+    }
+
+    #[test]
+    fn a_drain_says_how_many_messages_are_left() {
+        let mut session = testing::session("web").session;
+        session.reason = Some(Reason::Drained);
+        for (lifecycle, left, says) in [
+            (Lifecycle::Draining, 2, "ends once those that are left are worked: 2"),
+            (Lifecycle::Draining, 0, "its queue is empty"),
+            (Lifecycle::Stopped, 0, "its queue is empty"),
+            (Lifecycle::Stopped, 3, "messages came since: 3"),
+        ] {
+            session.lifecycle = lifecycle;
+            let said = why(&session, left).unwrap();
+            assert!(
+                said.contains(says) && (left == 0 || !said.contains("empty")),
+                "{lifecycle:?}, {left}: {said}"
+            );
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) fn sessions(
             state(view),
             view.status().or(view.slot_wait.map(|_| "waiting")).unwrap_or_default().to_owned(),
             activity(view, needs.get(&session.id).map_or(&[], Vec::as_slice)),
-            (view.queue.queued + view.queue.claimed + view.queue.in_doubt).to_string(),
+            left(view).to_string(),
             session.current_command.as_ref().map(OsBytes::to_string_lossy).unwrap_or_default(),
             when(session.last_activity_at, style, now),
         ]);
@@ -71,7 +71,7 @@ pub(crate) fn session(
     rows.add("state", state(view));
     rows.maybe("status", view.status().map(str::to_owned));
     rows.agent(view, style, now);
-    rows.ending(session, style, now);
+    rows.ending(view, style, now);
     rows.maybe("ended at latest", session.drain_deadline.map(|deadline| due(deadline.at(), style, now)));
     rows.maybe("errors", errors.map(|errors| error_lines(errors, style, now)));
     rows.maybe("next start", lifecycle::next_start(session, now));
@@ -136,7 +136,7 @@ pub(crate) fn state_line(view: &SessionView) -> String {
 pub(crate) fn why_ended(view: &SessionView) -> String {
     let session = &view.session;
     let exit = session.exit.map(exit_status);
-    let why = session.reason.and_then(lifecycle::reason).map(str::to_owned);
+    let why = lifecycle::why(session, left(view));
     let facts = [why, session.detail.clone(), exit].into_iter().flatten().collect::<Vec<_>>().join("; ");
     let state = format!("{} is {}", session.id, json_name(&session.lifecycle));
     if facts.is_empty() { state } else { format!("{state}: {facts}") }
@@ -174,6 +174,11 @@ fn exit_status(exit: Exit) -> String {
 }
 
 /// Quotes a word of a command line if a shell would need it.
+/// Returns the number of a session's messages that are not final.
+fn left(view: &SessionView) -> u64 {
+    view.queue.queued + view.queue.claimed + view.queue.in_doubt
+}
+
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -191,9 +196,10 @@ impl Rows {
     }
 
     /// Adds the reason for the state and the end of the last program.
-    fn ending(&mut self, session: &Session, style: Style, now: Timestamp) {
-        let reason = session.reason.filter(|_| session.lifecycle != Lifecycle::Live);
-        self.maybe("why", reason.and_then(lifecycle::reason).map(str::to_owned));
+    fn ending(&mut self, view: &SessionView, style: Style, now: Timestamp) {
+        let session = &view.session;
+        let why = lifecycle::why(session, left(view)).filter(|_| session.lifecycle != Lifecycle::Live);
+        self.maybe("why", why);
         self.maybe("detail", session.detail.clone());
         let exit = session.exit.map(|exit| format!("{}, {}", exit_status(exit), when(exit.at, style, now)));
         let run_time = resources::run_time(session, now);
