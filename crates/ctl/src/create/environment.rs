@@ -116,6 +116,10 @@ mod tests {
         let variables = of_lines(text).unwrap();
         let path = format!("PATH={}", std::env::var("PATH").unwrap());
         assert_eq!(pairs(&variables), ["A=1", "B=x=y z", "EMPTY=", &path]);
+        // No shell reads it.
+        let literal = of_lines(b"A=\"x y\"\nB='1'\nC=$A # no comment \n").unwrap();
+        assert_eq!(pairs(&literal), ["A=\"x y\"", "B='1'", "C=$A # no comment "]);
+        assert!(of_lines(b"export A=1").is_err());
         assert!(of_lines(b"A=1\n=2\n").unwrap_err().starts_with("line 2:"));
         assert!(of_lines(b"A=\0").is_err());
         assert_eq!(of_lines(b"A=\xff").unwrap()[0].1, OsBytes(vec![0xff]));

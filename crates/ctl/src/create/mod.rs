@@ -46,7 +46,7 @@ pub(crate) struct CreateArgs {
     /// Set a variable; a name alone passes the caller's value on
     #[arg(long, value_name = "K=V")]
     pub env: Vec<OsString>,
-    /// Read variables from a file: one per line, # starts a comment
+    /// Read variables from a file: one per line, taken as it stands, quotes too; # begins a comment line
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
     /// Set a label

@@ -109,6 +109,7 @@ pub(crate) fn session(
     rows.add("created", when(session.created_at, style, now));
     rows.add("active", when(session.last_activity_at, style, now));
     rows.maybe("verified", session.verified_at.map(|at| when(at, style, now)));
+    rows.add("origin", json_name(&session.origin));
     rows.maybe("adopted", session.origin.is_adopted().then(|| "yes".to_owned()));
     rows.maybe("plan", view.plan.as_ref().map(|_| format!("poolctl show {} --plan", session.name)));
     rows.maybe("wrote", view.files.first().map(|last| wrote(last, view.files.len() - 1)));
@@ -173,12 +174,12 @@ fn exit_status(exit: Exit) -> String {
     }
 }
 
-/// Quotes a word of a command line if a shell would need it.
 /// Returns the number of a session's messages that are not final.
 fn left(view: &SessionView) -> u64 {
     view.queue.queued + view.queue.claimed + view.queue.in_doubt
 }
 
+/// Quotes a word of a command line if a shell would need it.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -307,6 +308,17 @@ mod tests {
         view.session.reason = Some(Reason::Killed);
         view.session.exit = Some(Exit { code: None, signal: Some(15), at: NOW });
         assert_eq!(state_line(&view), "sess_1  web  stopped(killed), signal 15");
+    }
+
+    #[test]
+    fn where_a_session_comes_from_is_shown() {
+        let shown = |view: &SessionView| session(view, (None, None), Style::default(), NOW);
+        let mut view = testing::session("web");
+        let has = |text: &str, row: [&str; 2]| text.lines().any(|line| line.split_whitespace().eq(row));
+        assert!(has(&shown(&view), ["origin", "api_create"]), "{}", shown(&view));
+        view.session.origin = protocol::session::Origin::Adopted;
+        let text = shown(&view);
+        assert!(has(&text, ["origin", "adopted"]) && has(&text, ["adopted", "yes"]), "{text}");
     }
 
     #[test]
