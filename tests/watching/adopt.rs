@@ -171,6 +171,22 @@ fn h34_names_that_are_no_names_of_a_pool_are_made_such() {
 }
 
 #[test]
+fn h34_a_name_that_a_failed_session_keeps_is_told_with_what_frees_it() {
+    let pool = Pool::with(NO_SWEEP);
+    let theirs = theirs_in(&pool);
+    reader(&pool, &theirs, "web");
+    let frees = "`poolctl rm web` frees";
+    let failed = pool.ctl(&["new", "web", "--", "true"]).expect(4).stderr;
+    assert!(failed.contains("keeps the name web") && failed.contains(frees), "{failed}");
+    let taken = pool.ctl(&["adopt", "web", "--workspace", "web"]).expect(4).stderr;
+    assert!(taken.contains(frees), "{taken}");
+    let adopted = pool.ctl(&["adopt", "web"]).expect(0).stderr;
+    assert!(adopted.contains("web is web-2 in the pool: ") && adopted.contains(frees), "{adopted}");
+    pool.ok(&["rm", "web"]);
+    pool.ok(&["rename", "web-2", "web"]);
+}
+
+#[test]
 fn a_session_that_cannot_be_woken_is_told_with_the_command_that_goes_on() {
     let pool = Pool::with(NO_SWEEP);
     let theirs = theirs_in(&pool);

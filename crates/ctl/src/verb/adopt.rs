@@ -1,10 +1,12 @@
 //! `adopt`: adds a tmux session that the pool did not create.
 
-use protocol::Request;
+use protocol::reply::SessionView;
 use protocol::request;
+use protocol::{Lifecycle, Name, Request, SessionRef};
 
 use crate::args::Repeat;
-use crate::calls::expect_session;
+use crate::calls::{expect_session, session};
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::json::SessionJson;
@@ -28,16 +30,32 @@ pub(crate) struct Args {
 /// Adopts it and prints its id.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let (repeat, target) = (args.repeat.clone(), args.target.clone());
-    let view = expect_session(context.client().change(&repeat, request(args))?)?;
+    let mut client = context.client();
+    let view = expect_session(client.change(&repeat, request(args))?)?;
     if context.style.json {
         out::json(&SessionJson::new(&view, time::now()))
     } else {
         let name = view.session.name.as_str();
         if name != target && !context.style.quiet {
-            out::note(&format!("{target} is {name} in the pool"));
+            let holder = holder(&mut client, &target, &view).unwrap_or_default();
+            out::note(&format!("{target} is {name} in the pool{holder}"));
         }
         out::line(&view.session.id.to_string())
     }
+}
+
+/// Why an adopted session did not get the name of its target: another session of the pool has it.
+fn holder(client: &mut Client, target: &str, adopted: &SessionView) -> Option<String> {
+    let wanted: Name = target.strip_prefix('=').unwrap_or(target).to_lowercase().parse().ok()?;
+    let other = session(client, SessionRef(wanted.to_string())).ok()?.session;
+    let has_it = other.id != adopted.session.id && [&other.name, &other.workspace].contains(&&wanted);
+    let frees = match other.lifecycle {
+        Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost => {
+            format!(", which is not running, and `poolctl rm {}` frees it", other.name)
+        }
+        _ => String::new(),
+    };
+    has_it.then(|| format!(": {wanted} is the name or workspace of {}{frees}", other.id))
 }
 
 fn request(args: Args) -> Request {

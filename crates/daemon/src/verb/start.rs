@@ -86,7 +86,8 @@ pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Re
         Lifecycle::Failed => Err(Refusal::new(
             error_code(session.reason),
             format!(
-                "{id} ({}) failed to start: {detail}; `poolctl restart` tries again, `poolctl rm` removes it",
+                "{id} failed to start: {detail}; it keeps the name {0}: `poolctl restart {0}` tries again, \
+                 `poolctl rm {0}` frees it",
                 session.name
             ),
         )),

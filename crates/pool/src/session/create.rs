@@ -106,16 +106,13 @@ pub fn pool_full(pool: &Pool, settings: &Settings) -> Refusal {
 }
 
 fn name_taken_hint(name: &Name, other: &Session) -> String {
-    let state = match other.lifecycle {
+    let other_way = match other.lifecycle {
         Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost => {
-            format!(
-                "; it is not running: `poolctl restart {}` starts it, `poolctl rm {0}` removes it",
-                other.name
-            )
+            format!(", `poolctl restart {}` starts it", other.name)
         }
         _ => "; --reuse takes it as it is".to_owned(),
     };
-    format!("{}{state}", name_taken(name, other))
+    format!("{}{other_way}", name_taken(name, other))
 }
 
 fn names(

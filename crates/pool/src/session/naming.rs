@@ -1,13 +1,19 @@
 //! Names of new sessions.
 
-use protocol::{Event, Name, Refusal, Session};
+use protocol::{Event, Lifecycle, Name, Refusal, Session};
 
 use crate::pool::Pool;
 use crate::session::input;
 
-/// The explanation that a name is taken.
+/// The explanation that a name is taken, and what frees it if its session is over.
 pub(crate) fn name_taken(name: &Name, other: &Session) -> String {
-    format!("{name} is the name or workspace of {} already", other.id)
+    let taken = format!("{name} is the name or workspace of {} already", other.id);
+    match other.lifecycle {
+        Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost => {
+            format!("{taken}; it is not running: `poolctl rm {}` frees the name", other.name)
+        }
+        _ => taken,
+    }
 }
 
 /// The name, or if it is taken in the pool or by a session in tmux, the name with a number appended.
