@@ -42,6 +42,17 @@ fn a_lost_hook_leaves_the_prompt_typed_with_a_reason_until_the_agent_or_a_person
     // One may have been pressed while it did not read.
     assert!(lost.lines("strays").len() <= 1, "no Enter where the text is gone");
     assert_eq!((stuck.pastes().len(), stuck.enters()), (1, 6), "Enter, and five times again");
+    // Who waits is told, and does not wait for ever.
+    for what in [format!("message:{two}"), "queue-empty".to_owned()] {
+        let wait = ["wait", &stuck.id, "--for", &what, "--timeout", "60s"];
+        let told = pool.ctl(&wait).expect(1).stderr;
+        let says = [
+            "nothing confirms it",
+            "it is left to you",
+            &format!("queue resolve {} {two}", stuck.show()["name"].as_str().unwrap()),
+        ];
+        assert!(says.iter().all(|part| told.contains(part)), "{what}: {told}");
+    }
     // A later hook still counts.
     let [taken, over] = hooks(&lost, "LOST one");
     assert_eq!(lost.hook("claude", &taken).expect(0).stdout, "");

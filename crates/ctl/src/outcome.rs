@@ -37,7 +37,12 @@ pub(crate) fn of_message(message: &Message) -> Result<u8, Error> {
     }
 }
 
-/// The error of a message in doubt, which a person has to resolve.
+/// True if a message that was waited for is left to a person: in doubt, or typed and never confirmed.
+pub(crate) fn is_left(message: &Message) -> bool {
+    matches!(message.status.state, MessageState::InDoubt | MessageState::Typed)
+}
+
+/// The error of a message that is left to a person, who has to resolve it.
 pub(crate) fn in_doubt(session: &SessionRef, message: &Message) -> Error {
     let (what, id) = (describe(message), message.id);
     Error::failed(format!(

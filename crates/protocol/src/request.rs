@@ -358,11 +358,11 @@ pub struct Wait {
 pub enum Until {
     /// The session's program has ended, and its whole output is in the log.
     Exit,
-    /// No message of the session waits or is in flight.
+    /// No message of the session waits or is in flight. Refused if only a person can move its prompt on.
     QueueEmpty,
-    /// The message is final.
+    /// The message is final. Refused if only a person can make it so.
     Message(MessageId),
-    /// The message was confirmed by the agent, or is past that.
+    /// The message was confirmed by the agent, is past that, or is left to a person.
     Accepted(MessageId),
     /// The session runs, or it has ended and no start is due.
     Started,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::reply::SessionView;
 use protocol::request::{ClearContext, Restart, Until, Wait};
-use protocol::{Message, MessageState, Request, SessionRef};
+use protocol::{Message, Request, SessionRef};
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_done, expect_message, expect_session, expected};
@@ -67,7 +67,7 @@ fn soft(context: &Context, args: &Args, session: SessionRef) -> Result<SessionVi
     let request = ClearContext { session: session.clone(), origin: context.origin() };
     let sent = *expected!(context.client().change(&args.repeat, Request::ClearContext(request))?, Sent)?;
     let message = wait(context, &session, sent.message)?;
-    if message.status.state == MessageState::InDoubt {
+    if outcome::is_left(&message) {
         return Err(outcome::in_doubt(&session, &message));
     }
     outcome::of_message(&message)?;
@@ -87,7 +87,7 @@ fn wait(context: &Context, session: &SessionRef, message: Message) -> Result<Mes
         expect_message(client.ask(Request::Wait(wait))?)
     };
     let accepted = until(Until::Accepted(id))?;
-    if accepted.status.state.is_final() || accepted.status.state == MessageState::InDoubt {
+    if accepted.status.state.is_final() || outcome::is_left(&accepted) {
         return Ok(accepted);
     }
     until(Until::Message(id))

@@ -145,7 +145,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
 
 /// The exit code after a wait for this stage.
 fn exit_code(session: &SessionRef, message: &Message, stage: Stage) -> Result<u8, Error> {
-    if stage == Stage::Queued || message.status.state != MessageState::InDoubt {
+    if stage == Stage::Queued || !outcome::is_left(message) {
         return outcome::of_message(message);
     }
     Err(outcome::in_doubt(session, message))
@@ -185,8 +185,8 @@ fn document(message: &Message, held_back: Option<&Breaker>) -> Value {
     document
 }
 
-/// Waits until the message has reached the stage, or cannot reach it: also while it is in doubt, which a
-/// person resolves.
+/// Waits until the message has reached the stage, or cannot reach it: also while it is in doubt or never
+/// confirmed, which a person resolves.
 fn wait(context: &Context, session: &SessionRef, message: Message, stage: Stage) -> Result<Message, Error> {
     if stage == Stage::Queued {
         return Ok(message);
@@ -201,7 +201,8 @@ fn wait(context: &Context, session: &SessionRef, message: Message, stage: Stage)
     };
     let accepted = until(Until::Accepted(message.id))?;
     let status = accepted.status.state;
-    let is_held = status == MessageState::InDoubt && accepted.in_doubt != Some(InDoubt::Retry);
+    let goes_on = status == MessageState::InDoubt && accepted.in_doubt == Some(InDoubt::Retry);
+    let is_held = outcome::is_left(&accepted) && !goes_on;
     if stage == Stage::Accepted || status.is_final() || is_held {
         return Ok(accepted);
     }

@@ -215,6 +215,9 @@ fn send_waits_for_the_end_of_a_message() {
             ran.err
         );
     }
+    // Nothing confirms it any more.
+    let ran = comes_to(MessageState::Typed, MessageState::Done).run("send web hi --wait done");
+    assert!(ran.code == 1 && ran.err.contains("is typed; look at it with"), "{ran:?}");
     let dead = comes_to(MessageState::Dead, MessageState::Done);
     assert_eq!(ended(&dead.run("send web hi --wait done")), (1, "7\n", "poolctl: message 7 is dead\n"));
 }

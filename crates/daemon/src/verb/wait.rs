@@ -45,6 +45,39 @@ async fn wait_for_log(daemon: &Daemon, session: &Session) {
     daemon.blocking.with_timeout(Purpose::Logs, wait).await;
 }
 
+/// Returns the refusal of a wait for a prompt of a session that only a person can move on.
+fn left_to_person(turn: &Turn<'_>, session: &Session) -> Option<(MessageId, Refusal)> {
+    let (id, why) = pool::prompt::left_to_person(turn.pool(), &turn.volatile.prompts, session)?;
+    Some((id, Refusal::new(ErrorCode::Failed, why)))
+}
+
+/// Returns the message once it is final. Refused if only a person can make it so.
+fn final_message(turn: &Turn<'_>, session: &Session, id: MessageId) -> Option<Reply> {
+    let left = || left_to_person(turn, session).filter(|(left, _)| *left == id).map(|(_, why)| Err(why));
+    message_result(turn, session, id, MessageState::is_final).or_else(left)
+}
+
+/// Returns the message once it was confirmed, is past that, or is left to a person.
+fn accepted_message(turn: &Turn<'_>, session: &Session, id: MessageId) -> Option<Reply> {
+    // One that is typed again goes on by itself.
+    let open = turn.pool().pending_message(session.id, id);
+    let is_held = open.is_none_or(|open| open.in_doubt != Some(InDoubt::Retry));
+    let is_left = turn.volatile.prompts.left_to_person(session.id) == Some(id);
+    message_result(turn, session, id, |state| match state {
+        MessageState::InDoubt => is_held,
+        MessageState::Typed => is_left,
+        state => state.is_final() || state == MessageState::Accepted,
+    })
+}
+
+/// Returns the session once it has no message. Refused if only a person can move its prompt on.
+fn empty_queue(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> Option<Reply> {
+    if turn.pool().is_queue_empty(session.id) {
+        return Some(session_view::reply(turn, daemon, session.id));
+    }
+    left_to_person(turn, session).map(|(_, why)| Err(why))
+}
+
 /// Returns the message once `reached` is true of its state.
 fn message_result(
     turn: &Turn<'_>,
@@ -117,11 +150,14 @@ fn activity_result(
         if is_reached {
             return Some(session_view::reply(turn, daemon, session.id));
         }
-        if let Some(id) = turn.volatile.prompts.left_to_person(session.id) {
-            let how = pool::queue::resolve_command(session.name.as_str(), id);
-            let why = format!("message {id} was typed and nothing confirms it; it is left to you: `{how}`");
-            return Some(Err(Refusal::new(ErrorCode::Failed, why)));
+        if let Some((_, why)) = left_to_person(turn, session) {
+            return Some(Err(why));
         }
+    }
+    // Of an agent without a known activity nothing else comes.
+    let is_idle_unknown = state == ActivityState::Idle && shown.state == ActivityState::Unknown;
+    if let Some((_, why)) = left_to_person(turn, session).filter(|_| is_idle_unknown) {
+        return Some(Err(why));
     }
     let has_queued = turn.pool().queue_counts(Some(session.id)).queued > 0;
     let will_wake = session.lifecycle == Lifecycle::Parked && has_queued;
@@ -146,16 +182,8 @@ fn result(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Opt
         Until::Activity(state) => activity_result(turn, daemon, session, *state),
         Until::Started => is_settled(turn, daemon, session).then(|| session_view::reply(turn, daemon, id)),
         Until::Ready => is_ready(turn, daemon, session).then(|| session_view::reply(turn, daemon, id)),
-        Until::QueueEmpty => turn.pool().is_queue_empty(id).then(|| session_view::reply(turn, daemon, id)),
-        Until::Message(message) => message_result(turn, session, *message, MessageState::is_final),
-        Until::Accepted(message) => {
-            // One that is typed again goes on by itself.
-            let open = turn.pool().pending_message(id, *message);
-            let is_held = open.is_none_or(|open| open.in_doubt != Some(InDoubt::Retry));
-            message_result(turn, session, *message, |state| match state {
-                MessageState::InDoubt => is_held,
-                state => state.is_final() || state == MessageState::Accepted,
-            })
-        }
+        Until::QueueEmpty => empty_queue(turn, daemon, session),
+        Until::Message(message) => final_message(turn, session, *message),
+        Until::Accepted(message) => accepted_message(turn, session, *message),
     }
 }

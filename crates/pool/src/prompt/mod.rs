@@ -2,6 +2,7 @@
 //!
 //! - `gate` decides whether a prompt may be typed: by the record first, then by a snapshot of the `pane`.
 //! - `unconfirmed` decides on further presses of Enter until something confirms the prompt.
+//! - `person` tells which prompts only a person can move on.
 //! - `confirm` decides on the outcome: from the agent's hook reports, or from its end.
 //! - `state` is volatile: deliveries under way, and the reasons for which prompts wait.
 //!
@@ -11,6 +12,7 @@ pub(crate) mod blocked;
 pub(crate) mod confirm;
 pub(crate) mod gate;
 pub(crate) mod pane;
+pub(crate) mod person;
 pub(crate) mod state;
 pub(crate) mod unconfirmed;
 
@@ -18,5 +20,6 @@ pub use blocked::Blocked;
 pub use confirm::{abandoned, end_stranded, fail_abandoned, interrupted};
 pub use gate::{is_ready_overdue, limit_reason, pane_gate, record_gate};
 pub use pane::{PaneSnapshot, is_untouched, stands_in_composer};
+pub use person::left_to_person;
 pub use state::Prompts;
 pub use unconfirmed::{NextStep, Unconfirmed, enter_delay};

@@ -1,12 +1,12 @@
 //! The inbox.
 
 use pool::lock::LockTable;
-use pool::prompt::Blocked;
+use pool::prompt::{self, Blocked, Prompts};
 use pool::worker::Registration;
 use pool::{QueueRules, Volatile, inbox};
 use protocol::policy::Budget;
 use protocol::reply::InboxItem;
-use protocol::{Epoch, Event, GeneratorId, Lifecycle, OpId, Reason, SessionRef, Timestamp};
+use protocol::{Epoch, Event, GeneratorId, Lifecycle, MessageState, OpId, Reason, SessionRef, Timestamp};
 
 use crate::queue::{self, asked};
 use crate::stage::Stage;
@@ -142,4 +142,25 @@ fn a_session_that_failed_to_start_is_told_while_prompts_wait_for_it() {
         stage.world.emit(Event::BudgetChanged { session: stage.id, budget });
         assert_eq!(kinds(&stage, &idle()), [("exhausted".to_owned(), next.to_owned())], "told once");
     }
+}
+
+#[test]
+fn a_prompt_that_only_a_person_can_move_on_is_named_with_what_to_do() {
+    let mut stage = Stage::new("claude");
+    let id = stage.typed();
+    let mut prompts = Prompts::default();
+    let left =
+        |stage: &Stage, prompts: &Prompts| prompt::left_to_person(stage.pool(), prompts, stage.session());
+    assert_eq!(left(&stage, &prompts), None, "its agent may confirm it");
+    prompts.leave_to_person(stage.id, id);
+    let (which, why) = left(&stage, &prompts).unwrap();
+    assert!(
+        which == id && why.contains("nothing confirms it") && why.contains("poolctl queue resolve s "),
+        "{why}"
+    );
+    stage.moves(id, MessageState::InDoubt);
+    let (which, why) = left(&stage, &Prompts::default()).unwrap();
+    assert!(which == id && why.contains("is in doubt") && why.contains("poolctl queue resolve s "), "{why}");
+    stage.moves(id, MessageState::Accepted);
+    assert_eq!(left(&stage, &prompts), None, "its agent has it");
 }

@@ -62,8 +62,9 @@ const AFTER: &str = "WHAT is one of\n\
     \x20                    argument is the expression, commas included\n\
     If several were given, the one that holds is printed.\n\n\
     Exit codes: 0 it holds; 10 attention and 11 error, if they were one of several;\n\
-    1 it cannot hold any more, or the message was not worked; 6 timeout; for exit the\n\
-    session's own, and 125 instead of poolctl's.";
+    1 it cannot hold any more, the message was not worked, or a person has to settle it\n\
+    first (it is in doubt, or nothing confirms it); 6 timeout; for exit the session's own,\n\
+    and 125 instead of poolctl's.";
 
 impl Args {
     /// True if the exit code is that of the session's program.
