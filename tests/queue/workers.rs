@@ -120,6 +120,7 @@ fn c15_a_worker_that_is_added_outlives_poold_until_it_is_removed() {
     pool.ctl(&["worker", "add", "fixed", "--all", "--", "true"]).expect(4);
     pool.ctl(&["worker", "add", "lost", "--all", "--fallback", "none", "--", "true"]).expect(3);
     pool.ctl(&["worker", "add", "bad", "--all", "--kind", "prompt", "--", "true"]).expect(2);
+    pool.ctl(&["worker", "add", "bad", "--session", "web", "--session", "nobody", "--", "true"]).expect(3);
     pool.restart_poold();
     pool.ok(&["worker", "stop", "own"]);
     let id = send(&pool, "@own", "any");
@@ -185,6 +186,28 @@ fn c15_what_a_killed_host_had_in_work_waits_until_its_handlers_are_proved_gone()
     fs::write(pool.path("go"), "").unwrap();
     await_state(&pool, &id, "done");
     assert_eq!(shown(&pool, &id)["attempts"], 2);
+}
+
+#[test]
+fn the_host_of_a_worker_is_left_to_the_commands_of_workers() {
+    let pool = pool("[workers.w]\ncommand = ['true']\nkinds = ['a']\n");
+    let changes: [&[&str]; 9] = [
+        &["rm", "@w"],
+        &["rm", "@w", "--purge", "--force"],
+        &["rm", "@w", "--keep-tmux"],
+        &["rename", "@w", "x"],
+        &["park", "@w"],
+        &["drain", "@w"],
+        &["unpin", "@w"],
+        &["label", "@w", "a=b"],
+        &["update", "@w", "--restart", "no"],
+    ];
+    for change in changes {
+        let refused = pool.ctl(change).expect(5).stderr;
+        assert!(refused.contains("`poolctl worker stop w`"), "{change:?}: {refused}");
+    }
+    let id = send(&pool, "web", "a");
+    await_state(&pool, &id, "done");
 }
 
 #[test]

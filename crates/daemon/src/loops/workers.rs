@@ -49,7 +49,8 @@ fn look(
     known: Option<Timestamp>,
 ) -> Option<Round> {
     let loaded = daemon.loaded();
-    if !configured.as_ref().is_some_and(|before| Arc::ptr_eq(before, &loaded)) {
+    let is_known = configured.as_ref().is_some_and(|before| Arc::ptr_eq(before, &loaded));
+    if !is_known || configure::lacks_record(turn.pool(), &loaded.settings) {
         let poolctl = daemon.poolctl();
         let events = configure::configure(turn.pool(), &loaded.settings, &poolctl, turn.now());
         turn.emit_all(events);

@@ -12,6 +12,7 @@ use crate::verb::one_turn;
 
 pub(super) async fn pin(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pin) -> Reply {
     let decide = move |turn: &mut Turn<'_>, session: &Session| {
+        pool::worker::check_no_host(session)?;
         turn.emit_all(pool::session::pin(session, asked.pinned));
         Ok(())
     };

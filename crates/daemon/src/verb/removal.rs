@@ -197,6 +197,7 @@ async fn check(daemon: &Arc<Daemon>, asked: &Remove) -> Result<Session, Refusal>
     let check = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &asked.session)?;
         lock::check_unlocked(turn, session.id, under)?;
+        pool::worker::check_removable(session, &asked)?;
         if !asked.force {
             pool::session::check_unused(turn.pool(), session, pool::session::REMOVE_HINT)?;
         }

@@ -11,13 +11,15 @@ use crate::refusal::refuse;
 use crate::session::lifecycle::{begin_end, has_next_start};
 use crate::session::restart_budget;
 use crate::turn::Turn;
+use crate::worker::check_no_host;
 
 /// Decides on `drain`. Returns no event if the session drains, or is over and does not start again. A deadline
 /// replaces an earlier one.
 ///
 /// # Errors
-/// Refused if messages wait and nothing could work them; conflict while the session starts or ends.
+/// Refused for the host of a worker, or if messages wait and nothing could work them; conflict while the session starts or ends.
 pub fn drain(pool: &Pool, session: &Session, deadline: Option<DrainDeadline>) -> Result<Vec<Event>, Refusal> {
+    check_no_host(session)?;
     let (id, name, exit) = (session.id, &session.name, session.exit);
     let deadline = deadline.map(|deadline| Event::DrainDeadlineSet(id, deadline));
     match (session.lifecycle, session.reason) {

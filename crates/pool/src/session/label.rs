@@ -6,12 +6,14 @@ use protocol::request::Label;
 use protocol::{Event, Refusal, Session};
 
 use crate::session::input;
+use crate::worker::check_no_host;
 
 /// Decides on `label`.
 ///
 /// # Errors
-/// Usage.
+/// Usage; refused for the host of a worker.
 pub fn label(session: &Session, asked: &Label) -> Result<Vec<Event>, Refusal> {
+    check_no_host(session)?;
     input::check_labels(&asked.set)?;
     let mut labels: BTreeMap<String, String> = session.labels.clone();
     labels.extend(asked.set.clone());

@@ -7,11 +7,12 @@ use protocol::{Event, Refusal, Session, Timestamp};
 use crate::pool::Pool;
 use crate::queue::admin;
 use crate::session::in_use::check_unused;
+use crate::worker::check_removable;
 
 /// Decides on `rm` of a session that does not run, or whose tmux session is kept.
 ///
 /// # Errors
-/// Conflict if the session is in use, unless forced.
+/// Refused for the host of a worker, except by `worker rm`; conflict if the session is in use, unless forced.
 pub fn remove(
     pool: &Pool,
     session: &Session,
@@ -19,6 +20,7 @@ pub fn remove(
     reason: Reason,
     now: Timestamp,
 ) -> Result<Vec<Event>, Refusal> {
+    check_removable(session, asked)?;
     if !asked.force {
         check_unused(pool, session, REMOVE_HINT)?;
     }

@@ -6,12 +6,14 @@ use crate::pool::Pool;
 use crate::refusal::refuse;
 use crate::session::input;
 use crate::session::naming::name_taken;
+use crate::worker::check_no_host;
 
 /// Decides on `rename`. Returns none if the session has the name already.
 ///
 /// # Errors
-/// Usage; conflict if the name is taken.
+/// Usage; conflict if the name is taken; refused for the host of a worker.
 pub fn rename(pool: &Pool, session: &Session, name: &str) -> Result<Option<Name>, Refusal> {
+    check_no_host(session)?;
     let name = input::check_name(name.trim())?;
     if session.name == name {
         return Ok(None);

@@ -8,12 +8,14 @@ use crate::refusal::refuse;
 use crate::session::input;
 use crate::settings::Settings;
 use crate::slots::eviction;
+use crate::worker::check_no_host;
 
 /// Decides on `update`. Returns no event if nothing changes.
 ///
 /// # Errors
-/// Usage, if the settings contradict each other.
+/// Usage, if the settings contradict each other; refused for the host of a worker.
 pub fn update(settings: &Settings, session: &Session, asked: &Update) -> Result<Option<Event>, Refusal> {
+    check_no_host(session)?;
     let before = &session.policy;
     let mut reap = before.reap.clone();
     for (rule, action) in &asked.reap {

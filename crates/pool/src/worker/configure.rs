@@ -89,6 +89,12 @@ pub fn configure(pool: &Pool, settings: &Settings, poolctl: &Path, now: Timestam
     events
 }
 
+/// True if a worker of the configuration has no record, because its session was removed.
+#[must_use]
+pub fn lacks_record(pool: &Pool, settings: &Settings) -> bool {
+    settings.workers.keys().any(|name| pool.worker(name).is_none())
+}
+
 fn changed(session: &Session, worker: WorkerSpec, spec: Spec, max_restarts: Option<u32>) -> Option<Event> {
     let same = session.worker.as_deref() == Some(&worker)
         && session.spec == spec

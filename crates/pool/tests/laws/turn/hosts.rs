@@ -5,17 +5,18 @@ use std::path::Path;
 
 use pool::slots::RunIdentity;
 use pool::worker::{Asked, configure, demand, next_messages};
-use pool::{QueueRules, WorkerSettings, queue};
+use pool::{QueueRules, WorkerSettings, queue, session};
 use protocol::policy::Budget;
-use protocol::request::{ClaimRef, Disposition};
-use protocol::session::Reason;
+use protocol::request::{ClaimRef, Disposition, Remove};
+use protocol::session::{DeleteMode, Reason};
 use protocol::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
 use protocol::{
-    ErrorCode, Event, Exit, Holder, Lifecycle, MessageId, MessageState, OpId, SessionId, Tag, Token,
+    ErrorCode, Event, Exit, Holder, Lifecycle, MessageId, MessageState, OpId, Refusal, SessionId, Tag, Token,
 };
 
 use super::{Engine, ONE, THREE, TWO};
 use crate::queue::{asked, send};
+use crate::world::process;
 
 fn spec(name: &str) -> WorkerSpec {
     WorkerSpec {
@@ -411,8 +412,50 @@ fn a_stopped_worker_stays_stopped_and_what_its_host_held_is_freed() {
     engine.world.emit(Event::SessionStopped { session, reason, exit });
     engine.pass(10_000);
     assert!(engine.starts().is_empty());
-    assert_eq!(engine.world.pool.message_state(ONE, id), Some(MessageState::Queued));
+    let message = engine.world.pool.find_pending(id).unwrap();
+    assert_eq!((message.state, message.attempts, message.not_before), (MessageState::Queued, 0, None));
+    assert_eq!(engine.world.pool.breaker(ONE, "a"), None, "a stop by its user is no failure");
     assert_eq!((engine.world.pool.slots_used(), engine.session(host).lifecycle), (1, Lifecycle::Stopped));
+}
+
+#[test]
+fn only_its_own_commands_change_the_host_of_a_worker() {
+    let added = WorkerSpec { configured: false, ..spec("added") };
+    let mut engine = Engine::with_workers(1, &[spec("w"), added.clone()]);
+    let host = engine.host("added");
+    engine.change(host, |session| session.worker = Some(Box::new(added)));
+    let (pool, now) = (&engine.world.pool, engine.now());
+    let remove = |name: &str, purge| {
+        let host = pool.worker(name).unwrap();
+        let asked = Remove { session: host.id.into(), keep_tmux: false, force: true, purge, archive: false };
+        session::remove(pool, host, &asked, Reason::ApiDelete, now)
+    };
+    let refused = |why: Refusal| {
+        assert_eq!(why.code, ErrorCode::Refused);
+        assert!(why.message.contains("`poolctl worker stop "), "{}", why.message);
+    };
+    for (name, purge) in [("w", false), ("w", true), ("added", false)] {
+        refused(remove(name, purge).unwrap_err());
+    }
+    assert!(remove("added", true).is_ok(), "as `worker rm` does");
+    let host = pool.worker("w").unwrap();
+    refused(session::rename(pool, host, "x").unwrap_err());
+    refused(session::drain(pool, host, None).unwrap_err());
+    refused(session::park(pool, host, false).unwrap_err());
+    refused(pool::worker::check_no_host(host).unwrap_err());
+    // One that vanished nevertheless comes back.
+    let (session, reason) = (host.id, Reason::ApiDelete);
+    engine.world.emit(Event::SessionDeleted {
+        session,
+        reason,
+        mode: DeleteMode::KillTmux,
+        tmux_alive: false,
+    });
+    assert!(configure::lacks_record(&engine.world.pool, &engine.settings));
+    engine.configured(&[spec("w"), spec("added")]);
+    assert!(!configure::lacks_record(&engine.world.pool, &engine.settings));
+    engine.post(ONE, "a", 0);
+    assert_eq!(engine.starts().len(), 2);
 }
 
 #[test]
