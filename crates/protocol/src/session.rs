@@ -311,6 +311,13 @@ impl Reason {
         use Reason::{Evicted, HostDisk, HostMemory, Idle, Limited, Parked};
         matches!(self, Evicted | Idle | Parked | Limited | HostMemory | HostDisk)
     }
+
+    /// True if a user or the pool ended the session, and no failure of its program.
+    #[must_use]
+    pub fn is_order(self) -> bool {
+        use Reason::{ApiDelete, DrainDeadline, Killed, Restarted};
+        self.parks() || matches!(self, Killed | Restarted | DrainDeadline | ApiDelete)
+    }
 }
 
 /// The conversation of an agent that can resume one.

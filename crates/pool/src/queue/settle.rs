@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use protocol::message::{REASON_MAX, RESULT_MAX};
 use protocol::request::{ClaimRef, Disposition};
+use protocol::session::Reason;
 use protocol::{
-    ErrorCode, Event, MessageReason, MessageState, MessageStatus, OsBytes, ProcId, Refusal, SessionId, Tag,
-    Timestamp, Token,
+    ErrorCode, Event, Lifecycle, MessageReason, MessageState, MessageStatus, OsBytes, ProcId, Refusal,
+    Session, SessionId, Tag, Timestamp, Token,
 };
 
 use crate::pool::Pool;
@@ -86,7 +87,7 @@ pub fn give_back(message: &PendingMessage<'_>, reason: MessageReason, now: Times
     status_changed(message, MessageStatus { attempts, ..status })
 }
 
-/// Takes a message from its holder, which counts as a failure. The token is dropped: what the holder says
+/// Takes a message from its holder. The token is dropped: what the holder says
 /// under it later is refused.
 fn take_away(
     pool: &Pool,
@@ -98,6 +99,26 @@ fn take_away(
     attempt_failed(pool, rules, &PendingMessage { token: None, ..message.clone() }, reason, now)
 }
 
+/// True if somebody ends, or ended, the session that a message's holder runs in: what became of the attempt
+/// was nobody's failure.
+fn is_holder_ended(pool: &Pool, message: &PendingMessage<'_>) -> bool {
+    let is_ended = |session: &Session| {
+        let runs = matches!(session.lifecycle, Lifecycle::Starting | Lifecycle::Live);
+        !runs && session.reason.is_some_and(Reason::is_order)
+    };
+    let Some(holder) = message.holder else { return false };
+    match (holder.host, holder.process) {
+        // A worker whose session is forgotten was removed.
+        (Some(host), _) => pool.tagged(host).is_none_or(is_ended),
+        (None, Some(process)) => pool
+            .sessions()
+            .filter(|session| is_ended(session))
+            .any(|session| session.incarnation.as_ref().is_some_and(|run| run.agent == Some(process))),
+        (None, None) => false,
+    }
+}
+
+/// Counts a failed attempt, and queues the message again. One whose worker was stopped by order did not fail.
 fn attempt_failed(
     pool: &Pool,
     rules: &QueueRules,
@@ -105,6 +126,9 @@ fn attempt_failed(
     reason: &str,
     now: Timestamp,
 ) -> Vec<Event> {
+    if is_holder_ended(pool, message) {
+        return vec![give_back(message, "its worker was stopped".into(), now)];
+    }
     let kind = (message.session, message.kind);
     let breaker = breaker::count_failure(pool, rules, kind, now, reason);
     [next_attempt(rules, message, reason.into(), None, now)].into_iter().chain(breaker).collect()

@@ -29,7 +29,7 @@ pub(crate) enum WorkerCommand {
     },
     /// Stop workers and leave them stopped: their messages wait
     ///
-    /// A message that a handler had in work is tried again later; the attempt counts.
+    /// A message that a handler had in work waits like the others, as if it had not been tried.
     Stop {
         /// The workers
         #[arg(required = true, value_name = "NAME")]

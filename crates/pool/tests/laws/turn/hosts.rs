@@ -419,6 +419,41 @@ fn a_stopped_worker_stays_stopped_and_what_its_host_held_is_freed() {
 }
 
 #[test]
+fn what_a_handler_says_while_its_host_is_ended_by_order_is_no_failure() {
+    for (reason, failures) in [(Reason::Killed, 0), (Reason::Parked, 0), (Reason::MemoryLimit, 1)] {
+        let mut engine = Engine::with_workers(1, &[spec("w")]);
+        let id = engine.post(ONE, "a", 0);
+        engine.starts();
+        let claimed = engine.claims("w", 1, ONE);
+        let session = engine.host("w");
+        engine.world.emit(Event::SessionDraining { session, reason, exit: None, missing_since: None });
+        engine.fails(&claimed[0]);
+        assert_eq!(engine.world.pool.find_pending(id).unwrap().attempts, failures, "{reason:?}");
+        let counted = engine.world.pool.breaker(ONE, "a").map_or(0, |breaker| breaker.failures);
+        assert_eq!(counted, failures, "{reason:?}");
+    }
+}
+
+#[test]
+fn a_worker_in_a_session_that_a_user_kills_has_not_failed() {
+    for (reason, attempts) in [(Reason::Killed, 0), (Reason::Exited, 1)] {
+        let mut engine = Engine::with_live(2);
+        let (id, worker) = (engine.post(ONE, "a", 0), process(77));
+        engine.change(TWO, |session| session.incarnation.as_mut().unwrap().agent = Some(worker));
+        let (now, token) = (engine.now(), engine.volatile.locks.issue_token());
+        let holder = Holder { generator: None, process: Some(worker), lease_ms: 1000, op: None, host: None };
+        let message = engine.world.pool.find_pending(id).unwrap();
+        let claim = queue::claimed(&message, token, holder, now);
+        engine.world.emit(claim);
+        engine.is(TWO, Lifecycle::Stopped, reason);
+        let rules = QueueRules::default();
+        let freed = queue::release_dead_worker(&engine.world.pool, &rules, worker, |_| false, now);
+        engine.world.emit_all(freed);
+        assert_eq!(engine.world.pool.find_pending(id).unwrap().attempts, attempts, "{reason:?}");
+    }
+}
+
+#[test]
 fn only_its_own_commands_change_the_host_of_a_worker() {
     let added = WorkerSpec { configured: false, ..spec("added") };
     let mut engine = Engine::with_workers(1, &[spec("w"), added.clone()]);
