@@ -211,6 +211,37 @@ fn the_host_of_a_worker_is_left_to_the_commands_of_workers() {
 }
 
 #[test]
+fn a_worker_that_its_user_stops_has_not_failed_and_one_that_the_pool_pauses_goes_on() {
+    let pool = pool("[queue]\nbreaker_failures = 1\n[reaper]\ngrace = '200ms'\n");
+    pool.ok(&held_handler(&pool));
+    let id = send(&pool, "web", "a");
+    let began = |count: usize| {
+        pool.await_file("began", |text| text.iter().filter(|byte| **byte == b'\n').count() == count)
+    };
+    let waits = |pool: &Pool| {
+        let shown = shown(pool, &id);
+        assert_eq!((&shown["state"], &shown["attempts"]), (&json!("queued"), &json!(0)), "{shown}");
+        assert_eq!(events(pool, &["breaker_opened"]).len(), 0);
+    };
+    began(1);
+    assert_eq!(pool.json(&["queue", "show", "web", &id])["claim"]["pid"], worker(&pool, "w")["pid"]);
+    let text = pool.ctl(&["queue", "show", "web", &id]).expect(0).stdout;
+    assert!(text.contains(" of @w, pid "), "{text}");
+    pool.ok(&["worker", "stop", "w"]);
+    waits(&pool);
+    assert_eq!(worker(&pool, "w")["queued"], 1);
+    pool.ok(&["worker", "start", "w"]);
+    began(2);
+    // As `down --stop-sessions` does.
+    pool.ok(&["park", "--force", "@w"]);
+    waits(&pool);
+    pool.restart_poold();
+    fs::write(pool.path("go"), "").unwrap();
+    await_state(&pool, &id, "done");
+    assert_eq!(shown(&pool, &id)["attempts"], 1);
+}
+
+#[test]
 fn c15_a_handler_that_runs_for_too_long_is_ended_and_a_fallback_gets_the_message() {
     let config = "[workers.slow]\ncommand = ['sleep', '1000']\nkinds = ['a']\ntimeout = '200ms'\n\
                   fallback = ['quick']\nfallback_after = 1\n\

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use process::handle::Handle;
 use protocol::Request;
 use protocol::reply::SessionView;
-use protocol::request::{Kill, List};
+use protocol::request::{Kill, List, Park};
 
 use crate::args::Repeat;
 use crate::calls::{expect_session, expected};
@@ -37,26 +37,35 @@ pub(crate) fn supervisor(context: &Context) -> Result<bool, Error> {
     }
 }
 
-/// Ends all sessions that run, at the same time.
+/// Ends all sessions that run, at the same time. Workers are paused, those too that wait for a message: they go
+/// on when the pool is started again.
 pub(crate) fn sessions(context: &Context) -> Result<(), Error> {
-    let views = [running_sessions(context)?, running(context, true)?].concat();
-    let targets: Vec<Target> = views.iter().map(Target::of).collect();
+    let (sessions, workers) = (running_sessions(context)?, workers(context)?);
+    let targets: Vec<Target> = sessions.iter().chain(&workers).map(Target::of).collect();
+    let is_worker = |target: &Target| workers.iter().any(|view| target.session == view.session.id.into());
     let ask = |target: &Target| {
-        let kill = Kill { session: target.session.clone(), grace_ms: None };
-        expect_session(context.client().change(&Repeat::default(), Request::Kill(kill))?)
+        let session = target.session.clone();
+        let end = match is_worker(target) {
+            true => Request::Park(Park { session, force: true, grace_ms: None }),
+            false => Request::Kill(Kill { session, grace_ms: None }),
+        };
+        expect_session(context.client().change(&Repeat::default(), end)?)
     };
     for_all(context, (&targets, "to end"), ask, |_, _| Ok(()))
 }
 
 /// The sessions that run.
 pub(crate) fn running_sessions(context: &Context) -> Result<Vec<SessionView>, Error> {
-    running(context, false)
-}
-
-/// The sessions of users or of the pool's workers that run.
-fn running(context: &Context, workers: bool) -> Result<Vec<SessionView>, Error> {
-    let list = Request::List(List { workers, ..List::default() });
-    let mut views = expected!(context.client().ask_once(list, LIST_LIMIT)?, Sessions)?;
+    let mut views = list(context, List::default())?;
     views.retain(|view| view.session.lifecycle.holds_slot());
     Ok(views)
+}
+
+/// The sessions of the pool's workers.
+fn workers(context: &Context) -> Result<Vec<SessionView>, Error> {
+    list(context, List { all: true, workers: true, ..List::default() })
+}
+
+fn list(context: &Context, which: List) -> Result<Vec<SessionView>, Error> {
+    expected!(context.client().ask_once(Request::List(which), LIST_LIMIT)?, Sessions)
 }

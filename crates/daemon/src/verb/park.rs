@@ -30,6 +30,9 @@ pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park
                 turn.volatile.reaping.guard(tag);
             }
         }
+        if session.worker.is_some() {
+            turn.volatile.scheduler.pause(session.id);
+        }
         operation.record_begun(turn, session.id);
         turn.emit_all(events);
         let now = turn.pool().session(session.id).cloned();

@@ -7,13 +7,17 @@ use crate::pool::Pool;
 use crate::refusal::refuse;
 use crate::session::in_use::check_unused;
 use crate::session::lifecycle::begin_end;
+use crate::worker::check_no_host;
 
 /// Decides on `park`. Returns no event if the session is parked, or on its way there.
 ///
 /// # Errors
-/// Conflict if the session is in use, unless forced, or while it starts or ends; refused if it does not run
-/// or was adopted.
+/// Conflict if the session is in use, unless forced, or while it starts or ends; refused if it does not run,
+/// was adopted, or is the host of a worker and the parking is not forced.
 pub fn park(pool: &Pool, session: &Session, force: bool) -> Result<Vec<Event>, Refusal> {
+    if session.worker.is_some() {
+        return if force { Ok(pause_host(session)) } else { check_no_host(session).map(|()| Vec::new()) };
+    }
     let name = &session.name;
     match (session.lifecycle, session.reason) {
         (Lifecycle::Parked, _) => return Ok(Vec::new()),
@@ -34,4 +38,13 @@ pub fn park(pool: &Pool, session: &Session, force: bool) -> Result<Vec<Event>, R
         check_unused(pool, session, "park --force parks it all the same; what waits wakes it again")?;
     }
     Ok(vec![begin_end(session, Reason::Parked)])
+}
+
+/// Ends the host of a worker for a stop of the whole pool. What its user stopped stays so.
+fn pause_host(session: &Session) -> Vec<Event> {
+    let is_over = match (session.lifecycle, session.reason) {
+        (Lifecycle::Draining, Some(reason)) => reason == Reason::Killed || reason.parks(),
+        (lifecycle, _) => !lifecycle.holds_slot(),
+    };
+    if is_over { Vec::new() } else { vec![begin_end(session, Reason::Parked)] }
 }

@@ -39,6 +39,7 @@ pub struct Scheduler {
     deferred: BTreeMap<SessionId, ParkDeferral>,
     conversations_checked: BTreeMap<Tag, bool>,
     restored: bool,
+    paused: BTreeSet<SessionId>,
     quiet_at: Option<Timestamp>,
     quiet_since: BTreeMap<SessionId, Timestamp>,
 }
@@ -46,6 +47,7 @@ pub struct Scheduler {
 impl Scheduler {
     /// Begins to start a session. Returns false if it is being started already.
     pub fn begin_start(&mut self, session: SessionId) -> bool {
+        self.paused.remove(&session);
         self.starting.insert(session)
     }
 
@@ -63,6 +65,17 @@ impl Scheduler {
     /// The sessions that are being started.
     pub fn starting(&self) -> impl Iterator<Item = SessionId> {
         self.starting.iter().copied()
+    }
+
+    /// Keeps messages from starting the host of a worker, until a user starts it or `poold` starts again.
+    pub fn pause(&mut self, host: SessionId) {
+        self.paused.insert(host);
+    }
+
+    /// True if messages do not start the host of a worker.
+    #[must_use]
+    pub fn is_paused(&self, host: SessionId) -> bool {
+        self.paused.contains(&host)
     }
 
     /// Begins to remove a session. Returns false if it is being removed already.

@@ -454,6 +454,26 @@ fn a_worker_in_a_session_that_a_user_kills_has_not_failed() {
 }
 
 #[test]
+fn a_paused_host_starts_for_no_message_until_poold_or_its_user_starts_it() {
+    let mut engine = Engine::with_workers(1, &[spec("w")]);
+    engine.post(ONE, "a", 0);
+    engine.starts();
+    let host = engine.host("w");
+    let park = |engine: &Engine, force| session::park(&engine.world.pool, engine.session(host), force);
+    assert_eq!(park(&engine, false).unwrap_err().code, ErrorCode::Refused);
+    let paused = park(&engine, true).unwrap();
+    engine.world.emit_all(paused);
+    engine.volatile.scheduler.pause(host);
+    engine.world.emit(Event::SessionParked { session: host, reason: Reason::Parked, exit: None });
+    assert!(engine.starts().is_empty(), "the message waits");
+    engine.volatile.scheduler = Default::default();
+    assert_eq!(engine.starts(), ["w"], "after a start of poold it goes on");
+    let killed = session::kill(engine.session(host));
+    engine.world.emit_all(killed);
+    assert_eq!(park(&engine, true), Ok(vec![]), "what its user stopped stays so");
+}
+
+#[test]
 fn only_its_own_commands_change_the_host_of_a_worker() {
     let added = WorkerSpec { configured: false, ..spec("added") };
     let mut engine = Engine::with_workers(1, &[spec("w"), added.clone()]);
