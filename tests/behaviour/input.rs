@@ -120,6 +120,8 @@ fn t07_a_repeat_is_never_typed_twice() {
     let keyed = pool.ok(&["send", &id, "--key", "k", "keyed"]);
     assert_eq!(pool.ok(&["send", &id, "--key", "k", "keyed"]), keyed);
     pool.ctl(&["send", &id, "--key", "k", "other"]).expect(4);
+    let kind = pool.ctl(&["send", &id, "--kind", "note", "--key", "k", "keyed"]).expect(4).stderr;
+    assert!(kind.contains("with another kind"), "{kind}");
     pool.ok(&["send", &id, "--wait", "done", "last"]);
     assert_eq!(recorded(&pool, 16), b"text\rkeyed\rlast\r");
 }

@@ -1,4 +1,4 @@
-//! Texts in the protocol: names with their rules, and byte strings of the operating system.
+//! Texts in the protocol: names with their rules, byte strings of the operating system, and numbers of things.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -81,6 +81,12 @@ impl Name {
             return Err(NameError::Length);
         }
         Ok(Self(format!("{OF_WORKER}{name}")))
+    }
+
+    /// Returns the name of the worker whose host's session has this name.
+    #[must_use]
+    pub fn worker(&self) -> Option<&str> {
+        self.0.strip_prefix(OF_WORKER)
     }
 }
 
@@ -256,6 +262,17 @@ impl<'de> Deserialize<'de> for OsBytes {
     }
 }
 
+/// Returns a number of things for people: `1 message`, `2 messages`.
+#[must_use]
+pub fn counted(number: u64, noun: &str) -> String {
+    let end = match number {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{number} {noun}{end}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,6 +316,12 @@ mod tests {
         for good in ["a", "7", "a-b_c", "sess_", "sess_x", &"a".repeat(64)] {
             assert!(good.parse::<Name>().is_ok(), "{good:?}");
         }
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        let told = [(0, "message"), (1, "message"), (2, "process")].map(|(n, noun)| counted(n, noun));
+        assert_eq!(told, ["0 messages", "1 message", "2 processes"]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use protocol::limits::Limits;
+use protocol::text::counted;
 use protocol::usage::{Account, Usage};
 use protocol::{Lifecycle, Session, Timestamp};
 
@@ -50,7 +51,7 @@ pub(crate) fn marked_limits(limits: &Limits, unenforced: &[String]) -> String {
 pub(crate) fn usage(usage: &Usage) -> String {
     let runs = !usage.memory_by.is_empty();
     let facts = [
-        runs.then(|| format!("{} processes", usage.processes)),
+        runs.then(|| counted(usage.processes.into(), "process")),
         runs.then(|| format!("{} memory ({})", size::short(usage.memory), usage.memory_by)),
         usage.cpu_percent.map(|percent| format!("{percent}% CPU")),
         runs.then(|| format!("{} CPU time", time::precise(Duration::from_micros(usage.cpu_us)))),
@@ -66,7 +67,7 @@ pub(crate) fn account(account: &Account) -> String {
     let cpu = Duration::from_micros(account.user_us.saturating_add(account.system_us));
     let most = size::short(account.max_rss_kib.saturating_mul(1024));
     let killed = account.oom_kills.filter(|n| *n > 0);
-    let killed = killed.map(|n| format!(", {n} processes killed for lack of memory"));
+    let killed = killed.map(|n| format!(", {} killed for lack of memory", counted(n, "process")));
     format!("{} CPU time, at most {most} in one process", time::precise(cpu)) + &killed.unwrap_or_default()
 }
 
@@ -132,7 +133,7 @@ mod tests {
         let used = Account { user_us: 60_000_000, system_us: 0, max_rss_kib: 2048, oom_kills: Some(1) };
         assert_eq!(
             account(&used),
-            "1m CPU time, at most 2M in one process, 1 processes killed for lack of memory"
+            "1m CPU time, at most 2M in one process, 1 process killed for lack of memory"
         );
     }
 }

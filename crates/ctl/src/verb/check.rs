@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 
 use protocol::reply::Checked;
+use protocol::text::counted;
 use protocol::{ErrorCode, Request};
 use serde_json::json;
 
@@ -53,7 +54,13 @@ fn print(context: &Context, checked: &Checked) -> Result<(), Error> {
     }
     let found = match (problems.len(), quarantined.len()) {
         (0, 0) => "no damage".to_owned(),
-        (damaged, quarantined) => format!("{damaged} problems, {quarantined} records quarantined"),
+        (damaged, quarantined) => {
+            format!(
+                "{}, {} quarantined",
+                counted(damaged as u64, "problem"),
+                counted(quarantined as u64, "record")
+            )
+        }
     };
-    context.say(&format!("{records} records, {bytes} bytes: {found}"))
+    context.say(&format!("{}, {bytes} bytes: {found}", counted(*records, "record")))
 }

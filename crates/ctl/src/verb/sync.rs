@@ -2,6 +2,7 @@
 
 use protocol::Request;
 use protocol::reply::Synced;
+use protocol::text::counted;
 use serde_json::json;
 
 use crate::calls::expected;
@@ -32,6 +33,9 @@ fn print(context: &Context, synced: &Synced) -> Result<(), Error> {
     } else {
         format!("changed: {}", changed.join(" "))
     };
-    context
-        .say(&format!("{by} saw {sessions} sessions, {panes} panes ({foreign} not of this pool); {changed}"))
+    context.say(&format!(
+        "{by} saw {}, {} ({foreign} not of this pool); {changed}",
+        counted(*sessions, "session"),
+        counted(*panes, "pane")
+    ))
 }

@@ -76,7 +76,7 @@ fn a_check_that_finds_something_is_nine() {
     let pool = Pool::new(move |_| ok(Response::Checked(found())));
     let ran = pool.run("check");
     let said = "problem: row 3\\x1b is not the event\nquarantined: messages 12: checksum\n\
-                7 records, 70 bytes: 1 problems, 1 records quarantined\n";
+                7 records, 70 bytes: 1 problem, 1 record quarantined\n";
     assert_eq!((ran.code, ran.out.as_str()), (9, said));
     let ran = pool.run("check --json");
     let document: Value = serde_json::from_str(&ran.out).unwrap();

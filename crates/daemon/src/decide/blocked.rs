@@ -36,7 +36,8 @@ pub(crate) fn blocked_prompt(
     let held_back = || {
         let breaker = turn.pool().breaker(session, PROMPT).filter(|breaker| breaker.is_open())?;
         let until = breaker.probe_at.filter(|at| *at > turn.now())?;
-        Some(format!("held back after {} failures, not before {}", breaker.failures, clock::rfc3339(until)))
+        let failures = protocol::text::counted(breaker.failures.into(), "failure");
+        Some(format!("held back after {failures}, not before {}", clock::rfc3339(until)))
     };
     let not_running = || {
         let session = turn.pool().session(session).filter(|s| !s.lifecycle.holds_slot())?;

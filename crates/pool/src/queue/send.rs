@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, PROMPT};
 use protocol::request::Send;
 use protocol::session::Reason;
+use protocol::text::counted;
 use protocol::worker::WorkerQueue;
 use protocol::{
     ErrorCode, Lifecycle, Message, MessageId, MessageStatus, OpId, Refusal, Seq, Session, SessionId,
@@ -107,7 +108,8 @@ fn existing(first: &Message, send: &Send, body: &Body) -> Result<SendOutcome, Re
         return Ok(SendOutcome::Existing(first.id));
     }
     let key = send.key.as_deref().unwrap_or_default();
-    refuse(ErrorCode::Conflict, format!("key {key:?} belongs to message {} with another text", first.id))
+    let what = if first.kind == send.kind { "text" } else { "kind" };
+    refuse(ErrorCode::Conflict, format!("key {key:?} belongs to message {} with another {what}", first.id))
 }
 
 fn check(send: &Send, body: &Body) -> Result<(), Refusal> {
@@ -228,7 +230,8 @@ pub(crate) fn check_capacity(
 ) -> Result<(), Refusal> {
     let full = |whose: &str, count: u64, bytes: u64, key: &str| {
         let why = format!(
-            "{whose} full: {count} messages, {bytes} bytes ([queue] {key}max_messages, {key}max_bytes)"
+            "{whose} full: {}, {bytes} bytes ([queue] {key}max_messages, {key}max_bytes)",
+            counted(count, "message")
         );
         refuse(ErrorCode::Refused, why)
     };

@@ -1,5 +1,6 @@
 //! The check that a session is not in use, before it is removed or parked.
 
+use protocol::text::counted;
 use protocol::{ErrorCode, Refusal, Session};
 
 use crate::pool::Pool;
@@ -18,10 +19,9 @@ pub fn check_unused(pool: &Pool, session: &Session, otherwise: &str) -> Result<(
     let waiting = pool.queue_counts(Some(session.id));
     let open = waiting.queued + waiting.claimed + waiting.in_doubt;
     if open > 0 {
-        return refuse(
-            ErrorCode::Conflict,
-            format!("{open} messages of {name} are not worked yet; {otherwise}"),
-        );
+        let (open, are) = (counted(open, "message"), if open == 1 { "is" } else { "are" });
+        let why = format!("{open} of {name} {are} not worked yet; {otherwise}");
+        return refuse(ErrorCode::Conflict, why);
     }
     Ok(())
 }

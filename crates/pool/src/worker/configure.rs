@@ -7,7 +7,7 @@ use protocol::message::PROMPT;
 use protocol::policy::{Policy, RestartPolicy};
 use protocol::request::AddWorker;
 use protocol::session::{Spec, WorkerChange};
-use protocol::worker::WorkerSpec;
+use protocol::worker::{Selection, WorkerQueue, WorkerSpec};
 use protocol::{
     ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, Refusal, Session, SessionId, Tag, Timestamp,
 };
@@ -18,6 +18,7 @@ use crate::refusal::refuse;
 use crate::session::create::COMMAND;
 use crate::session::input;
 use crate::session::launch_job::is_reserved_variable;
+use crate::session::resolve::resolve;
 use crate::settings::{Settings, WorkerSettings};
 
 /// Most handlers of one `poolctl work`.
@@ -106,7 +107,8 @@ fn changed(session: &Session, worker: WorkerSpec, spec: Spec, max_restarts: Opti
 /// Decides on `worker add`.
 ///
 /// # Errors
-/// Usage; conflict if there is a worker of this name; not found if a fallback is not.
+/// Usage; conflict if there is a worker of this name; not found if a fallback or a named session is not: only a
+/// selection by properties is for later ones.
 pub fn add(
     pool: &Pool,
     settings: &Settings,
@@ -127,6 +129,9 @@ pub fn add(
             format!("`poolctl worker rm {name}` removes it")
         };
         return refuse(ErrorCode::Conflict, format!("there is a worker {name} already; {hint}"));
+    }
+    if let WorkerQueue::Sessions(Selection::Named(sessions)) = &worker.sessions {
+        sessions.iter().try_for_each(|session| resolve(pool, session).map(drop))?;
     }
     if let Some(unknown) = worker.fallback.iter().find(|name| pool.worker(name).is_none()) {
         return refuse(ErrorCode::NotFound, format!("no worker {unknown:?} to fall back to"));

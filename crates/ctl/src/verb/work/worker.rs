@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use protocol::bounds::cut;
 use protocol::message::{Claimed, REASON_MAX};
 use protocol::request::{Ack, CLAIM_MAX, ClaimRef, Disposition, Fail};
+use protocol::text::counted;
 use protocol::{Refusal, Request, Token};
 
 use super::args::Args;
@@ -107,10 +108,8 @@ impl<'a> Worker<'a> {
             match self.next(events) {
                 Some(event) => self.handle(event),
                 None => {
-                    let left = self.running.len();
-                    out::note(&format!(
-                        "poolctl: {left} messages could not be settled; their leases will end"
-                    ));
+                    let left = counted(self.running.len() as u64, "message");
+                    out::note(&format!("poolctl: {left} could not be settled until the end of the lease"));
                     break;
                 }
             }

@@ -2,6 +2,7 @@
 
 use pool::observe::Observed;
 use protocol::reply::TmuxStatus;
+use protocol::text::counted;
 use protocol::tmux::{NoAnswer, Server, ServerProblem};
 use protocol::{OsBytes, ServerId, Session};
 use tmux::version::OLDEST;
@@ -65,8 +66,9 @@ fn problem_of(pool: &pool::Pool, observation: Observation<'_>, socket: &OsBytes)
         Server::Absent => match missing(pool, observation) {
             0 => None,
             running => Some(format!(
-                "nothing answers at the tmux socket, and the server of {running} sessions{} is not proved \
-                 dead; if its socket was deleted, send SIGUSR1 to the server",
+                "nothing answers at the tmux socket, and the server of {}{} is not proved dead; if its socket \
+                 was deleted, send SIGUSR1 to the server",
+                counted(running as u64, "session"),
                 pool.server().map(|server| format!(" (pid {})", server.process.pid)).unwrap_or_default()
             )),
         },
@@ -106,10 +108,11 @@ fn replaced(pool: &pool::Pool, server: ServerId, elsewhere: usize) -> String {
     let other = pool.sessions().filter_map(|s| s.incarnation.as_ref()?.server).find(|own| *own != server);
     let old = other.map_or_else(|| "PID".to_owned(), |own| own.process.pid.to_string());
     format!(
-        "another tmux server (pid {}) answers at the socket, and that of {elsewhere} sessions (pid {old}) is \
-         not proved dead; they are left as they are; end the new one, then `kill -USR1 {old}` makes the old \
+        "another tmux server (pid {}) answers at the socket, and that of {} (pid {old}) is not proved dead; what \
+         it runs is left as it is; end the new one, then `kill -USR1 {old}` makes the old \
          one listen again",
-        server.process.pid
+        server.process.pid,
+        counted(elsewhere as u64, "session")
     )
 }
 
