@@ -1,6 +1,6 @@
 //! Messages and workers as text.
 
-use protocol::message::{Breaker, Step};
+use protocol::message::{Breaker, Holder, Step};
 use protocol::reply::GeneratorView;
 use protocol::{Message, MessageReason, Timestamp};
 
@@ -60,6 +60,20 @@ pub(crate) fn history(steps: &[Step]) -> String {
         table.row([time::rfc3339(step.at), json_name(&step.state), tries, reason(step.reason.as_ref())]);
     }
     table.render()
+}
+
+/// Formats who has a message in work: `held by worker 4 of @w, pid 60`.
+#[must_use]
+pub(crate) fn holder(holder: &Holder, its: Option<&GeneratorView>) -> String {
+    let role = its.map_or("worker", |view| view.role.as_str());
+    let id = holder.generator.map(|id| format!(" {id}")).unwrap_or_default();
+    let of = its.map(|view| match &view.name {
+        Some(name) => name.worker().map_or_else(|| name.to_string(), |worker| format!("@{worker}")),
+        None => view.sessions.clone(),
+    });
+    let of = of.map(|of| format!(" of {of}")).unwrap_or_default();
+    let pid = holder.process.map(|process| format!(", pid {}", process.pid)).unwrap_or_default();
+    format!("held by {role}{id}{of}{pid}\n")
 }
 
 /// Formats the result of a message, on lines of its own if it has several.

@@ -1,6 +1,6 @@
 //! `queue` and `generators`.
 
-use protocol::message::Step;
+use protocol::message::{Holder, Step};
 use protocol::reply::{ClaimView, GeneratorView};
 use protocol::request::{ClaimRef, Messages, Purge, ResolveMessage};
 use protocol::{
@@ -15,6 +15,7 @@ use crate::samples::{message, session};
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_queue_is_listed_as_it_is_asked_for", a_queue_is_listed_as_it_is_asked_for),
     ("a_message_is_shown_with_its_history_and_body", a_message_is_shown_with_its_history_and_body),
+    ("a_message_in_work_names_its_worker", a_message_in_work_names_its_worker),
     ("messages_are_cancelled_and_tried_again", messages_are_cancelled_and_tried_again),
     ("many_are_mended_by_one_flag", many_are_mended_by_one_flag),
     ("dead_letters_are_printed_as_they_come", dead_letters_are_printed_as_they_come),
@@ -111,6 +112,41 @@ fn a_message_is_shown_with_its_history_and_body() {
     assert_eq!(pool.run("queue show web 9").code, 3);
 }
 
+fn a_message_in_work_names_its_worker() {
+    let mut shown = of(2, "a", MessageState::Claimed);
+    let process = Some(ProcId { pid: 60, start: 6 });
+    let holder = Holder { generator: Some(GeneratorId(4)), process, lease_ms: 1, op: None, host: None };
+    (shown.status.holder, shown.status.token) = (Some(holder), Some("3.17".parse().unwrap()));
+    let claim = ClaimView {
+        held: ClaimRef { id: MessageId(2), token: "3.17".parse().unwrap() },
+        session: SessionId(1),
+        kind: "a".into(),
+        deadline_at: None,
+    };
+    let view = GeneratorView {
+        id: Some(GeneratorId(4)),
+        generation: 3,
+        session: Some(SessionId(5)),
+        name: Some(protocol::Name::of_worker("w").unwrap()),
+        sessions: "all".into(),
+        role: "worker".into(),
+        kinds: vec![],
+        process,
+        since: Timestamp(0),
+        last_activity_at: Timestamp(0),
+        holds: vec![claim],
+    };
+    let holds = holds(vec![shown]);
+    let pool = Pool::new(move |call| match call.request {
+        Request::Generators => ok(Response::Generators(vec![view.clone()])),
+        _ => holds(call),
+    });
+    let text = pool.run("queue show web 2").success();
+    assert!(text.ends_with("held by worker 4 of @w, pid 60\n"), "{text}");
+    let document: Value = serde_json::from_str(&pool.run("queue show web 2 --json").success()).unwrap();
+    assert_eq!((&document["claim"]["pid"], &document["claim"]["generator"]), (&json!(60), &json!(4)));
+}
+
 fn messages_are_cancelled_and_tried_again() {
     let all = vec![of(2, "a", MessageState::Queued), of(3, "a", MessageState::Dead)];
     let pool = Pool::new(holds(all));
@@ -145,6 +181,9 @@ fn many_are_mended_by_one_flag() {
     assert_eq!(pool.run("queue cancel web --all").success(), "2  cancelled\n4  cancelled\n");
     assert_eq!(pool.run("queue cancel web --all --kind b").success(), "4  cancelled\n");
     assert_eq!(pool.run("queue retry web --dead --kind a").success(), "3  queued\n");
+    assert_eq!(pool.run("queue cancel web --kind a --kind b").success(), "2  cancelled\n4  cancelled\n");
+    assert_eq!(pool.run("queue retry web --kind b").success(), "4  queued\n6  queued\n");
+    assert_eq!(pool.run("queue cancel web 2 --kind a").code, 2, "ids, or a kind");
     assert_eq!(pool.run("queue cancel web --all --kind none").success(), "");
     assert_eq!(pool.run("queue dead web -q").success(), "3\n6\n");
     let dead = lines(&pool.run("queue dead web --kind b --json").success());

@@ -36,6 +36,7 @@ pub(crate) struct MessageJson<'a> {
 #[derive(Debug, Serialize)]
 struct Claim {
     generator: Option<GeneratorId>,
+    pid: Option<u32>,
     token: Token,
     deadline_at: Option<Json<Timestamp>>,
 }
@@ -75,8 +76,10 @@ impl<'a> MessageJson<'a> {
 fn claim(message: &Message) -> Option<Claim> {
     let status = &message.status;
     let token = status.token.filter(|_| status.state.in_flight())?;
-    let generator = status.holder.as_ref().and_then(|holder| holder.generator);
-    Some(Claim { generator, token, deadline_at: message.deadline_at.map(Json) })
+    let holder = status.holder.as_ref();
+    let generator = holder.and_then(|holder| holder.generator);
+    let pid = holder.and_then(|holder| Some(holder.process?.pid));
+    Some(Claim { generator, pid, token, deadline_at: message.deadline_at.map(Json) })
 }
 
 /// Returns the time at which the agent confirmed the message, if it is known.
@@ -150,7 +153,7 @@ mod tests {
         assert_eq!(value["cause"], 3);
         assert_eq!(
             value["claim"],
-            json!({"generator": 4, "token": "3.17", "deadline_at": "1970-01-01T00:01:01.000Z"})
+            json!({"generator": 4, "pid": null, "token": "3.17", "deadline_at": "1970-01-01T00:01:01.000Z"})
         );
         contract_tests::check(&value, "JSON of a message");
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::request::{Messages, Purge, Resolution, ResolveMessage};
-use protocol::{MessageId, MessageState, Request, Response};
+use protocol::{ErrorCode, MessageId, MessageState, Request, Response};
 use serde_json::json;
 
 use super::messages::{self, find, session_id};
@@ -17,11 +17,14 @@ use crate::show::json::{MessageJson, json_name};
 use crate::show::{out, time};
 use crate::targets::{for_each, only_one};
 
-/// The alternative to ids: all messages of a state.
+/// The alternative to ids: all messages in a state, by a flag, or of a kind.
 pub(super) struct Many {
     /// True if the flag is given.
     pub asked: bool,
+    /// The state that the flag selects.
     pub state: MessageState,
+    /// The states of which a kind alone selects all.
+    pub of_kind: &'static [MessageState],
     /// The flag, for messages to the user.
     pub flag: &'static str,
 }
@@ -33,15 +36,16 @@ pub(super) fn each(
     (which, many, repeat): (Selection, Many, &Repeat),
     request: impl Fn(MessageId) -> Request,
 ) -> Result<(), Error> {
-    if many.asked != which.ids.is_empty() || (!many.asked && !which.kind.is_empty()) {
+    let selected = many.asked || !which.kind.is_empty();
+    if selected != which.ids.is_empty() {
         let flag = many.flag;
-        return Err(Error::usage(format!("name the messages: either ids, or {flag}, also with --kind")));
+        return Err(Error::usage(format!("name the messages: either ids, or {flag}, or --kind")));
     }
     let mut client = context.client();
     let of = session_id(context, &mut client, session)?;
-    let ids = if many.asked {
-        let list =
-            Messages { session: of.into(), kinds: which.kind, states: vec![many.state], limit: u32::MAX };
+    let ids = if selected {
+        let states = if many.asked { vec![many.state] } else { many.of_kind.to_vec() };
+        let list = Messages { session: of.into(), kinds: which.kind, states, limit: u32::MAX };
         let mut ids = Vec::new();
         messages::for_each(&mut client, list, |message| {
             ids.push(message.id);
@@ -54,9 +58,14 @@ pub(super) fn each(
     // No message at all is no error.
     only_one(repeat, ids.len().max(1))?;
     for_each(context, &ids, |id| {
-        if !many.asked {
-            find(&mut client, of, *id)?;
+        if selected {
+            // One that was selected may have moved on meanwhile.
+            return match change(context, &mut client, repeat, request(*id)) {
+                Err(Error::Refused(why)) if why.code == ErrorCode::Conflict => Ok(()),
+                changed => changed,
+            };
         }
+        find(&mut client, of, *id)?;
         change(context, &mut client, repeat, request(*id))
     })
 }
@@ -79,7 +88,7 @@ pub(super) fn resolve(
     (resolution, repeat): (Resolution, &Repeat),
 ) -> Result<(), Error> {
     let which = Selection { ids, kind: Vec::new() };
-    let none = Many { asked: false, state: MessageState::InDoubt, flag: "" };
+    let none = Many { asked: false, state: MessageState::InDoubt, of_kind: &[], flag: "" };
     let request = |id| Request::ResolveMessage(ResolveMessage { id, resolution });
     each(context, session, (which, none, repeat), request)
 }

@@ -91,6 +91,11 @@ fn show_one(
     }
     out::text(&queue::messages(std::slice::from_ref(&message), context.style, time::now()))?;
     out::text(&queue::history(&message.steps))?;
+    if let Some(holder) = &message.status.holder {
+        let generators = expected!(client.ask(Request::Generators)?, Generators)?;
+        let its = generators.iter().find(|view| view.holds.iter().any(|held| held.held.id == id));
+        out::text(&queue::holder(holder, its))?;
+    }
     if let Some(result) = &message.status.result {
         out::text(&queue::result(&result.to_string_lossy()))?;
     }

@@ -132,6 +132,7 @@ impl From<ResolveAs> for Resolution {
 
 /// Runs one of its commands.
 pub(crate) fn run(context: &Context, command: QueueCommand) -> Result<(), Error> {
+    use MessageState::{Dead, Queued};
     match command {
         QueueCommand::Ls { session, states, kinds, limit } => {
             inspect::list(context, &session, (kinds, states, limit))?;
@@ -139,11 +140,11 @@ pub(crate) fn run(context: &Context, command: QueueCommand) -> Result<(), Error>
         QueueCommand::Dead { session, kinds } => inspect::dead(context, &session, kinds)?,
         QueueCommand::Show { session, ids, body } => inspect::show(context, &session, &ids, body)?,
         QueueCommand::Cancel { session, which, all, repeat } => {
-            let many = Many { asked: all, state: MessageState::Queued, flag: "--all" };
+            let many = Many { asked: all, state: Queued, of_kind: &[Queued], flag: "--all" };
             admin::each(context, &session, (which, many, &repeat), Request::Cancel)?;
         }
         QueueCommand::Retry { session, which, dead, repeat } => {
-            let many = Many { asked: dead, state: MessageState::Dead, flag: "--dead" };
+            let many = Many { asked: dead, state: Dead, of_kind: &[Queued, Dead], flag: "--dead" };
             admin::each(context, &session, (which, many, &repeat), Request::Retry)?;
         }
         QueueCommand::Resolve { session, ids, resolution, repeat } => {
