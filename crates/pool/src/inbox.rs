@@ -7,6 +7,7 @@ use protocol::message::PROMPT;
 use protocol::policy::RestartPolicy;
 use protocol::reply::InboxItem;
 use protocol::session::Reason;
+use protocol::text::counted;
 use protocol::{
     ActivityState, Lifecycle, MessageState, Session, Standstill, StuckLane, StuckReason, Timestamp,
 };
@@ -44,9 +45,8 @@ pub fn items(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestam
         let items = SessionItems { pool, session, now };
         let found =
             [items.asks(&volatile.agents), items.login(), items.unconfirmed(), items.blocked_prompt(why)];
-        let held =
-            [items.failing(), items.suspended(), items.exhausted(), items.over(), items.failed_to_start()];
-        found.into_iter().chain(held).flatten().collect::<Vec<_>>()
+        let held = [items.suspended(), items.exhausted(), items.over(), items.failed_to_start()];
+        found.into_iter().chain(held).flatten().chain(items.failing()).collect::<Vec<_>>()
     };
     let mut items: Vec<InboxItem> = pool.sessions().flat_map(of).collect();
     let lanes = health::stuck(pool, volatile, rules, now);
@@ -86,9 +86,9 @@ fn lost(pool: &Pool, now: Timestamp) -> Option<InboxItem> {
 /// A lane waits for a worker. Other lanes that stand still have items of their own, or end by themselves.
 fn worker(pool: &Pool, lane: &StuckLane, now: Timestamp) -> Option<InboxItem> {
     let Standstill { since, reason, .. } = &lane.standstill;
-    let waits = matches!(reason, StuckReason::NoWorker | StuckReason::NoClaim);
+    let waits = matches!(reason, StuckReason::NoWorker | StuckReason::NoClaim | StuckReason::WorkerOff(_));
     let items = SessionItems { pool, session: pool.session(lane.session).filter(|_| waits)?, now };
-    let text = lane.describe(pool.age(now, *since).as_secs() / 60);
+    let text = lane.describe(pool.age(now, *since));
     Some(items.item("worker", *since, (text, reason.next_command(lane.name.as_str(), &lane.kind))))
 }
 
@@ -166,24 +166,27 @@ impl SessionItems<'_> {
         late.then(|| self.item("held_back", oldest, (why.reason().to_owned(), self.attach())))
     }
 
-    /// A kind of messages failed several times in a row.
-    fn failing(&self) -> Option<InboxItem> {
-        let (kind, breaker) =
-            self.pool.breakers_of(self.session.id).find(|(_, breaker)| breaker.is_open())?;
-        let what = if kind == PROMPT { "prompts are" } else { "messages are" };
-        let text =
-            format!("its {what} held back after {} failures of kind {kind} in a row", breaker.failures);
-        let next = format!("poolctl queue dead {}", self.session.name);
-        let since = breaker.opened_at.unwrap_or(self.session.changed_at);
-        Some(self.item("failing", since, (text, next)))
+    /// The kinds of messages that failed several times in a row.
+    fn failing(&self) -> impl Iterator<Item = InboxItem> {
+        self.pool.held_back_of(self.session.id).map(|(kind, breaker)| {
+            let (name, what) = (&self.session.name, if kind == PROMPT { "prompts" } else { "messages" });
+            let failures = counted(breaker.failures.into(), "failure");
+            let text = format!(
+                "its {what} are held back after {failures} of kind {kind} in a row; `poolctl queue ls {name} \
+                 --kind {kind}` shows them"
+            );
+            let next = format!("poolctl queue retry {name} --kind {kind}");
+            let since = breaker.opened_at.unwrap_or(self.session.changed_at);
+            self.item("failing", since, (text, next))
+        })
     }
 
     /// The agent's service is out; the agent is told to continue by itself.
     fn suspended(&self) -> Option<InboxItem> {
         let open = waiting_prompt(self.pool, self.session.id).filter(|open| open.is_suspended)?;
-        let (id, name, tries) = (open.id, &self.session.name, open.attempts);
+        let (id, name, tries) = (open.id, &self.session.name, counted(open.attempts.into(), "time"));
         let text = format!(
-            "the turn of message {id} failed {tries} times by an outage of its service, and is continued automatically"
+            "the turn of message {id} failed {tries} by an outage of its service, and is continued automatically"
         );
         Some(self.item("outage", open.since, (text, format!("poolctl queue retry {name} {id}"))))
     }

@@ -1,6 +1,7 @@
 //! Lanes that stand still: the messages of one kind of one session, of which none moves.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,8 @@ pub enum StuckReason {
     InDoubt,
     /// A worker that was silent for longer than its lease has not ended.
     Revoking,
+    /// The worker of the pool with this name works them, and was stopped, or failed too often.
+    WorkerOff(String),
 }
 
 impl StuckReason {
@@ -55,6 +58,7 @@ impl StuckReason {
             Self::Unconfirmed => "unconfirmed",
             Self::InDoubt => "in_doubt",
             Self::Revoking => "revoking",
+            Self::WorkerOff(_) => "worker_off",
         }
     }
 
@@ -65,7 +69,8 @@ impl StuckReason {
             Self::NoWorker => format!("poolctl work {session} --kind {kind} -- …"),
             Self::NoClaim | Self::Revoking => format!("poolctl generators {session}"),
             Self::PromptWaits(_) => format!("poolctl show {session}"),
-            Self::BreakerOpen => format!("poolctl queue dead {session}"),
+            Self::BreakerOpen => format!("poolctl queue retry {session} --kind {kind}"),
+            Self::WorkerOff(worker) => format!("poolctl worker start {worker}"),
             Self::Typing | Self::Unconfirmed | Self::InDoubt => format!("poolctl queue ls {session}"),
         }
     }
@@ -73,7 +78,7 @@ impl StuckReason {
 
 impl fmt::Display for StuckReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
             Self::NoWorker => "no worker is registered for them",
             Self::NoClaim => "workers are registered for them, and none claims anything",
             Self::PromptWaits(why) => why,
@@ -82,7 +87,9 @@ impl fmt::Display for StuckReason {
             Self::Unconfirmed => "one was typed, and nothing confirms it",
             Self::InDoubt => "one is in doubt",
             Self::Revoking => "a worker that was silent for too long has not ended yet",
-        })
+            Self::WorkerOff(worker) => return write!(f, "worker {worker} was stopped, or failed too often"),
+        };
+        f.write_str(text)
     }
 }
 
@@ -113,17 +120,21 @@ pub struct StuckLane {
 }
 
 impl StuckLane {
-    /// Returns a sentence for people: how many wait, for how long, and why. `minutes` is the time since it
-    /// stands still.
+    /// Returns a sentence for people: how many wait, for how long, and why. `age` is the time since it stands
+    /// still.
     #[must_use]
-    pub fn describe(&self, minutes: u64) -> String {
+    pub fn describe(&self, age: Duration) -> String {
         let Self { name, kind, standstill: Standstill { waiting, reason, .. }, .. } = self;
         let (noun, stand) = if *waiting == 1 { ("message", "stands") } else { ("messages", "stand") };
         let what = match kind.as_str() {
             PROMPT => noun.replace("message", "prompt"),
             kind => format!("{noun} of kind {kind}"),
         };
-        format!("{waiting} {what} for {name} {stand} still for {minutes} min: {reason}")
+        let long = match age.as_secs() {
+            seconds @ 0..60 => format!("{seconds} s"),
+            seconds => format!("{} min", seconds / 60),
+        };
+        format!("{waiting} {what} for {name} {stand} still for {long}: {reason}")
     }
 }
 
@@ -142,10 +153,18 @@ mod tests {
         let one = lane("build", 1, StuckReason::NoWorker);
         let text =
             "1 message of kind build for web stands still for 12 min: no worker is registered for them";
-        assert_eq!(one.describe(12), text);
+        assert_eq!(one.describe(Duration::from_secs(12 * 60 + 59)), text);
         let reason = &one.standstill.reason;
         assert_eq!(reason.next_command("web", "build"), "poolctl work web --kind build -- …");
         let prompts = lane(PROMPT, 2, StuckReason::PromptWaits("it is in copy mode".to_owned()));
-        assert_eq!(prompts.describe(10), "2 prompts for web stand still for 10 min: it is in copy mode");
+        assert_eq!(
+            prompts.describe(Duration::from_secs(59)),
+            "2 prompts for web stand still for 59 s: it is in copy mode"
+        );
+        let off = StuckReason::WorkerOff("w".to_owned());
+        assert_eq!(
+            (off.code(), off.next_command("web", "a").as_str()),
+            ("worker_off", "poolctl worker start w")
+        );
     }
 }

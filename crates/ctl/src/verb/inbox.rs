@@ -67,10 +67,10 @@ fn ask(client: &mut Client) -> Result<Vec<InboxItem>, Error> {
 }
 
 /// The identity of an item between two requests.
-type Key = (protocol::SessionId, String, Timestamp);
+type Key = (protocol::SessionId, String, Timestamp, String);
 
 fn key(item: &InboxItem) -> Key {
-    (item.session, item.kind.clone(), item.since)
+    (item.session, item.kind.clone(), item.since, item.next.clone())
 }
 
 fn print(context: &Context, item: &InboxItem) -> Result<(), Error> {

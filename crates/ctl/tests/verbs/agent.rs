@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Mutex;
 
 use protocol::activity::{Ask, AskKind, Source};
 use protocol::logs;
-use protocol::reply::{LogFiles, Sent, SessionView, Theme};
+use protocol::reply::{InboxItem, LogFiles, Sent, SessionView, Theme};
 use protocol::request::{Until, Wait};
 use protocol::session::Exit;
 use protocol::thought::{Publish, StreamPosition, Thought, ThoughtState};
@@ -373,12 +374,37 @@ fn a_plan_is_shown_alone() {
 }
 
 fn several_sessions_are_dismissed() {
-    let pool = Pool::new(|_| shown(session("web")));
+    let asks = Mutex::new(0);
+    let item = |kind: &str, next: &str| InboxItem {
+        session: session("web").session.id,
+        name: "web".parse().unwrap(),
+        kind: kind.into(),
+        since: Timestamp(0),
+        text: "why".into(),
+        next: next.into(),
+    };
+    let failing = item("failing", "poolctl queue retry web --kind a");
+    let (bell, stays) = (item("bell", "poolctl attach web"), failing.clone());
+    let pool = Pool::new(move |call| match call.request {
+        Request::Inbox => {
+            let mut asks = asks.lock().unwrap();
+            *asks += 1;
+            // Before and after; then only what stays.
+            let left = [vec![bell.clone()], vec![], vec![stays.clone()], vec![stays.clone()]];
+            ok(Response::Inbox(left.get(*asks - 1).cloned().unwrap_or_default()))
+        }
+        _ => shown(session("web")),
+    });
     assert_eq!(pool.run("dismiss web www").success(), "sess_1  web  dismissed\nsess_1  web  dismissed\n");
-    let mut asked: Vec<_> = pool.calls().into_iter().map(|call| (call.op.is_some(), call.request)).collect();
+    let calls = pool.calls().into_iter().filter(|call| call.request != Request::Inbox);
+    let mut asked: Vec<_> = calls.map(|call| (call.op.is_some(), call.request)).collect();
     // They are asked at the same time.
     asked.sort_by_key(|(_, request)| format!("{request:?}"));
     let dismiss = |name: &str| (true, Request::Dismiss(protocol::SessionRef(name.into())));
     assert_eq!(asked, [dismiss("web"), dismiss("www")]);
+    let ran = pool.run("dismiss web");
+    let why = format!("poolctl: web: failing stays until it is mended: `{}`\n", failing.next);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (1, "", why.as_str()));
+    assert_eq!(pool.run("dismiss web").success(), "sess_1  web  nothing to dismiss\n");
     assert_eq!(pool.run("dismiss web www --op-id x").code, 2);
 }

@@ -46,7 +46,8 @@ fn a_worker_is_added_as_the_flags_say() {
     assert_eq!(pool.run(line).success(), "index  running\n");
     let Request::AddWorker(asked) = pool.request() else { panic!("{:?}", pool.calls()) };
     let AddWorker { worker, cwd, env, limits, max_restarts, .. } = *asked;
-    let wanted = WorkerSpec { lease_ms: Some(5000), session_concurrency: 3, fallback_after: 4, ..spec(false) };
+    let wanted =
+        WorkerSpec { lease_ms: Some(5000), session_concurrency: 3, fallback_after: 4, ..spec(false) };
     assert_eq!((worker, cwd.to_string_lossy().as_str(), max_restarts), (wanted, "/", Some(1)));
     assert_eq!((env, limits.memory), (vec![("A".into(), "1".into())], Some(1 << 30)));
     for wrong in
@@ -61,6 +62,7 @@ fn workers_are_listed_and_changed_by_name() {
         Request::List(list) if list.workers && list.all => {
             let mut view = session("web");
             view.session.worker = Some(Box::new(spec(true)));
+            view.queue.queued = 7;
             ok(Response::Sessions(vec![view]))
         }
         Request::Generators => ok(Response::Generators(Vec::new())),
@@ -68,7 +70,7 @@ fn workers_are_listed_and_changed_by_name() {
     });
     let text = pool.run("worker ls").success();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[1][..5], ["index", "running", "a", "web", "0/2"]);
+    assert_eq!(rows[1][..6], ["index", "running", "a", "web", "7", "0/2"]);
     let document: Value = serde_json::from_str(&pool.run("worker ls --json").success()).unwrap();
     assert_eq!((&document["sessions"], &document["configured"]), (&"web".into(), &true.into()));
     let before = pool.calls().len();

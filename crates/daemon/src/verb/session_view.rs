@@ -43,7 +43,12 @@ pub(super) fn view_of(
         error_patterns: &agent.error_patterns,
         transport_health: pool::observe::transport_health(observed, session),
     };
-    view(turn.pool(), session, shown)
+    let mut view = view(turn.pool(), session, shown);
+    if session.worker.is_some() {
+        // A worker's queue is all that waits for it, not only what is sent to it.
+        view.queue.queued = pool::worker::waiting(turn.pool(), session);
+    }
+    view
 }
 
 /// Returns the views of the sessions that pass a filter.

@@ -21,7 +21,7 @@ use crate::queue::kind_queue::KindQueue;
 use crate::queue::session_queue::SessionQueue;
 use crate::settings::QueueRules;
 use crate::volatile::Volatile;
-use crate::worker::{is_off, is_worked};
+use crate::worker::{is_off, is_worked, worker_off};
 
 /// The lanes that have stood still for longer than they may, by session and kind.
 #[must_use]
@@ -166,7 +166,8 @@ fn waiting_reason((pool, volatile): (&Pool, &Volatile), session: SessionId, kind
     }
     match is_worked(pool, &volatile.workers, session, kind) {
         true => StuckReason::NoClaim,
-        false => StuckReason::NoWorker,
+        false => worker_off(pool, session, kind)
+            .map_or(StuckReason::NoWorker, |worker| StuckReason::WorkerOff(worker.to_owned())),
     }
 }
 

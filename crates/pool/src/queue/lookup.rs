@@ -158,6 +158,24 @@ impl Pool {
         self.queues.breakers(SessionId(0))
     }
 
+    /// The kinds of a session that are held back, of which something is left: a message that waits or is in work,
+    /// or a dead one.
+    pub(crate) fn held_back_of(&self, session: SessionId) -> impl Iterator<Item = (&str, &Breaker)> {
+        let is_left = move |kind: &str| {
+            self.queues.queue(session).is_some_and(|queue| {
+                queue.kind(kind).is_some_and(|(_, messages)| messages.pending() > 0)
+                    || queue.dead().values().any(|message| message.kind() == kind)
+            })
+        };
+        self.breakers_of(session).filter(move |(kind, breaker)| breaker.is_open() && is_left(kind))
+    }
+
+    /// The kinds that are held back, of which something is left.
+    pub fn held_back(&self) -> impl Iterator<Item = (SessionId, &str, &Breaker)> {
+        let of = |id: SessionId| self.held_back_of(id).map(move |(kind, breaker)| (id, kind, breaker));
+        self.sessions().flat_map(move |session| of(session.id))
+    }
+
     /// The prompts of a session.
     #[must_use]
     pub fn prompts(&self, session: SessionId) -> PromptCounts {

@@ -175,6 +175,28 @@ pub fn is_worked(pool: &Pool, workers: &Workers, session: SessionId, kind: &str)
     by_hand || pool.workers().any(is_started)
 }
 
+/// The name of a worker of the pool for messages of this kind and session.
+#[must_use]
+pub fn worker_off<'a>(pool: &'a Pool, session: SessionId, kind: &str) -> Option<&'a str> {
+    let session = pool.session(session)?;
+    let mut covering = pool.workers().filter(|of| covers(pool, *of, session, kind));
+    covering.next().map(|(_, worker)| worker.name.as_str())
+}
+
+/// Number of messages that wait for a worker, those that go to one of its fallbacks included.
+#[must_use]
+pub fn waiting(pool: &Pool, host: &Session) -> u64 {
+    let Some(worker) = host.worker.as_deref() else { return 0 };
+    let of_session = |session: &Session| -> u64 {
+        let kinds = pool.waiting_kinds(session.id);
+        kinds
+            .filter(|(kind, ..)| covers(pool, (host, worker), session, kind))
+            .map(|(_, waiting, _)| waiting)
+            .sum()
+    };
+    pool.sessions().map(of_session).sum()
+}
+
 /// True if a user stopped a worker.
 #[must_use]
 pub fn is_off(host: &Session) -> bool {

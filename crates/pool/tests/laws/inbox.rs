@@ -6,7 +6,9 @@ use pool::worker::Registration;
 use pool::{QueueRules, Volatile, inbox};
 use protocol::policy::Budget;
 use protocol::reply::InboxItem;
-use protocol::{Epoch, Event, GeneratorId, Lifecycle, MessageState, OpId, Reason, SessionRef, Timestamp};
+use protocol::{
+    Breaker, Epoch, Event, GeneratorId, Lifecycle, MessageState, OpId, Reason, SessionRef, Timestamp,
+};
 
 use crate::queue::{self, asked};
 use crate::stage::Stage;
@@ -163,4 +165,28 @@ fn a_prompt_that_only_a_person_can_move_on_is_named_with_what_to_do() {
     assert!(which == id && why.contains("is in doubt") && why.contains("poolctl queue resolve s "), "{why}");
     stage.moves(id, MessageState::Accepted);
     assert_eq!(left(&stage, &prompts), None, "its agent has it");
+}
+
+#[test]
+fn each_kind_that_is_held_back_is_told_until_none_of_its_messages_is_left() {
+    let mut stage = Stage::new("claude");
+    let (session, since) = (stage.id, stage.now());
+    let mut ids = Vec::new();
+    for kind in ["a", "b"] {
+        let (op, send) = (OpId::Named(kind.to_owned()), asked(session, kind));
+        ids.push(queue::send(&mut stage.world, &QueueRules::default(), &send, &op).unwrap());
+        let breaker = Breaker { failures: 1, opened_at: Some(since), ..Breaker::default() };
+        stage.world.emit(Event::BreakerChanged { session, kind: kind.to_owned(), breaker, turned: true });
+    }
+    let name = stage.session().name.to_string();
+    let failing = |kind: &str| ("failing".to_owned(), format!("poolctl queue retry {name} --kind {kind}"));
+    assert_eq!(kinds(&stage, &idle()), [failing("a"), failing("b")]);
+    let cancelled = pool::queue::cancel(stage.pool(), ids[0], since).unwrap();
+    stage.world.emit_all(cancelled);
+    assert_eq!(kinds(&stage, &idle()), [failing("b")]);
+    stage.moves(ids[1], MessageState::Dead);
+    assert_eq!(kinds(&stage, &idle()), [failing("b")], "it can be tried again");
+    stage.world.emit(Event::MessageForgotten { id: ids[1], session });
+    assert_eq!(kinds(&stage, &idle()), []);
+    assert_eq!(stage.pool().held_back().count(), 0);
 }

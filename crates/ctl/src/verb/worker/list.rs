@@ -31,7 +31,7 @@ pub(super) fn list(context: &Context) -> Result<(), Error> {
     if context.style.quiet {
         return workers.map(|(_, worker)| &worker.name).try_for_each(|name| out::line(name));
     }
-    let header = ["NAME", "STATE", "KINDS", "SESSIONS", "HANDLERS", "STARTS", "SINCE", "NOTE"];
+    let header = ["NAME", "STATE", "KINDS", "SESSIONS", "WAITING", "HANDLERS", "STARTS", "SINCE", "NOTE"];
     let mut table = Table::new(&header);
     for (view, worker) in workers {
         table.row(row(view, worker, holds(view.session.id)));
@@ -78,7 +78,7 @@ fn note(session: &Session) -> Option<String> {
     session.detail.clone().or(exit).filter(|_| failed)
 }
 
-fn row(view: &SessionView, worker: &WorkerSpec, holds: &[ClaimView]) -> [String; 8] {
+fn row(view: &SessionView, worker: &WorkerSpec, holds: &[ClaimView]) -> [String; 9] {
     let session = &view.session;
     let kinds = if worker.kinds.is_empty() { "all but prompt".to_owned() } else { worker.kinds.join(",") };
     [
@@ -86,6 +86,7 @@ fn row(view: &SessionView, worker: &WorkerSpec, holds: &[ClaimView]) -> [String;
         state(session, worker).to_owned(),
         kinds,
         worker.sessions.to_string(),
+        view.queue.queued.to_string(),
         format!("{}/{}", holds.len(), worker.concurrency),
         session.incarnations.to_string(),
         rfc3339(session.changed_at),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use pool::observe::Peer;
 use pool::{Volatile, agent};
 use protocol::reply::{BreakerView, Component, PendingAsk, Status};
+use protocol::text::counted;
 use protocol::{Activity, ActivityState, Lifecycle, Reply, Response, Session, Timestamp};
 use tmux::TmuxError;
 
@@ -111,14 +112,14 @@ fn components(volatile: &Volatile) -> Vec<Component> {
     ]
 }
 
-/// Returns the open circuit breakers.
+/// Returns the kinds that are held back.
 fn breakers(pool: &pool::Pool) -> Vec<BreakerView> {
-    let open = pool.breakers().filter(|(_, _, breaker)| breaker.is_open());
-    open.filter_map(|(session, kind, breaker)| {
-        let name = pool.session(session)?.name.clone();
-        Some(BreakerView { session, name, kind: kind.to_owned(), breaker: breaker.clone() })
-    })
-    .collect()
+    pool.held_back()
+        .filter_map(|(session, kind, breaker)| {
+            let name = pool.session(session)?.name.clone();
+            Some(BreakerView { session, name, kind: kind.to_owned(), breaker: breaker.clone() })
+        })
+        .collect()
 }
 
 /// Returns the agents that ask something which was not dismissed, longest waiting first.
@@ -192,8 +193,9 @@ fn rate_limited(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     let limit = settings.reap.max_kills_per_minute;
     (waits > 0).then(|| {
         format!(
-            "the reaper holds {waits} ends back: {limit} within a minute are the limit ([reaper] \
-             max_kills_per_minute); `poolctl reap --force` goes on"
+            "the reaper holds {} back: {limit} within a minute are the limit ([reaper] \
+             max_kills_per_minute); `poolctl reap --force` goes on",
+            counted(waits as u64, "end")
         )
     })
 }

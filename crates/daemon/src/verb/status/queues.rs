@@ -14,7 +14,8 @@ pub(super) fn problems(
 ) -> Vec<String> {
     let mut problems = Vec::new();
     if quarantined > 0 {
-        problems.push(format!("{quarantined} damaged records were quarantined: `poolctl check` lists them"));
+        let were = if quarantined == 1 { "record was" } else { "records were" };
+        problems.push(format!("{quarantined} damaged {were} quarantined: `poolctl check` lists them"));
     }
     let least = daemon.loaded().daemon.queue_min_free_disk;
     if let Some(free) = free_disk.filter(|free| *free < least) {
@@ -26,15 +27,16 @@ pub(super) fn problems(
     }
     let revoking = turn.pool().held_messages().filter(|m| m.state == MessageState::Revoking).count();
     if revoking > 0 {
+        let wait = if revoking == 1 { "message waits" } else { "messages wait" };
         problems.push(format!(
-            "{revoking} messages wait for the end of a worker that was silent for too long: \
+            "{revoking} {wait} for the end of a worker that was silent for too long: \
              `poolctl generators`"
         ));
     }
     problems.extend(stuck.iter().map(|lane| {
         let standstill = &lane.standstill;
         let next = standstill.reason.next_command(lane.name.as_str(), &lane.kind);
-        format!("{}: `{next}`", lane.describe(turn.age(standstill.since).as_secs() / 60))
+        format!("{}: `{next}`", lane.describe(turn.age(standstill.since)))
     }));
     problems
 }

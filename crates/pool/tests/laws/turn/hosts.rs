@@ -514,6 +514,26 @@ fn only_its_own_commands_change_the_host_of_a_worker() {
 }
 
 #[test]
+fn what_waits_for_a_worker_that_is_off_is_counted_and_names_it() {
+    let mut engine = Engine::with_workers(2, &[WorkerSpec { kinds: vec!["a".into()], ..spec("w") }]);
+    for (session, kind) in [(ONE, "a"), (ONE, "a"), (TWO, "a"), (TWO, "other")] {
+        engine.post(session, kind, 0);
+    }
+    let host = engine.host("w");
+    assert_eq!(pool::worker::waiting(&engine.world.pool, engine.session(host)), 3);
+    let killed = session::kill(engine.session(host));
+    engine.world.emit_all(killed);
+    engine.pass(11 * 60_000);
+    let stuck = queue::stuck(&engine.world.pool, &engine.volatile, &QueueRules::default(), engine.now());
+    let why: Vec<String> = stuck
+        .iter()
+        .map(|lane| lane.standstill.reason.next_command(lane.name.as_str(), &lane.kind))
+        .collect();
+    let expected = ["poolctl worker start w", "poolctl worker start w", "poolctl work s2 --kind other -- …"];
+    assert_eq!(why, expected);
+}
+
+#[test]
 fn records_follow_the_configuration_and_only_own_queues_take_messages() {
     let own = WorkerSpec { sessions: WorkerQueue::Own, kinds: vec!["a".into()], ..spec("own") };
     let mut engine = Engine::with_workers(1, &[own.clone(), spec("w")]);
