@@ -271,6 +271,23 @@ fn w10_the_last_activity_survives_a_restart() {
 }
 
 #[test]
+fn t05_w06_output_is_activity_and_the_loss_of_its_server_is_none() {
+    let pool = Pool::new();
+    let go = pool.path("go");
+    let script = format!("while [ ! -e {} ]; do sleep 0.05; done; echo line; exec sleep 1000", go.display());
+    let id = pool.script("web", &script);
+    let active = || pool.show(&id)["last_activity_at"].clone();
+    let first = active();
+    fs::write(go, "").unwrap();
+    wait_until("its output counts", PATIENCE, || active().as_str() > first.as_str());
+    let last = active();
+    assert_eq!(pool.lines(&["ls"])[0]["last_activity_at"], last);
+    pool.tmux_text(&["kill-server"]);
+    let lost = pool.await_lifecycle(&id, "lost");
+    assert_eq!(lost["last_activity_at"], last, "{lost}");
+}
+
+#[test]
 fn w16_a_creation_is_told_before_the_session_is_live() {
     let pool = Pool::new();
     let id = pool.script("web", "exec sleep 1000");

@@ -149,6 +149,7 @@ fn a_killed_server_loses_its_sessions_and_says_so() {
     }
     pool.ok(&["restart", &id]);
     assert_eq!(pool.lifecycle(&id), "live");
+    pool.ok(&["restore", "--all"]);
     await_health(&pool);
 }
 

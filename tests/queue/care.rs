@@ -247,7 +247,7 @@ fn d8_a_damaged_record_is_told_by_status_by_check_and_in_the_log_and_the_others_
         let status = pool.ctl(&["--json", "status"]).expect(1).json();
         assert_eq!(status["quarantined"], 1);
         let told = status["problems"].as_array().unwrap().iter().filter_map(|problem| problem.as_str());
-        assert_eq!(told.filter(|problem| problem.contains("damaged records were quarantined")).count(), 1);
+        assert_eq!(told.filter(|problem| problem.contains("damaged record was quarantined")).count(), 1);
         let checked = pool.ctl(&["--json", "check"]).expect(9).json();
         let quarantined = checked["quarantined"].as_array().unwrap();
         assert!(quarantined.len() == 1 && quarantined[0].to_string().contains("sessions"), "{checked}");

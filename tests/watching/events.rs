@@ -37,11 +37,33 @@ fn w34_a_follower_of_one_session_hears_of_no_other() {
     wait_until("the change after another session's is heard", PATIENCE, || {
         pool.ok(&["label", &other, "beat=1"]);
         pool.ok(&["label", &id, "beat=1"]);
-        follower.lines().iter().any(|line| line.contains("session_labeled"))
+        follower.lines().iter().any(|line| line.contains("session_labelled"))
     });
     let lines = follower.end();
     assert!(lines.iter().any(|line| line.contains(&id)), "{lines:?}");
     assert!(!lines.iter().any(|line| line.contains(&other)), "{lines:?}");
+}
+
+#[test]
+fn w33_the_state_has_what_programs_do_and_what_else_is_in_tmux_and_nothing_that_is_over() {
+    let (pool, _) = told();
+    let busy = pool.script("busy", "while :; do echo line; sleep 0.1; done");
+    pool.ok(&["run", "--rm", "over", "--", "true"]);
+    pool.tmux_text(&["new-session", "-d", "-s", "theirs", "sleep 1000"]);
+    await_event(&pool, "foreign_seen", |event| event["name"] == "theirs");
+    wait_until("it is busy", PATIENCE, || pool.show(&busy)["activity"] == "busy");
+    let mut command = pool.poolctl();
+    let follower = Talk::start(command.args(["--json", "events", "--follow"]));
+    let is_whole = || follower.lines().iter().any(|line| line.contains("\"synced\""));
+    wait_until("the state is whole", PATIENCE, is_whole);
+    let lines = follower.end();
+    let events: Vec<Value> = lines.iter().map_while(|line| serde_json::from_str(line).ok()).collect();
+    let state: Vec<&Value> = events.iter().take_while(|event| event["kind"] != "synced").collect();
+    let has = |kind: &str, key: &str, value: &str| {
+        state.iter().any(|event| event["kind"] == kind && event[key] == value)
+    };
+    assert!(has("activity_changed", "session", &busy) && has("foreign_seen", "name", "theirs"), "{state:#?}");
+    assert!(state.iter().all(|event| event["kind"] != "generator_ended"), "{state:#?}");
 }
 
 #[test]

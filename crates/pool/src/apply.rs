@@ -237,9 +237,10 @@ impl Pool {
         (reason, exit): (Reason, Option<Exit>),
         missing_since: Option<Timestamp>,
     ) {
-        let at = self.entered(id, at);
+        let entered = self.entered(id, at);
         self.change(id, |s| {
-            enter(s, Lifecycle::Draining, Some(reason), at);
+            let active_at = active_at_end(s, reason, entered);
+            enter(s, Lifecycle::Draining, Some(reason), Entered { active_at, ..entered });
             s.exit = exit.or(s.exit);
             if let Some(run) = &mut s.incarnation {
                 run.missing_since = missing_since;
@@ -248,9 +249,10 @@ impl Pool {
     }
 
     fn finish(&mut self, id: SessionId, at: Timestamp, end: (Lifecycle, Reason), exit: Option<Exit>) {
-        let at = self.entered(id, at);
+        let entered = self.entered(id, at);
         self.change(id, |s| {
-            enter(s, end.0, Some(end.1), at);
+            let active_at = active_at_end(s, end.1, entered);
+            enter(s, end.0, Some(end.1), Entered { active_at, ..entered });
             s.exit = exit.or(s.exit);
             s.attached_clients = 0;
             s.current_command = None;
@@ -332,6 +334,12 @@ struct Entered {
     at: Timestamp,
     /// Time of the session's last activity, including this change.
     active_at: Timestamp,
+}
+
+/// The last activity of a session that ends. That its tmux server is gone was found later, and is no activity of
+/// its program.
+fn active_at_end(session: &Session, reason: Reason, entered: Entered) -> Timestamp {
+    if reason == Reason::ServerGone { session.last_activity_at } else { entered.active_at }
 }
 
 fn tag_of(session: &Session) -> Option<Tag> {

@@ -124,6 +124,9 @@ fn decide(
         });
         turn.emit_all(shown);
         note_sampled(turn, target.tag, began);
+        if let Some(at) = sample.quiet_since.filter(|_| sample.has_output) {
+            turn.volatile.agents.note_output(target.id, at);
+        }
         note_tokens(turn, &target, &sample);
         if transcript::take_in(turn, daemon, &target, &sample) {
             continue;

@@ -56,6 +56,8 @@ pub(crate) struct SampleState {
     record: (u64, u64, u64),
     /// Time of the last output.
     pub(crate) quiet_since: Option<Timestamp>,
+    /// True if there is any output: the log of an adopted session begins empty.
+    has_output: bool,
     marks: TerminalMarks,
     title: WindowTitle,
     screen: Option<ScreenReading>,
@@ -71,6 +73,8 @@ pub(crate) struct SampleState {
 pub(crate) struct Sample {
     /// Time of the last output.
     pub(crate) quiet_since: Option<Timestamp>,
+    /// True if there is any output.
+    pub(crate) has_output: bool,
     pub(crate) marks: TerminalMarks,
     pub(crate) title: WindowTitle,
     pub(crate) screen: Option<ScreenReading>,
@@ -115,6 +119,7 @@ impl SampleState {
     pub(crate) fn sample(&self) -> Sample {
         Sample {
             quiet_since: self.quiet_since,
+            has_output: self.has_output,
             marks: self.marks.clone(),
             title: self.title,
             screen: self.screen.clone(),
@@ -159,6 +164,7 @@ impl SampleState {
         }
         if let Ok(meta) = std::fs::metadata(&target.log) {
             self.quiet_since = files::last_written(&target.log).map(timestamp);
+            self.has_output |= meta.len() > 0;
             match target.agent.adapter {
                 Adapter::None => self.read_log(target, &meta, now),
                 Adapter::Codex if target.known.state.is_at_work() => self.read_title(target, &meta, now),

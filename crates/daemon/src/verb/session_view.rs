@@ -32,6 +32,7 @@ pub(super) fn view_of(
     let shown = ViewInputs {
         tmux_socket,
         seen_at: observed.seen_at(),
+        output_at: turn.volatile.agents.output_at(session.id).map(|at| at.min(turn.now())),
         lock,
         current_dir,
         processes: Vec::new(),

@@ -49,7 +49,7 @@ impl AgentRecords {
         let activities = self.activities.iter().map(|(session, activity)| AgentEvent::ActivityChanged {
             session: *session,
             activity: activity.clone(),
-            turned: false,
+            turned: true,
         });
         let notes = self.notes.iter();
         let notes =

@@ -24,6 +24,7 @@ pub struct Agents {
     queued_asks: BTreeMap<SessionId, Vec<Ask>>,
     marks: BTreeMap<Tag, TerminalMarks>,
     observed_at: BTreeMap<Tag, Timestamp>,
+    output_at: BTreeMap<SessionId, Timestamp>,
     under_bells: BTreeMap<Tag, Activity>,
     bells_answered: BTreeMap<Tag, Timestamp>,
     dismissed: BTreeMap<SessionId, (u64, Timestamp)>,
@@ -82,6 +83,17 @@ impl Agents {
     /// Stores the beginning of an observation of an incarnation. Returns that of the one before.
     pub fn note_observation(&mut self, tag: Tag, began: Timestamp) -> Option<Timestamp> {
         self.observed_at.insert(tag, began)
+    }
+
+    /// Time of a session's last output, as last sampled. Kept beyond its end.
+    #[must_use]
+    pub fn output_at(&self, session: SessionId) -> Option<Timestamp> {
+        self.output_at.get(&session).copied()
+    }
+
+    /// Stores the time of a session's last output.
+    pub fn note_output(&mut self, session: SessionId, at: Timestamp) {
+        self.output_at.insert(session, at);
     }
 
     /// The activity of an incarnation apart from its bell, while the bell asks.
@@ -162,6 +174,7 @@ impl Agents {
         self.turns.retain(|session, _| sessions.contains(session));
         self.continue_after.retain(|session, _| sessions.contains(session));
         self.queued_asks.retain(|session, _| sessions.contains(session));
+        self.output_at.retain(|session, _| sessions.contains(session));
         self.marks.retain(|tag, _| running.contains(tag));
         self.observed_at.retain(|tag, _| running.contains(tag));
         self.under_bells.retain(|tag, _| running.contains(tag));

@@ -17,6 +17,8 @@ pub struct ViewInputs<'a> {
     pub tmux_socket: &'a OsBytes,
     /// Time of the last complete listing, which confirms running sessions.
     pub seen_at: Option<Timestamp>,
+    /// Time of its last output.
+    pub output_at: Option<Timestamp>,
     /// The holder of its lock.
     pub lock: Option<LockView>,
     /// Working directory of its foreground program.
@@ -47,6 +49,7 @@ pub fn view(pool: &Pool, session: &Session, inputs: ViewInputs<'_>) -> SessionVi
     if confirmed {
         record.verified_at = record.verified_at.max(inputs.seen_at);
     }
+    record.last_activity_at = record.last_activity_at.max(inputs.output_at.unwrap_or_default());
     record.detail = record.detail.or_else(|| lost_conversation_note(pool, session));
     let mut activity = current_activity(pool, session);
     redaction::activity(&mut activity);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pool::observe::Report;
 use protocol::request::{Observe, View};
-use protocol::{Call, Event, Frame, MessageId, Request, Seq, Stamped, frame, parts};
+use protocol::{Call, Event, Frame, MessageId, Request, Seq, Stamped, Timestamp, frame, parts};
 use store::{Reader, StoreError};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -72,10 +72,25 @@ fn start(turn: &mut Turn<'_>, since: Option<Seq>) -> Start {
     if let Some(sent) = since.filter(continues) {
         return Start { state: Vec::new(), messages: Vec::new(), sent, with_state: false, events, reader };
     }
-    let state = turn.pool().replicate().into_iter().filter(|s| s.event.is_journaled()).collect();
+    let state = state(turn);
     let sessions = turn.pool().sessions();
     let messages = sessions.flat_map(|s| turn.pool().pending_messages_of(s.id)).map(|m| m.id).collect();
     Start { state, messages, sent: turn.pool().seq(), with_state: true, events, reader }
+}
+
+/// The state without its messages, and the tmux sessions that are not the pool's. Ended incarnations are no
+/// state.
+fn state(turn: &Turn<'_>) -> Vec<Stamped> {
+    let is_state = |event: &Event| event.is_journaled() && !matches!(event, Event::TagRetired { .. });
+    let pool = turn.pool().replicate().into_iter().filter(|stamped| is_state(&stamped.event));
+    let foreign = turn.volatile.observed.foreign().into_iter().flatten();
+    let (seq, at) = (turn.pool().seq(), Timestamp(0));
+    let seen = foreign.map(|(id, name)| Stamped {
+        seq,
+        at,
+        event: Event::ForeignSeen { tmux: *id, name: name.clone() },
+    });
+    pool.chain(seen).collect()
 }
 
 /// Reads the database outside of the engine, so that neither the engine nor other connections wait for the
