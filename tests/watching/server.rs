@@ -36,6 +36,7 @@ fn t01_a_stopped_server_is_named_with_its_cure_and_loses_nothing() {
     let pool = Pool::with(NO_SWEEP);
     let ids = [pool.script("a", "exec cat"), pool.script("b", "exec cat")];
     await_connection(&pool, "native");
+    assert_ne!(pool.status()["room"]["without"], "no tmux server runs yet");
     let (server, before) = (pool.tmux_pid().unwrap(), ids.each_ref().map(|id| pool.pane_pids(id)));
     let told = watch(&pool);
     send_signal(server, Signal::SIGSTOP);

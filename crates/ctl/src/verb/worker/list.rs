@@ -53,12 +53,13 @@ pub(super) fn print(context: &Context, view: &SessionView) -> Result<(), Error> 
     if context.style.json {
         return out::json(&document(view, worker, &[]));
     }
-    context.say(&format!("{}  {}", worker.name, state(&view.session, worker)))
+    context.say(&format!("{}  {}", worker.name, state(view, worker)))
 }
 
 /// The state of a worker: `waiting` for messages, `running`, `stopped` by a user, `restarting` after a
-/// failure, or `failed` too often.
-fn state(session: &Session, worker: &WorkerSpec) -> &'static str {
+/// failure while messages wait, or `failed` too often.
+fn state(view: &SessionView, worker: &WorkerSpec) -> &'static str {
+    let session = &view.session;
     match (session.lifecycle, session.reason) {
         _ if worker.removed => "removed",
         _ if session.budget.exhausted => "failed",
@@ -66,7 +67,7 @@ fn state(session: &Session, worker: &WorkerSpec) -> &'static str {
         (Lifecycle::Starting, _) => "starting",
         (Lifecycle::Live, _) => "running",
         (Lifecycle::Draining, _) => "ending",
-        _ if session.budget.due_at.is_some() => "restarting",
+        _ if session.budget.due_at.is_some() && view.queue.queued > 0 => "restarting",
         _ => "waiting",
     }
 }
@@ -83,7 +84,7 @@ fn row(view: &SessionView, worker: &WorkerSpec, holds: &[ClaimView]) -> [String;
     let kinds = if worker.kinds.is_empty() { "all but prompt".to_owned() } else { worker.kinds.join(",") };
     [
         worker.name.clone(),
-        state(session, worker).to_owned(),
+        state(view, worker).to_owned(),
         kinds,
         worker.sessions.to_string(),
         view.queue.queued.to_string(),
@@ -102,7 +103,7 @@ fn document(view: &SessionView, worker: &WorkerSpec, holds: &[ClaimView]) -> Val
         holds.iter().map(|held| json!({"id": held.held.id, "session": held.session, "kind": held.kind}));
     json!({
         "name": worker.name,
-        "state": state(session, worker),
+        "state": state(view, worker),
         "configured": worker.configured,
         "session": session.id,
         "command": worker.command,

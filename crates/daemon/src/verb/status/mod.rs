@@ -14,6 +14,7 @@ use protocol::text::counted;
 use protocol::{Activity, ActivityState, Lifecycle, Reply, Response, Session, Timestamp};
 use tmux::TmuxError;
 
+use crate::effect::cgroup;
 use crate::engine::Turn;
 use crate::engine::daemon::{BUILD, Daemon};
 use crate::host::blocking_pool::Purpose;
@@ -26,6 +27,7 @@ const NAMED: usize = 5;
 
 pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
     machine_capacity::refresh(daemon).await?;
+    cgroup::refresh(daemon).await;
     let program = program_problem(daemon).await;
     let context = Arc::clone(daemon);
     let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context, program)));

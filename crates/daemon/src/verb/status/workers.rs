@@ -26,8 +26,9 @@ pub(super) fn problems(pool: &Pool) -> impl Iterator<Item = String> {
         }
         let failures = budget.failures;
         let is_failing = budget.due_at.is_some() && failures >= FAILURES;
-        let why =
-            format!("it failed {failures} times in a row (last: {last}), and is tried with growing pauses");
+        let why = format!(
+            "it failed {failures} times in a row (last: {last}), and is tried with growing pauses while messages wait"
+        );
         is_failing.then(|| format!("worker {name}: {why}; {logs}"))
     })
 }
