@@ -179,6 +179,27 @@ fn g11_without_an_archive_nothing_is_removed() {
 }
 
 #[test]
+fn g11_a_directory_without_a_session_is_archived_before_it_is_pruned() {
+    let pool = quick();
+    let id = pool.ok(&["new", "web", "--cwd", "own", "--", "sh", "-c", "echo precious >kept"]);
+    pool.await_lifecycle(&id, "stopped");
+    pool.ok(&["rm", &id]);
+    let dir = pool.state().join("sessions").join(&id);
+    assert!(dir.join("work/kept").exists());
+    fs::write(pool.state().join("archive"), "").unwrap();
+    let prune = ["--timeout", "60s", "prune", "--archive", "--purge"];
+    let failed = pool.ctl(&prune).expect(1);
+    assert!(failed.stderr.contains("not archived") && dir.join("work/kept").exists(), "{failed:?}");
+    fs::remove_file(pool.state().join("archive")).unwrap();
+    let pruned = pool.ok(&prune);
+    assert!(pruned.contains(&format!("{id}  removed")), "{pruned}");
+    assert!(!dir.exists());
+    let top = unpacked(&pool);
+    assert!(name(&top).starts_with(&format!("{id}-removed-")), "{}", top.display());
+    assert_eq!(fs::read_to_string(top.join("work/kept")).unwrap(), "precious\n");
+}
+
+#[test]
 fn g11_prune_removes_what_is_over_and_what_belongs_to_nobody() {
     let pool = quick();
     let live = keeper(&pool, "live");
@@ -208,7 +229,7 @@ fn g11_prune_removes_what_is_over_and_what_belongs_to_nobody() {
         "{pruned}"
     );
     assert!(!sessions.join(&orphan).exists() && pruned["bytes"].as_u64().unwrap() > 0, "{pruned}");
-    assert_eq!(fs::read_dir(pool.state().join("archive")).unwrap().count(), 3);
+    assert_eq!(fs::read_dir(pool.state().join("archive")).unwrap().count(), 4);
     let left: Vec<Value> = pool.lines(&["ls", "--all"]).iter().map(|s| s["name"].clone()).collect();
     assert_eq!(left, ["live", "parked", "over0"]);
     assert!(dir(&pool, &live).join("work").exists() && dir(&pool, &parked).join("work").exists());

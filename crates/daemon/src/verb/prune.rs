@@ -1,19 +1,23 @@
 //! `prune`: removes ended sessions, and directories that belong to no session.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::paths::Paths;
 use protocol::reply::Pruned;
 use protocol::request::{Prune, Remove};
-use protocol::{ErrorCode, Lifecycle, Name, Refusal, Reply, Response, Session, SessionId};
+use protocol::{ErrorCode, Lifecycle, Name, Refusal, Reply, Response, Session, SessionId, Timestamp};
+use world::processes::Processes;
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
+use crate::host::archive::{self, Contents};
 use crate::host::blocking_pool::Purpose;
-use crate::host::clock::FileAges;
-use crate::host::remove_tree::{self, UnrecordedDir};
+use crate::host::clock::{FileAges, name_stamp};
+use crate::host::remove_tree::{self, Removed, UnrecordedDir};
 use crate::verb::removal;
 
 pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Prune) -> Reply {
@@ -62,55 +66,92 @@ fn is_old(dir: &Path, older: Duration, ages: &FileAges) -> bool {
     older.is_zero() || ages.is_old(std::fs::symlink_metadata(dir), older)
 }
 
-/// Removes directories of sessions without a record. A user's files are removed only with `--purge`.
+/// Removes directories of sessions without a record. A user's files are removed only with `--purge`; with
+/// `--archive` nothing is removed before it is archived.
 async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -> Result<(), Refusal> {
     let known = |turn: &mut Turn<'_>| {
-        let known = turn.pool().sessions().map(|s| s.id).collect::<std::collections::BTreeSet<_>>();
-        (known, turn.pool().next_session(), turn.file_ages())
+        let known = turn.pool().sessions().map(|s| s.id).collect::<BTreeSet<_>>();
+        (known, turn.pool().next_session(), turn.file_ages(), turn.now())
     };
-    let (known, next, ages) = daemon.engine.turn(known).await?;
-    let (sessions, purge, dry_run) = (daemon.paths.sessions.clone(), asked.purge, asked.dry_run);
-    let meta = daemon.paths.meta();
-    let older = Duration::from_millis(asked.older_ms);
+    let (known, next, ages, now) = daemon.engine.turn(known).await?;
     let processes = daemon.processes();
-    let work = move || {
-        let mut pruned = Pruned::default();
-        // A directory with an id that is not given out yet may be in creation.
-        let keep = |id: SessionId| known.contains(&id) || id.0 >= next;
-        let found = remove_tree::unrecorded_dirs(&sessions, &keep);
-        let found = match found {
-            Ok(found) => found,
-            Err(error) => {
-                pruned.failed.push(error.to_string());
-                return pruned;
-            }
-        };
-        let due = |leftover: &UnrecordedDir| {
-            let wanted = purge || !leftover.needs_purge;
-            wanted
-                && is_old(&leftover.path, older, &ages)
-                && !removal::is_in_use(&*processes, &meta.join(leftover.id.to_string()))
-        };
-        for leftover in found.into_iter().filter(due) {
-            if dry_run {
-                pruned.directories.push(leftover.path.into());
-                continue;
-            }
-            let kept = remove_tree::remove_session_dir(&meta, leftover.id, true);
-            match kept.and_then(|_| remove_tree::remove_session_dir(&sessions, leftover.id, purge)) {
-                Ok(removed) => {
-                    pruned.bytes += removed.bytes;
-                    pruned.directories.push(leftover.path.into());
-                }
-                Err(error) => pruned.failed.push(error.to_string()),
-            }
-        }
-        pruned
-    };
+    let leftovers = Leftovers { paths: daemon.paths.clone(), asked: asked.clone(), now };
+    // A directory with an id that is not given out yet may be in creation.
+    let keep = move |id: SessionId| known.contains(&id) || id.0 >= next;
+    let work = move || leftovers.remove(&keep, &ages, &*processes);
     let failed = |_| Refusal::new(ErrorCode::Failed, "the directories were not looked at");
     let found = daemon.blocking.without_timeout(Purpose::Removal, work).await.map_err(failed)?;
     pruned.directories = found.directories;
     pruned.bytes += found.bytes;
     pruned.failed.extend(found.failed);
     Ok(())
+}
+
+/// The removal of directories that belong to no session.
+struct Leftovers {
+    paths: Paths,
+    asked: Prune,
+    now: Timestamp,
+}
+
+impl Leftovers {
+    fn remove(&self, keep: &dyn Fn(SessionId) -> bool, ages: &FileAges, processes: &dyn Processes) -> Pruned {
+        let mut pruned = Pruned::default();
+        let found = match remove_tree::unrecorded_dirs(&self.paths.sessions, keep) {
+            Ok(found) => found,
+            Err(error) => {
+                pruned.failed.push(error.to_string());
+                return pruned;
+            }
+        };
+        let older = Duration::from_millis(self.asked.older_ms);
+        let due = |leftover: &UnrecordedDir| {
+            let wanted = self.asked.purge || !leftover.needs_purge;
+            wanted
+                && is_old(&leftover.path, older, ages)
+                && !removal::is_in_use(processes, &self.paths.meta_of(leftover.id))
+        };
+        for leftover in found.into_iter().filter(due) {
+            if self.asked.dry_run {
+                pruned.directories.push(leftover.path.into());
+                continue;
+            }
+            match self.remove_one(leftover.id) {
+                Ok(removed) => {
+                    pruned.bytes += removed.bytes;
+                    pruned.directories.push(leftover.path.into());
+                }
+                Err(why) => pruned.failed.push(why),
+            }
+        }
+        pruned
+    }
+
+    fn remove_one(&self, id: SessionId) -> Result<Removed, String> {
+        if self.asked.archive {
+            self.archive(id).map_err(|why| removal::not_archived(id, &why))?;
+        }
+        remove_tree::remove_session_dir(&self.paths.meta(), id, true)
+            .and_then(|_| remove_tree::remove_session_dir(&self.paths.sessions, id, self.asked.purge))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Archives the files of a session whose record and messages are gone.
+    fn archive(&self, id: SessionId) -> Result<(), String> {
+        let record = serde_json::to_vec_pretty(&serde_json::json!({ "id": id }));
+        let contents = Contents {
+            sessions: &self.paths.sessions,
+            meta: &self.paths.meta(),
+            session: id,
+            record: &record.map_err(|error| error.to_string())?,
+            messages: &mut || Ok(None),
+            now: self.now,
+            work: self.asked.purge,
+        };
+        let name = format!("{id}-removed-{}", name_stamp(self.now));
+        let path =
+            archive::write(&self.paths.archives(), &name, contents).map_err(|error| error.to_string())?;
+        tracing::info!(session = %id, path = %path.display(), "archived");
+        Ok(())
+    }
 }

@@ -117,8 +117,7 @@ async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<
         let contents = Contents { sessions, meta, session: id, record: &record, messages, now, work: purge };
         crate::host::archive::write(&archives, &name, contents).map_err(std::io::Error::other)
     };
-    let failed =
-        |why: String| Refusal::new(ErrorCode::Failed, format!("{id} is not archived, so it stays: {why}"));
+    let failed = |why: String| Refusal::new(ErrorCode::Failed, not_archived(id, &why));
     match daemon.blocking.without_timeout(Purpose::Removal, write).await {
         Ok(Ok(path)) => {
             tracing::info!(session = %id, path = %path.display(), "archived");
@@ -127,6 +126,11 @@ async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<
         Ok(Err(error)) => Err(failed(error.to_string())),
         Err(_) => Err(failed("the work was interrupted".to_owned())),
     }
+}
+
+/// The reason why a session, or what is left of it, is not removed.
+pub(super) fn not_archived(id: SessionId, why: &str) -> String {
+    format!("{id} is not archived, so it stays: {why}")
 }
 
 /// Returns messages with their bodies as JSON lines.
