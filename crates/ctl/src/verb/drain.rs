@@ -8,7 +8,8 @@ use protocol::reply::SessionView;
 use protocol::request::{Drain, Until, Wait};
 
 use crate::args::Repeat;
-use crate::calls::expect_session;
+use crate::calls::{self, expect_session};
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::{session, time};
@@ -46,14 +47,26 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if !args.wait {
         return drained;
     }
-    let what = "to finish their queues and to be idle";
-    let what = if draining.len() == 1 { "to finish its queue and to be idle" } else { what };
-    drained.and(for_all(
+    let [one] = &draining[..] else { return drained.and(wait_for_all(context, &draining)) };
+    let _progress = context.progress_of(progress(context.client(), one.clone()));
+    drained.and(wait_for_all(&context.without_progress(), &draining))
+}
+
+fn wait_for_all(context: &Context, draining: &[Target]) -> Result<(), Error> {
+    for_all(
         context,
-        (&draining, what),
+        (draining, "to finish their queues and to be at rest"),
         |target| wait(context, target),
         |_, view| tell(context, &view),
-    ))
+    )
+}
+
+/// Returns a function that says what a drain waits for at the time.
+fn progress(mut client: Client, target: Target) -> impl FnMut() -> String {
+    move || match calls::session(&mut client, target.session.clone()) {
+        Ok(view) => format!("the end: {}", session::why_ended(&view)),
+        Err(_) => format!("{} to finish its queue and to be at rest", target.name),
+    }
 }
 
 fn wait(context: &Context, target: &Target) -> Result<SessionView, Error> {

@@ -1,4 +1,5 @@
-//! `drain`: a session finishes its queue and ends; at its deadline, if it has one, it is ended.
+//! `drain`: a session finishes its queue and what its agent works on, and ends; at its deadline, if it has one, it
+//! is ended.
 
 use std::time::Duration;
 

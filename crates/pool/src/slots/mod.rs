@@ -4,10 +4,12 @@
 //! - `eviction` tells which sessions can give theirs up, by the volatile facts of `inputs`; `park` and
 //!   `start` record the decisions.
 //! - `scheduler` makes all of these decisions after a turn ([`tick`]); `state` is volatile.
+//! - `drained` tells which draining sessions are ended, and what the others wait for.
 //! - `conversation` delays the decision about an agent that ended instead of resuming.
 
 pub(crate) mod capacity;
 pub(crate) mod conversation;
+pub(crate) mod drained;
 pub(crate) mod eviction;
 pub(crate) mod inputs;
 pub(crate) mod park;
@@ -19,6 +21,7 @@ pub(crate) mod wanting;
 
 pub use capacity::free;
 pub use conversation::{conversation_checked, is_conversation_unchecked};
+pub use drained::drain_waits_for;
 pub use eviction::{
     EvictionInputs, MIN_STAY, QUANTUM, evictable, is_parkable, longest_idle, loss_if_parked, over_quantum,
     parkable_since, past_idle_timeout,

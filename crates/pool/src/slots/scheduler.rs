@@ -1,6 +1,5 @@
 //! The scheduler's tick: starts, parks and removes sessions after a turn.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::session::Reason;
@@ -14,6 +13,7 @@ use crate::session::{restart_budget, retention};
 use crate::settings::Settings;
 use crate::slots::capacity::free;
 use crate::slots::conversation::unchecked_conversations;
+use crate::slots::drained::note_drained;
 use crate::slots::park::begin_park;
 use crate::slots::start::{RunIdentity, Starter, begin_start};
 use crate::slots::wait_queue::Waiter;
@@ -212,23 +212,6 @@ fn park_idle(turn: &mut Turn<'_>, settings: &Settings, actions: &mut Vec<Action>
 fn any_idle_timeout(turn: &Turn<'_>, settings: &Settings) -> bool {
     let mut live = turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Live);
     live.any(|s| eviction::idle_timeout(settings, s).is_some())
-}
-
-/// Updates the draining sessions that have worked off their queues and are at rest.
-fn note_drained(turn: &mut Turn<'_>, settings: &Settings) {
-    let pool = turn.pool();
-    let ids: Vec<SessionId> = pool.sessions().filter(|s| is_drained(pool, s)).map(|s| s.id).collect();
-    let drained: BTreeSet<SessionId> = if ids.is_empty() {
-        BTreeSet::new()
-    } else {
-        inputs::with_inputs(pool, turn.volatile, turn.now(), |inputs| {
-            let rests = |s: &Session| eviction::at_rest_since(pool, settings, s, inputs).is_ok();
-            ids.into_iter().filter(|id| pool.session(*id).is_some_and(rests)).collect()
-        })
-    };
-    if turn.volatile.scheduler.set_drained(drained) {
-        turn.wake();
-    }
 }
 
 /// Removes ended sessions whose retention is over.
