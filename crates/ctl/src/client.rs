@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::show::size;
 use crate::supervisor_lock;
+use crate::timeout;
 
 /// Free bytes on its disk below which a database cannot be written.
 const FULL_DISK: u64 = 1 << 20;
@@ -90,7 +91,8 @@ impl Client {
 
     /// Makes a request with this operation id, or without one.
     pub(crate) fn call(&mut self, op: Option<OpId>, request: Request) -> Result<Response, Error> {
-        self.retry(|client, left| client.attempt(op.clone(), request.clone(), left))
+        let answer = self.retry(|client, left| client.attempt(op.clone(), request.clone(), left));
+        answer.map_err(|error| timeout::with_cause(self, &request, error))
     }
 
     /// Repeats an attempt until it is answered, or the time is over.

@@ -44,6 +44,7 @@ mod tail;
 mod targets;
 #[cfg(test)]
 mod testing;
+mod timeout;
 mod up;
 mod verb;
 

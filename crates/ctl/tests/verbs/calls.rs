@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_prompt_goes_with_its_session", a_prompt_goes_with_its_session),
     ("a_lost_connection_repeats_the_same_operation", a_lost_connection_repeats_the_same_operation),
     ("no_answer_is_a_timeout", no_answer_is_a_timeout),
+    ("a_timeout_says_what_was_waited_for", a_timeout_says_what_was_waited_for),
     ("a_lock_token_goes_along", a_lock_token_goes_along),
     ("send_reads_standard_input", send_reads_standard_input),
     (
@@ -190,6 +191,40 @@ fn no_answer_is_a_timeout() {
             let ran = Pool::new(move |_| if hangs_up { Answer::HangUp } else { Answer::Silence })
                 .run(&format!("{read} --timeout 300ms"));
             assert!(matches!(ran.code, 6 | 7) && !ran.err.contains("done"), "{read}: {ran:?}");
+        }
+    }
+}
+
+fn a_timeout_says_what_was_waited_for() {
+    let run = |line: &str, state: &'static str, bare: bool| {
+        let pool = Pool::new(move |call| match &call.request {
+            Request::Status => {
+                let mut status = status();
+                status.tmux.state = state.to_owned();
+                status.tmux.detail = Some("its process 5 is stopped".to_owned());
+                ok(Response::Status(Box::new(status)))
+            }
+            Request::Show(_) => {
+                let mut view = session("web");
+                (view.session.lifecycle, view.session.reason) =
+                    (Lifecycle::Draining, Some(protocol::Reason::Drained));
+                ok(Response::Session(Box::new(view)))
+            }
+            Request::Drain(_) => ok(Response::Session(Box::new(session("web")))),
+            _ if bare => Answer::Reply(Err(Refusal::new(ErrorCode::Timeout, "the wait timed out"))),
+            _ => Answer::Silence,
+        });
+        let ran = pool.run(&format!("{line} --timeout 500ms"));
+        assert_eq!(ran.code, 6, "{ran:?}");
+        ran.err
+    };
+    for bare in [false, true] {
+        let told = run("kill web", "stopped", bare);
+        assert!(told.contains("its process 5 is stopped"), "{told}");
+        for line in ["kill web", "drain web --wait", "new x --workspace web --reuse"] {
+            let told = run(line, "up", bare);
+            assert!(told.contains("sess_1 is draining: "), "{line}: {told}");
+            assert_eq!(told.contains("may still be done"), !bare && !line.starts_with("drain"), "{told}");
         }
     }
 }

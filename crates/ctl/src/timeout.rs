@@ -1,0 +1,99 @@
+//! Why a request was not answered in time: asked of `poold` once the time is up, if it answers at all.
+
+use std::time::Duration;
+
+use protocol::reply::{SessionView, Status};
+use protocol::request::New;
+use protocol::{ErrorCode, Lifecycle, Refusal, Request, SessionRef, TransportError};
+
+use crate::calls;
+use crate::client::Client;
+use crate::error::Error;
+use crate::show::session;
+
+/// Time for each question about the cause.
+const CAUSE_LIMIT: Duration = Duration::from_millis(500);
+
+/// States of the tmux server in which it does not do what it is asked.
+const SILENT: [&str; 5] = ["stopped", "spinning", "unreachable", "full", "forbidden"];
+
+/// The refusal of a wait that `poold` itself ended, without a cause.
+const BARE: &str = "the wait timed out";
+
+/// Adds the cause to the error of a request that was not answered in time.
+pub(crate) fn with_cause(client: &mut Client, request: &Request, error: Error) -> Error {
+    let told = match &error {
+        Error::Refused(refusal) if refusal.code == ErrorCode::Timeout => refusal.message.clone(),
+        _ => return error,
+    };
+    let is_unanswered = told == TransportError::Timeout.refusal_of(request.is_read()).message;
+    let Some(cause) = cause(client, request, is_unanswered || told == BARE) else { return error };
+    let cause = match (is_unanswered, request.is_read()) {
+        (true, false) => format!("the time is up: {cause}; what was asked may still be done"),
+        (true, true) => format!("the time is up: {cause}"),
+        (false, _) => format!("{told}: {cause}"),
+    };
+    Refusal::new(ErrorCode::Timeout, cause).into()
+}
+
+/// What the request waits for, as far as it shows in the state of tmux and, unless the error says more, of its
+/// session.
+fn cause(client: &mut Client, request: &Request, is_bare: bool) -> Option<String> {
+    let session = session_of(request)?;
+    let status = client.ask_once(Request::Status, CAUSE_LIMIT).and_then(calls::expect_status).ok()?;
+    silent_tmux(&status).or_else(|| {
+        let show = Request::Show(session);
+        let shown = is_bare.then(|| client.ask_once(show, CAUSE_LIMIT).and_then(calls::expect_session))?;
+        passing_state(&shown.ok()?)
+    })
+}
+
+fn silent_tmux(status: &Status) -> Option<String> {
+    let detail = || status.tmux.detail.clone().unwrap_or_else(|| format!("tmux is {}", status.tmux.state));
+    SILENT.contains(&status.tmux.state.as_str()).then(detail)
+}
+
+/// What a session does at the time that others wait for.
+fn passing_state(view: &SessionView) -> Option<String> {
+    let name = &view.session.name;
+    let locked = view.lock.as_ref().map(|lock| format!("{name} is locked: {}", lock.purpose));
+    match view.session.lifecycle {
+        Lifecycle::Starting | Lifecycle::Draining => Some(session::why_ended(view)),
+        _ => {
+            view.slot_wait.map(|position| format!("{name} waits for a slot, position {position}")).or(locked)
+        }
+    }
+}
+
+/// The session that a request is about, if it may wait for one.
+fn session_of(request: &Request) -> Option<SessionRef> {
+    use Request::{
+        Attach, Capture, Clear, ClearContext, Drain, Input, Keys, Kill, Lock, New as Create, Park, Remove,
+        Rename, Resize, Restart, Restore, Terminal, Wait,
+    };
+    Some(match request {
+        Create(new) => existing(new)?,
+        Attach(asked) => asked.session.clone(),
+        Capture(asked) => asked.session.clone(),
+        Clear(session) | Terminal(session) => session.clone(),
+        ClearContext(asked) => asked.session.clone(),
+        Drain(asked) => asked.session.clone(),
+        Input(asked) => asked.session.clone(),
+        Keys(asked) => asked.session.clone(),
+        Kill(asked) => asked.session.clone(),
+        Lock(asked) => asked.session.clone(),
+        Park(asked) => asked.session.clone(),
+        Remove(asked) => asked.session.clone(),
+        Rename(asked) => asked.session.clone(),
+        Resize(asked) => asked.session.clone(),
+        Restart(asked) => asked.session.clone(),
+        Restore(asked) => asked.session.clone()?,
+        Wait(asked) => asked.session.clone(),
+        _ => return None,
+    })
+}
+
+/// The session that `new --reuse` returns.
+fn existing(new: &New) -> Option<SessionRef> {
+    new.workspace.clone().or_else(|| new.name.clone()).map(SessionRef)
+}
