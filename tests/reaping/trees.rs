@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use super::support::{Ours, Outside, Process, SOON, events, noted, slots, verdict, with_word};
 use crate::faults::support::{has, is_root};
-use crate::harness::{Output, PATIENCE, Pool, gone, is_stopped, number, send_signal, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, Talk, gone, is_stopped, number, send_signal, wait_until};
 
 /// Shape of a tree: its name in the script, and the number of its lasting processes.
 struct Shape(&'static str, usize);
@@ -253,4 +253,30 @@ fn p04_what_became_another_user() {
         grove.is_felled(&id);
     }
     tell();
+}
+
+#[test]
+fn a_shorter_grace_ends_the_one_under_way() {
+    let pool = Pool::bare("[reaper]\ngrace = '300ms'\ninterval = '100ms'\n");
+    pool.ok(&["up"]);
+    for end in [
+        &["kill", "web", "--grace", "0"][..],
+        &["kill", "web"],
+        &["restart", "web", "--grace", "0"],
+        &["rm", "web"],
+        &["down", "--stop-sessions"],
+    ] {
+        let deaf = "trap '' TERM HUP; : >ready; exec sleep 1000";
+        let id = pool.ok(&["new", "web", "--cwd", "own", "--", "sh", "-c", deaf]);
+        let (agent, _) = pool.pane_pids(&id);
+        let work = PathBuf::from(pool.show(&id)["dir"].as_str().unwrap()).join("work");
+        pool.await_file(work.join("ready"), |_| true);
+        let mut patient = Talk::start(pool.poolctl().args(["kill", "web", "--grace", "1h"]));
+        wait_until("a reaper ends it", PATIENCE, || !events(&pool, "reap_started", Some(&id)).is_empty());
+        assert!(!gone(agent));
+        pool.ok(end);
+        assert!(gone(agent), "{end:?}");
+        patient.await_end();
+        drop(pool.ctl(&["rm", "web"]));
+    }
 }

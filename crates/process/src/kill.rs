@@ -20,10 +20,12 @@ use crate::tree::{Evidence, Member, Membership, Via, membership, own_ancestry, s
 use crate::{Error, cgroup, platform};
 
 mod exempt;
+mod grace_limit;
 mod ladder;
 
 use exempt::Daemon;
 pub use exempt::{ExemptProcess, Exemption};
+pub use grace_limit::GraceLimit;
 use ladder::{Ladder, Step};
 
 /// Time for an init without descendants to exit by itself. Afterwards it gets TERM, which it ignores, and
@@ -33,10 +35,12 @@ const INIT_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 const SCAN_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 /// Options of a kill.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct KillOptions {
     /// Time between TERM and KILL.
     pub grace: Duration,
+    /// A limit of the grace, which others may lower meanwhile.
+    pub limit: GraceLimit,
     /// Time between the first KILL and giving up.
     pub verify: Duration,
     /// Pids that are never signalled, members or not: the tmux server, `poold`.
@@ -54,6 +58,7 @@ impl Default for KillOptions {
     fn default() -> Self {
         Self {
             grace: Duration::from_secs(5),
+            limit: GraceLimit::default(),
             verify: Duration::from_secs(5),
             protected: Vec::new(),
             init_exits_last: true,
@@ -121,16 +126,16 @@ pub fn kill_with_hook(
         foreign: BTreeMap::new(),
     };
     if !options.init_exits_last {
-        run.run_ladder(Scope::All, options.grace)?;
+        run.run_ladder(Scope::All, (options.grace, &options.limit))?;
         return run.report();
     }
-    let gone = run.run_ladder(Scope::Descendants, options.grace)?;
+    let gone = run.run_ladder(Scope::Descendants, (options.grace, &options.limit))?;
     if gone && let Some(init) = run.init()? {
         before(KillStep::AwaitInit);
         init.signal(Signal::SIGCONT)?;
         if !init.wait(INIT_EXIT_TIMEOUT)? {
-            let left = options.grace.saturating_sub(start.elapsed());
-            run.run_ladder(Scope::All, left.max(options.verify))?;
+            let left = options.grace.min(options.limit.get()).saturating_sub(start.elapsed());
+            run.run_ladder(Scope::All, (left.max(options.verify), &GraceLimit::default()))?;
         }
     }
     run.report()
@@ -171,7 +176,7 @@ struct Target {
 
 impl KillRun<'_> {
     /// Runs the ladder; true if no process of the scope is left.
-    fn run_ladder(&mut self, scope: Scope, grace: Duration) -> Result<bool, Error> {
+    fn run_ladder(&mut self, scope: Scope, (grace, limit): (Duration, &GraceLimit)) -> Result<bool, Error> {
         let start = Instant::now();
         let mut ladder = Ladder::new(grace, self.options.verify);
         let (shortest, longest) = SCAN_INTERVALS;
@@ -180,6 +185,8 @@ impl KillRun<'_> {
             let found = self.scan(scope)?;
             // The pause doubles while nothing changes.
             pause = if found == last { (pause * 2).min(longest) } else { shortest };
+            let grace = grace.min(limit.get());
+            ladder.set_grace(grace);
             match ladder.step(start.elapsed(), &found) {
                 Step::Done if self.group_is_empty()? => return Ok(true),
                 // Processes of other users are not members, and cannot be signalled one by one.

@@ -217,7 +217,8 @@
 //!
 //! 1. [`Request::NextCandidate`] waits for something that should be ended, and returns none or one.
 //! 2. [`Request::TakeLease`] acquires the session's lock for the candidate's session and tag, or is refused
-//!    as `conflict` or `not_found`.
+//!    as `conflict` or `not_found`. Repeated by its holder, it returns the lease as it is now: a user may
+//!    have asked for a shorter grace.
 //! 3. The reaper checks that the processes and the pane are still those of the lease, ends them and proves
 //!    it. It leaves processes that serve others or are to be left, and names them
 //!    ([`reap::Outcome::Spared`]).

@@ -107,7 +107,7 @@ pub enum Request {
         /// Maximum waiting time, in milliseconds.
         wait_ms: u64,
     },
-    /// Reaper only: take the lease on a candidate. → `Lease`
+    /// Reaper only: take the lease on a candidate, or read the one that this connection holds. → `Lease`
     TakeLease {
         /// The candidate's session.
         session: SessionId,

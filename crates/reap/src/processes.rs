@@ -6,8 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity::{self, State};
-use process::kill::Exemption;
-use process::kill::{self, KillOptions, KillReport};
+use process::kill::{self, Exemption, GraceLimit, KillOptions, KillReport};
 use process::tree::{Evidence, Member};
 use protocol::ProcId;
 use protocol::reap::Leftovers;
@@ -24,7 +23,7 @@ pub(crate) struct Ended {
 }
 
 /// Ends all processes, and verifies that they are gone.
-pub(crate) async fn end(lease: &Lease) -> Ended {
+pub(crate) async fn end(lease: &Lease, limit: &GraceLimit) -> Ended {
     let candidate = &lease.candidate;
     let protected = lease.protected.iter().copied().chain([std::process::id()]).collect();
     // An adopted program, a worker or a client has no separate init.
@@ -35,7 +34,7 @@ pub(crate) async fn end(lease: &Lease) -> Ended {
         Leftovers::Report => Exemption::Detached,
     };
     let (grace, verify) = (Duration::from_millis(candidate.grace_ms), Duration::from_millis(lease.verify_ms));
-    let options = KillOptions { grace, verify, protected, init_exits_last, exemption };
+    let options = KillOptions { grace, limit: limit.clone(), verify, protected, init_exits_last, exemption };
     let (candidate, socket) = (candidate.clone(), lease.socket.as_path().to_owned());
     let ended = tokio::task::spawn_blocking(move || end_blocking(&candidate, &socket, &options)).await;
     ended.unwrap_or_else(|error| failed(&error))

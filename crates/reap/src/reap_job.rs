@@ -2,17 +2,24 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use process::kill::GraceLimit;
 use process::runtime::crash;
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
 use protocol::{ErrorCode, SessionId, Tag};
 use tmux::{Device, Driver};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::link::Link;
 use crate::pane::{self, PaneState};
 use crate::retry_backoff::JobResult;
 use crate::{Options, operator_command, ownership, processes};
+
+/// Time between two looks at the present grace of an end.
+const GRACE_PAUSE: Duration = Duration::from_millis(250);
 
 /// The pool's tmux server, shared by all jobs, with the knowledge whether it takes commands without a
 /// client.
@@ -54,7 +61,8 @@ async fn lease_to_verdict(
     let outcome = match operator_command::run_before(&lease, operator_command::LIMIT).await {
         Ok(()) => {
             let tmux = options.tmux.clone().unwrap_or_else(|| lease.tmux.as_path().to_owned());
-            end(&devices.of(tmux, lease.tmux_socket.as_path()), &lease).await
+            let device = devices.of(tmux, lease.tmux_socket.as_path());
+            end_within_grace(&mut link, &device, &lease).await
         }
         Err(why) => Outcome::Refused { why },
     };
@@ -66,8 +74,38 @@ async fn lease_to_verdict(
     Ok(reached)
 }
 
+/// Ends the subject of a lease, with a shorter grace once a user asks for one.
+async fn end_within_grace(link: &mut Link, tmux: &dyn Driver, lease: &Lease) -> Outcome {
+    let (limit, over) = (GraceLimit::default(), Notify::new());
+    let ending = async {
+        let outcome = end(tmux, lease, &limit).await;
+        over.notify_one();
+        outcome
+    };
+    tokio::join!(ending, follow_grace(link, lease, &limit, &over)).0
+}
+
+/// Lowers the limit to the lease's present grace, until the end is over or the grace has passed.
+async fn follow_grace(link: &mut Link, lease: &Lease, limit: &GraceLimit, over: &Notify) {
+    let (session, tag) = (lease.candidate.session, lease.candidate.tag);
+    let (began, mut grace) = (Instant::now(), Duration::from_millis(lease.candidate.grace_ms));
+    while began.elapsed() < grace {
+        if timeout(GRACE_PAUSE, over.notified()).await.is_ok() {
+            return;
+        }
+        match link.take_lease(session, tag).await {
+            Ok(now) => grace = grace.min(Duration::from_millis(now.candidate.grace_ms)),
+            Err(error) => {
+                tracing::debug!(%error, "the present grace is not known");
+                return;
+            }
+        }
+        limit.lower(grace);
+    }
+}
+
 /// Ends the subject of a lease. Processes first, so that the pane shows their last words.
-pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease) -> Outcome {
+pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease, limit: &GraceLimit) -> Outcome {
     let candidate = &lease.candidate;
     let mut pane = None;
     match if has_pane(candidate) { pane::find(tmux, candidate).await } else { PaneState::Gone } {
@@ -82,7 +120,7 @@ pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease) -> Outcome {
     if let Err(why) = ownership::check(lease, pane.is_some()).await {
         return Outcome::Untouched { why };
     }
-    let processes::Ended { killed, mut left, spared } = processes::end(lease).await;
+    let processes::Ended { killed, mut left, spared } = processes::end(lease, limit).await;
     crash::point("reap-ended");
     if candidate.remove_pane
         && let Err(why) = pane::remove(tmux, candidate).await

@@ -14,6 +14,7 @@ use interprocess::local_socket::traits::tokio::Listener as _;
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity;
+use process::kill::GraceLimit;
 use protocol::aio::{self, FrameReader};
 use protocol::hello::HelloReply;
 use protocol::reap::Leftovers;
@@ -246,14 +247,16 @@ async fn connection(
     assert_eq!(hello.role, Role::Reaper);
     let reply = state.lock().unwrap().hello();
     aio::write_frame(&mut writer, &reply).await.ok()?;
+    let mut held = None;
     loop {
         let call: Call = frame::decode(&reader.next().await.ok()??).unwrap();
-        let reply = answer(&state, call.request).await?;
+        let reply = answer(&state, &mut held, call.request).await?;
         aio::write_frame(&mut writer, &Frame::Reply { id: call.id, reply }).await.ok()?;
     }
 }
 
-async fn answer(state: &Mutex<State>, request: Request) -> Option<Reply> {
+/// Answers a request of a connection that holds the lease with this tag.
+async fn answer(state: &Mutex<State>, held: &mut Option<Tag>, request: Request) -> Option<Reply> {
     let look = || state.lock().unwrap();
     Some(Ok(match request {
         Request::Candidates => Response::Candidates(look().candidates.values().cloned().collect()),
@@ -267,14 +270,18 @@ async fn answer(state: &Mutex<State>, request: Request) -> Option<Reply> {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         },
+        Request::TakeLease { tag, .. } if *held == Some(tag) => return Some(look().lease(tag)),
         Request::TakeLease { tag, .. } => {
             look().leases.push(tag);
             while look().is_short() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            return Some(look().lease(tag));
+            let reply = look().lease(tag);
+            *held = reply.is_ok().then_some(tag);
+            return Some(reply);
         }
         Request::Settle(verdict) => {
+            *held = None;
             if matches!(verdict.outcome, Outcome::Gone { .. }) {
                 look().candidates.retain(|_, candidate| candidate.tag != verdict.tag);
             }
@@ -374,6 +381,17 @@ async fn p04_stubborn_and_stopped_processes_end_and_strangers_do_not() {
     assert!(is_gone(&poold.verdict("one").await));
     assert!(!stubborn.lives() && !stopped.lives());
     assert!(stranger.lives());
+}
+
+#[tokio::test]
+async fn a_shorter_grace_that_is_asked_for_ends_the_grace_under_way() {
+    let mut stubborn = Stubborn::start(Some(tag("one")));
+    let poold = Poold::new([Candidate { grace_ms: 3_600_000, ..candidate("one") }]);
+    let _reaper = poold.reaper();
+    poold.until("it is leased", |state| !state.leases.is_empty()).await;
+    poold.state().candidates.get_mut("one").unwrap().grace_ms = 0;
+    assert!(is_gone(&poold.verdict("one").await) && !stubborn.lives());
+    assert_eq!(poold.state().leases.len(), 1);
 }
 
 /// A process that only its cgroup identifies.
@@ -498,7 +516,8 @@ async fn a_list_touches_nothing() {
 async fn outcome(tmux: &Fake, victim: Option<&Stubborn>) -> Outcome {
     let candidate = Candidate { remove_pane: true, agent: victim.map(Stubborn::id), ..candidate("outcome") };
     let token = Token { epoch: Epoch(1), n: 1 };
-    reap_job::end(tmux, &lease(candidate, token, std::path::Path::new("/unused"))).await
+    let lease = lease(candidate, token, std::path::Path::new("/unused"));
+    reap_job::end(tmux, &lease, &GraceLimit::default()).await
 }
 
 #[tokio::test]
@@ -533,7 +552,7 @@ async fn in_pane(tagged: &str, kind: CandidateKind, remove_pane: bool) -> (Outco
     let candidate =
         Candidate { kind, server, pane: Some(created.pane.pane), remove_pane, ..candidate("one") };
     let lease = lease(candidate, Token::default(), std::path::Path::new("/unused"));
-    let outcome = reap_job::end(&tmux, &lease).await;
+    let outcome = reap_job::end(&tmux, &lease, &GraceLimit::default()).await;
     let panes = tmux.observe().await.unwrap().panes.len();
     (outcome, victim.lives() && panes == 1)
 }

@@ -15,20 +15,18 @@ use crate::verb::{session_view, termination};
 /// Answers once the slot is free. Without `--force`, a session with an attached client is not ended.
 pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park) -> Reply {
     let (operation, force, grace_ms) = (op.clone(), asked.force, asked.grace_ms);
-    let under = lock::current();
+    let (under, usual) = (lock::current(), daemon.settings().grace_ms);
     let decide = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &asked.session)?.clone();
         lock::check_unlocked(turn, session.id, under)?;
         let events = pool::session::park(turn.pool(), &session, force)?;
+        let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+        if let Some(tag) = run.map(|run| run.tag) {
+            termination::expect_end(turn, tag, (grace_ms, usual));
+        }
         let tag = session.incarnation.as_ref().map(|run| run.tag).filter(|_| !events.is_empty());
-        if let Some(tag) = tag {
-            turn.volatile.reaping.forget_verdict(tag);
-            if let Some(grace) = grace_ms {
-                turn.volatile.reaping.set_grace(tag, grace);
-            }
-            if !force {
-                turn.volatile.reaping.guard(tag);
-            }
+        if let Some(tag) = tag.filter(|_| !force) {
+            turn.volatile.reaping.guard(tag);
         }
         if session.worker.is_some() {
             turn.volatile.scheduler.pause(session.id);

@@ -212,12 +212,12 @@ async fn check(daemon: &Arc<Daemon>, asked: &Remove) -> Result<Session, Refusal>
 
 /// Ends the incarnation, and waits until it is verified gone.
 async fn end_first(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusal> {
-    let id = session.id;
+    let (id, usual) = (session.id, daemon.settings().grace_ms);
     let begin = move |turn: &mut Turn<'_>| {
         let events: Vec<Event> = turn.pool().session(id).map(pool::session::kill).unwrap_or_default();
         turn.emit_all(events);
         if let Some(tag) = turn.pool().session(id).and_then(|s| s.incarnation.as_ref()).map(|i| i.tag) {
-            turn.volatile.reaping.forget_verdict(tag);
+            termination::expect_end(turn, tag, (None, usual));
         }
         turn.pool().session(id).cloned()
     };

@@ -30,17 +30,14 @@ pub(super) async fn begin(
     (wanted, grace_ms): (SessionRef, Option<u64>),
     decide: fn(&Session) -> Vec<Event>,
 ) -> Result<Session, Refusal> {
-    let (op, under) = (op.clone(), lock::current());
+    let (op, under, usual) = (op.clone(), lock::current(), daemon.settings().grace_ms);
     let commit = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &wanted)?.clone();
         lock::check_unlocked(turn, session.id, under)?;
         let events = decide(&session);
         let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
         if let Some(tag) = run.map(|run| run.tag) {
-            turn.volatile.reaping.forget_verdict(tag);
-            if let Some(grace) = grace_ms {
-                turn.volatile.reaping.set_grace(tag, grace);
-            }
+            expect_end(turn, tag, (grace_ms, usual));
         }
         // The operation on a session that does not run begins with its next incarnation.
         if session.lifecycle.holds_slot() {
@@ -53,6 +50,14 @@ pub(super) async fn begin(
             .ok_or_else(|| pool::session::not_found(turn.pool(), &wanted.0))
     };
     daemon.engine.turn(commit).await?
+}
+
+/// Forgets the verdict on an earlier attempt to end an incarnation, and takes the grace that a user asks for,
+/// or the `usual` one.
+pub(super) fn expect_end(turn: &mut Turn<'_>, tag: Tag, (grace_ms, usual): (Option<u64>, u64)) {
+    let now = turn.mono();
+    turn.volatile.reaping.forget_verdict(tag);
+    turn.volatile.reaping.ask_grace(tag, grace_ms, (usual, now));
 }
 
 /// Waits until the incarnation is verified gone.

@@ -8,7 +8,7 @@
 //!   `explain` (the verdicts, for people).
 //!   `host` knows what the machine is short of, and `host_rules` names the idlest session then.
 //! - With both halves of the state: `gather` (candidates and inputs), `evaluate` (the rules, and the outcomes
-//!   of leases). `state` is volatile.
+//!   of leases). `state` is volatile, with the `leases`.
 
 pub(crate) mod act;
 pub(crate) mod candidates;
@@ -18,6 +18,7 @@ pub(crate) mod gather;
 pub(crate) mod host;
 pub(crate) mod host_rules;
 pub(crate) mod inputs;
+pub(crate) mod leases;
 pub(crate) mod orphan_candidates;
 pub(crate) mod orphans;
 pub(crate) mod retired_tags;

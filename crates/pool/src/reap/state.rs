@@ -11,6 +11,7 @@ use crate::deadlines::Mono;
 use crate::observe::state::Peer;
 use crate::pool::Pool;
 use crate::reap::host::Host;
+use crate::reap::leases::Leases;
 use crate::reap::orphans::{Orphans, SilentWorker};
 use crate::reap::retired_tags::UnseenTags;
 use crate::reap::rules::ResourceUse;
@@ -38,9 +39,8 @@ pub struct Reaping {
     pub host: Host,
     reapers: BTreeMap<u64, Peer>,
     reaper_since: Timestamp,
-    leased: BTreeMap<Tag, u64>,
+    leases: Leases,
     verdicts: BTreeMap<Tag, Outcome>,
-    graces: BTreeMap<Tag, u64>,
     guarded: BTreeSet<Tag>,
     exited: BTreeSet<ProcId>,
     used: BTreeMap<Tag, ResourceUse>,
@@ -65,9 +65,8 @@ impl Reaping {
             host: Host::default(),
             reapers: BTreeMap::new(),
             reaper_since: now,
-            leased: BTreeMap::new(),
+            leases: Leases::default(),
             verdicts: BTreeMap::new(),
-            graces: BTreeMap::new(),
             guarded: BTreeSet::new(),
             exited: BTreeSet::new(),
             used: BTreeMap::new(),
@@ -101,7 +100,7 @@ impl Reaping {
         if self.reapers.is_empty() {
             self.reaper_since = now;
         }
-        self.leased.retain(|_, of| *of != connection);
+        self.leases.end_of_connection(connection);
         true
     }
 
@@ -122,20 +121,20 @@ impl Reaping {
         self.reaper_since
     }
 
-    /// Leases a candidate to the reaper of this connection.
-    pub fn lease(&mut self, tag: Tag, connection: u64) {
-        self.leased.insert(tag, connection);
+    /// Leases a candidate, with its grace in milliseconds, to the reaper of this connection.
+    pub fn lease(&mut self, tag: Tag, connection: u64, (grace_ms, now): (u64, Mono)) {
+        self.leases.begin(tag, connection, (grace_ms, now));
     }
 
     /// Ends a lease.
     pub fn end_lease(&mut self, tag: Tag) {
-        self.leased.remove(&tag);
+        self.leases.end(tag);
     }
 
     /// True while a reaper holds a lease on the incarnation or claim with this tag.
     #[must_use]
     pub fn is_leased(&self, tag: Tag) -> bool {
-        self.leased.contains_key(&tag)
+        self.leases.is_held(tag)
     }
 
     /// The last verdict on an incarnation that is being ended.
@@ -160,21 +159,28 @@ impl Reaping {
         self.verdicts.remove(&tag);
     }
 
-    /// Sets the time between TERM and KILL that a user requested, in milliseconds.
-    pub fn set_grace(&mut self, tag: Tag, grace_ms: u64) {
-        self.graces.insert(tag, grace_ms);
+    /// Takes the time between TERM and KILL that a user asks for, in milliseconds, or the `usual` one. It
+    /// shortens an end that is under way.
+    pub fn ask_grace(&mut self, tag: Tag, asked: Option<u64>, (usual, now): (u64, Mono)) {
+        self.leases.ask_grace(tag, asked, (usual, now));
     }
 
-    /// The time between TERM and KILL that a user requested, in milliseconds.
+    /// The time between TERM and KILL that a user asked for, in milliseconds.
     #[must_use]
     pub fn grace(&self, tag: Tag) -> Option<u64> {
-        self.graces.get(&tag).copied()
+        self.leases.grace(tag)
+    }
+
+    /// The time from the begin of a lease to KILL, in milliseconds.
+    #[must_use]
+    pub fn leased_grace(&self, tag: Tag) -> Option<u64> {
+        self.leases.held_grace(tag)
     }
 
     /// Forgets verdict and grace of an ended incarnation.
     pub fn ended(&mut self, tag: Tag) {
         self.verdicts.remove(&tag);
-        self.graces.remove(&tag);
+        self.leases.forget_grace(tag);
     }
 
     /// Keeps the reaper away from an incarnation that is being parked, until tmux has shown that no client is

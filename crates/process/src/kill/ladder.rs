@@ -50,6 +50,11 @@ impl Ladder {
         Self { grace, verify, termed: HashSet::new(), term_since: None, kill_since: None, empty_scans: 0 }
     }
 
+    /// Changes the grace period, which a shorter one may end.
+    pub(crate) fn set_grace(&mut self, grace: Duration) {
+        self.grace = grace;
+    }
+
     /// Returns the next step, `elapsed` after the start, for the processes that the last scan found alive.
     pub(crate) fn step(&mut self, elapsed: Duration, found: &[ProcId]) -> Step {
         if found.is_empty() {
@@ -98,6 +103,17 @@ mod tests {
         assert_eq!(ladder.step(seconds(11), &ids(&[7])), Step::GiveUp(ids(&[7])));
         assert_eq!(ladder.step(seconds(12), &ids(&[])), Step::Rescan);
         assert_eq!(ladder.step(seconds(13), &ids(&[])), Step::Done);
+    }
+
+    #[test]
+    fn a_shorter_grace_ends_one_that_has_begun() {
+        let mut ladder = Ladder::new(Duration::from_secs(25), VERIFY);
+        let seconds = Duration::from_secs;
+        assert_eq!(ladder.step(seconds(0), &ids(&[7])), Step::Term(ids(&[7])));
+        ladder.set_grace(GRACE);
+        assert_eq!(ladder.step(seconds(4), &ids(&[7])), Step::Term(vec![]));
+        ladder.set_grace(Duration::ZERO);
+        assert_eq!(ladder.step(seconds(4), &ids(&[7])), Step::Kill(ids(&[7])));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The roles of connections, one file each.
 
 mod client;
+mod leases;
 mod output;
 mod reaper;
 mod subscriber;

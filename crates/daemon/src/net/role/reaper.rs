@@ -1,7 +1,6 @@
 //! Reapers: candidates out, leases, verdicts in. A lease holds the session's lock. It ends with the verdict,
 //! or with the connection; then the next reaper continues.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 use crate::net::connection::Connection;
+use crate::net::role::leases::Leases;
 use crate::sense::{exit_reports, tmux_snapshot};
 use crate::verb::dispatch;
 
@@ -57,7 +57,7 @@ pub(super) async fn register(
 }
 
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
-    let mut leases = Leases { connection: connection.id, held: BTreeMap::new(), deadline: None };
+    let mut leases = Leases::of_connection(connection.id);
     loop {
         let payload = tokio::select! {
             biased;
@@ -98,33 +98,6 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     }
 }
 
-/// The leases of one connection.
-struct Leases {
-    connection: u64,
-    held: BTreeMap<Token, (LockGuard, Candidate)>,
-    /// Deadline of the newest lease, so that a reaper that hangs does not hold its locks for ever.
-    deadline: Option<Instant>,
-}
-
-impl Leases {
-    /// Returns the deadline while a lease is held.
-    fn due(&self) -> Option<Instant> {
-        self.deadline.filter(|_| !self.held.is_empty())
-    }
-
-    fn is_overdue(&self) -> bool {
-        self.due().is_some_and(|due| due <= Instant::now())
-    }
-
-    /// Returns once a lease is overdue; never without a lease.
-    async fn overdue(&self) {
-        match self.due() {
-            Some(deadline) => tokio::time::sleep_until(deadline).await,
-            None => std::future::pending().await,
-        }
-    }
-}
-
 /// Answers a request: those of the role here, all others as for a client.
 async fn answer(daemon: &Arc<Daemon>, leases: &mut Leases, call: Call) -> Reply {
     call.request.check_bounds()?;
@@ -156,6 +129,9 @@ async fn next(daemon: &Arc<Daemon>, wait: Duration) -> Reply {
 
 /// Gives out a lease: takes the session's lock, saves its last screen, and checks the reason again.
 async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, tag: Tag) -> Reply {
+    if let Some((token, candidate)) = leases.of(tag) {
+        return present(daemon, token, candidate).await;
+    }
     let lock = daemon.engine.lock_inside(lock_id(session, tag), "reap");
     let Ok(grant) = timeout(LOCK_LIMIT, lock).await else {
         return Err(Refusal::new(ErrorCode::Conflict, format!("{session} is locked")));
@@ -181,7 +157,8 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
         };
         reap::lease_taken(turn, &candidate);
         turn.emit(Event::ReapStarted { session, kind: candidate.kind, tag, token });
-        turn.volatile.reaping.lease(tag, connection);
+        let begun = (candidate.grace_ms, turn.mono());
+        turn.volatile.reaping.lease(tag, connection, begun);
         Ok(lease_of(turn, &context, token, candidate))
     };
     let lease = daemon.engine.turn(decide).await??;
@@ -190,6 +167,17 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
     leases.deadline = Some(Instant::now() + lasts);
     leases.held.insert(token, (grant, lease.candidate.clone()));
     Ok(Response::Lease(Box::new(lease)))
+}
+
+/// Returns a lease that is held as it is now: a user may have asked for a shorter grace.
+async fn present(daemon: &Arc<Daemon>, token: Token, candidate: Candidate) -> Reply {
+    let context = Arc::clone(daemon);
+    let read = move |turn: &mut Turn<'_>| {
+        let grace = turn.volatile.reaping.leased_grace(candidate.tag);
+        let grace_ms = grace.unwrap_or(candidate.grace_ms);
+        lease_of(turn, &context, token, Candidate { grace_ms, ..candidate })
+    };
+    Ok(Response::Lease(Box::new(daemon.engine.turn(read).await?)))
 }
 
 /// Returns the id under which a candidate is locked. Candidates without a session have ids of their own, so

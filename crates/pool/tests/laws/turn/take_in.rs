@@ -1,5 +1,6 @@
 //! Observations of tmux, while others act on the same sessions.
 
+use pool::deadlines::Mono;
 use pool::lock::{LockRequest, OuterLock, Ticket};
 use pool::observe::{Findings, ObserveOutcome, Peer};
 use proptest::collection::vec;
@@ -41,7 +42,7 @@ fn an_end_that_the_reaper_is_going_to_report_is_left_to_the_reaper() {
     engine.pass(1000);
     let (tag, gone) = (engine.tag(ONE), [process(101)]);
     let sees = |engine: &mut Engine| kinds(&engine.see(up(1, vec![]), &gone), ONE);
-    engine.volatile.reaping.lease(tag, 7);
+    engine.volatile.reaping.lease(tag, 7, (5_000, Mono(0)));
     assert_eq!(sees(&mut engine), [""; 0], "it holds a lease");
     engine.volatile.reaping.end_lease(tag);
     assert_eq!(sees(&mut engine), ["session_stopped"]);
@@ -163,7 +164,7 @@ proptest! {
             exited.extend(ended.then(|| process(100 + n)));
             if leased {
                 let tag = engine.tag(id);
-                engine.volatile.reaping.lease(tag, 7);
+                engine.volatile.reaping.lease(tag, 7, (5_000, Mono(0)));
             }
             if starting {
                 engine.volatile.scheduler.begin_start(id);
