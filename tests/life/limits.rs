@@ -126,6 +126,26 @@ fn g06_limits_of_processes_hold_for_it_and_for_its_children() {
 }
 
 #[test]
+fn g06_a_limit_that_no_process_can_hold_is_refused_with_what_to_do() {
+    let pool = Pool::with(NO_GROUPS);
+    for limit in ["cpus=8191", "nofile=1073741824"] {
+        let refused = pool.ctl(&["new", "web", "--limit", limit, "--", "true"]).expect(5);
+        let key = limit.split('=').next().unwrap();
+        assert!(refused.stderr.contains(&format!("its limit {key}=")), "{refused:?}");
+        assert!(refused.stderr.contains("`--limits best-effort`"), "{refused:?}");
+        assert_eq!(pool.show("web")["reason"], "exec_failed");
+        pool.ctl(&["restart", "web"]).expect(5);
+        pool.ok(&["rm", "web"]);
+        let run = pool.ctl(&["run", "--rm", "--limit", limit, "--", "true"]).expect(126);
+        assert!(run.stderr.contains("its limit"), "{run:?}");
+        assert_eq!(pool.lines(&["ls", "--all"]).len(), 0);
+        pool.ok(&["new", "web", "--limit", limit, "--limits", "best-effort", "--", "true"]);
+        pool.await_lifecycle("web", "stopped");
+        pool.ok(&["rm", "web"]);
+    }
+}
+
+#[test]
 fn g06_a_file_grows_no_larger_than_it_may() {
     let pool = Pool::with(NO_GROUPS);
     let run = pool.ctl(&[

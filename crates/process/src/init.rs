@@ -39,6 +39,9 @@ pub use init_signals::resignal;
 /// `reaper` ends no session.
 pub const NAME: &[u8] = b"pool-init";
 
+/// Beginning of the reason why a program was not started for a limit that cannot be held.
+pub const LIMIT_NOT_HELD: &str = "not started without its limit";
+
 /// Exit if the job does not exist: it was started before, withdrawn, or is not readable.
 const NO_JOB: InitExit = InitExit::Code(125);
 

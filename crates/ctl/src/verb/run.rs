@@ -125,7 +125,8 @@ fn not_started(context: &Context, client: &mut Client, error: Error, rm: bool) -
 /// The record of the session whose failed start the error reports: the first word is its id.
 fn failed_record(client: &mut Client, error: &Error) -> Option<SessionView> {
     let text = error.to_string();
-    let id: SessionId = text.split(' ').next().filter(|_| error.code() == ErrorCode::Failed)?.parse().ok()?;
+    let has_record = matches!(error.code(), ErrorCode::Failed | ErrorCode::Refused);
+    let id: SessionId = text.split(' ').next().filter(|_| has_record)?.parse().ok()?;
     let view = calls::session(client, id.into()).ok()?;
     (view.session.lifecycle == Lifecycle::Failed).then_some(view)
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use agents::Adapter;
 use agents::wiring::{Wiring, WiringOptions};
 use pool::session::LaunchInputs;
+use process::init::LIMIT_NOT_HELD;
 use protocol::job::{Job, StderrLog};
 use protocol::limits::Limits;
 use protocol::session::Reason;
@@ -167,13 +168,13 @@ fn with_cgroup(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<
         }
         Ok(Some(group)) => {
             cgroup::remove(&group.path);
-            Err(group.unenforced.join("; "))
+            Err(format!("{LIMIT_NOT_HELD} {}", group.unenforced.join("; ")))
         }
         Ok(None) => Ok(Incarnation { unenforced: unenforced_without_group(limits), ..run.clone() }),
         Err(why) if limits.best_effort || !needs_group(limits) => {
             Ok(Incarnation { unenforced: vec![why], ..run.clone() })
         }
-        Err(why) => Err(why),
+        Err(why) => Err(format!("{LIMIT_NOT_HELD} {limits}: {why}")),
     }
 }
 

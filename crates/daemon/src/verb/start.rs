@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::slots::{Starter, begin_start};
+use process::init::LIMIT_NOT_HELD;
 use protocol::session::Reason;
 use protocol::{ErrorCode, Incarnation, Lifecycle, Refusal, Reply, Session, SessionId};
 
@@ -82,12 +83,14 @@ pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Re
         return Err(pool::session::not_found(turn.pool(), &id.to_string()));
     };
     let detail = session.detail.clone().unwrap_or_default();
+    let is_limit = detail.starts_with(LIMIT_NOT_HELD);
+    let advice = if is_limit { ", and `--limits best-effort` starts it without" } else { "" };
     match session.lifecycle {
         Lifecycle::Failed => Err(Refusal::new(
-            error_code(session.reason),
+            if is_limit { ErrorCode::Refused } else { error_code(session.reason) },
             format!(
                 "{id} failed to start: {detail}; it keeps the name {0}: `poolctl restart {0}` tries again, \
-                 `poolctl rm {0}` frees it",
+                 `poolctl rm {0}` frees it{advice}",
                 session.name
             ),
         )),

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
+use nix::unistd::{SysconfVar, sysconf};
 use protocol::job::Job;
 use protocol::limits::Limits;
 
@@ -65,6 +66,10 @@ impl LimitRule {
                 _ => error.desc().to_owned(),
             },
             Limit::Enter(Err(error)) => format!("its control group cannot be entered: {error}"),
+            Limit::Processors(_) if error == Errno::EINVAL => match processor_count() {
+                Some(count) => format!("there are {count} processors, numbered from 0, and none of these"),
+                None => error.desc().to_owned(),
+            },
             Limit::Enter(_) => format!("its control group cannot be entered: {}", error.desc()),
             _ => error.desc().to_owned(),
         };
@@ -109,6 +114,11 @@ fn processors(limits: &Limits) -> Option<Limit> {
         set[cpu / bits] |= 1 << (cpu % bits);
     }
     Some(Limit::Processors(set))
+}
+
+/// Number of processors of this machine, in use or not.
+fn processor_count() -> Option<i64> {
+    sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten()
 }
 
 #[cfg(target_os = "linux")]

@@ -14,6 +14,7 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::{ForkResult, Pid, fork, pipe, setpgid};
 use protocol::job::Job;
 
+use super::LIMIT_NOT_HELD;
 use super::child_report::{self, ChildStep, send_report};
 use super::program_limits::{self, LimitRule};
 
@@ -35,7 +36,7 @@ pub(super) enum SpawnError {
     Nul(#[from] NulError),
     #[error("cannot start a process: {0}")]
     Fork(io::Error),
-    #[error("not started without its limit {0}")]
+    #[error("{LIMIT_NOT_HELD} {0}")]
     Limit(String),
     #[error("cannot enter {0:?}: {1}")]
     Directory(CString, io::Error),
