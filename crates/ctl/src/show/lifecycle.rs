@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use protocol::limits::Limits;
 use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::reap::{Action, Rule};
 use protocol::session::Incarnation;
@@ -71,6 +72,23 @@ pub(crate) fn why(session: &Session, left: u64) -> Option<String> {
         (Reason::Drained, _) if left > 0 => Some(format!("drained; messages came since: {left}")),
         (why, _) => reason(why).map(str::to_owned),
     }
+}
+
+/// Returns what ended a session whose program did not end by itself, with the limit that it exceeded.
+#[must_use]
+pub(crate) fn ended_by(session: &Session) -> Option<String> {
+    let Limits { memory, disk, .. } = session.spec.limits;
+    let limit = |limits: Limits| Some(format!("it exceeded --limit {limits}"));
+    let exceeded = match session.reason? {
+        Reason::RunTime => session
+            .policy
+            .max_runtime_ms
+            .map(|ms| format!("it ran longer than --max-runtime {}", time::exact(Duration::from_millis(ms)))),
+        Reason::MemoryLimit if memory.is_some() => limit(Limits { memory, ..Limits::default() }),
+        Reason::DiskLimit if disk.is_some() => limit(Limits { disk, ..Limits::default() }),
+        _ => None,
+    };
+    exceeded.or_else(|| reason(session.reason?).map(str::to_owned))
 }
 
 /// Returns why the exit status of an ended session is unknown, if it is.

@@ -23,7 +23,7 @@ use crate::create::{CreateArgs, create, environment_help};
 use crate::error::Error;
 use crate::poll::is_ready;
 use crate::show::json::SessionJson;
-use crate::show::{out, session, time};
+use crate::show::{lifecycle, out, session, time};
 use crate::signals;
 use crate::tail::{CleanOutput, Sink, Tail};
 use crate::{exit, outcome, session_log};
@@ -92,7 +92,12 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
             out::note(&format!("poolctl: {id} still runs: see `poolctl attach {id}`, `poolctl kill {id}`"));
             Ok(exit::INTERRUPTED)
         }
-        End::Exited(view) => finish(context, &mut client, &view, rm),
+        End::Exited(view) => {
+            if !ending.load(Ordering::Relaxed) {
+                say_why(context, &view);
+            }
+            finish(context, &mut client, &view, rm)
+        }
     }
 }
 
@@ -172,6 +177,15 @@ struct ErrorOutput(Cleaner);
 impl Sink for ErrorOutput {
     fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
         std::io::stderr().write_all(&self.0.clean(piece)).map_err(Error::Output)
+    }
+}
+
+/// Says what ended the session, if that was not its program and its exit code is known; else the error tells.
+fn say_why(context: &Context, view: &SessionView) {
+    let session = &view.session;
+    let why = lifecycle::ended_by(session).filter(|_| session.exit.is_some() && !context.style.json);
+    if let Some(why) = why {
+        out::note(&format!("poolctl: {} was ended: {why}", session.name));
     }
 }
 
