@@ -236,6 +236,29 @@ fn g11_prune_removes_what_is_over_and_what_belongs_to_nobody() {
 }
 
 #[test]
+fn only_files_that_are_left_are_said_to_stay() {
+    let pool = quick();
+    for (script, more, stays) in [
+        (": >kept", &[][..], true),
+        ("true", &[], false),
+        (": >kept; cat", &["--keep-tmux"], true),
+        ("cat", &["--keep-tmux"], false),
+    ] {
+        let id = pool.ok(&["new", "web", "--cwd", "own", "--", "sh", "-c", script]);
+        if more.is_empty() {
+            pool.await_lifecycle(&id, "stopped");
+        } else if stays {
+            pool.await_file(dir(&pool, &id).join("work/kept"), |_| true);
+        }
+        let told = pool.ok(&[&["rm", &id], more].concat());
+        assert_eq!(told.contains("its files stay in"), stays, "{script}: {told}");
+        if !more.is_empty() {
+            pool.tmux_text(&["kill-session", "-t", "=web"]);
+        }
+    }
+}
+
+#[test]
 fn g20_all_that_are_stopped_are_removed_at_once() {
     let pool = quick();
     keeper(&pool, "live");

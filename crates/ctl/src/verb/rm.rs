@@ -1,5 +1,8 @@
 //! `rm`: removes sessions.
 
+use std::fs;
+use std::path::Path;
+
 use protocol::request::Remove;
 use protocol::{OsBytes, Request, Response};
 use serde_json::json;
@@ -77,13 +80,18 @@ fn remove(context: &Context, args: &Args, target: &Target) -> Result<Option<OsBy
     Ok(dir)
 }
 
+/// True if there is anything in the directory.
+fn has_files(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
+}
+
 fn tell(context: &Context, args: &Args, (target, dir): (&Target, Option<OsBytes>)) -> Result<(), Error> {
     let session = &target.session;
     if context.style.json {
         let mode = if args.keep_tmux { "detach" } else { "kill_tmux" };
         return out::json(&json!({"session": session, "removed": true, "mode": mode}));
     }
-    let left = dir.map(|dir| dir.as_path().join("work")).filter(|work| work.is_dir());
+    let left = dir.map(|dir| dir.as_path().join("work")).filter(|work| has_files(work));
     let left = left.map(|work| format!("; its files stay in {}", escape::line(&work.to_string_lossy())));
     context.say(&format!("{session}  removed{}", left.unwrap_or_default()))
 }
