@@ -309,6 +309,15 @@ fn run_says_that_tmux_took_its_session_away() {
 }
 
 #[test]
+fn a_variable_without_a_value_here_is_named() {
+    let pool = Pool::new();
+    let new = pool.ctl(&["new", "web", "--env", "SURELY_NOT_SET", "--env", "PATH", "--", "true"]).expect(0);
+    assert_eq!(new.stderr, "poolctl: SURELY_NOT_SET has no value here, so it is not passed on\n");
+    let quiet = pool.ctl(&["-q", "new", "--env", "SURELY_NOT_SET", "--", "true"]).expect(0);
+    assert_eq!(quiet.stderr, "");
+}
+
+#[test]
 fn a_run_that_is_told_to_end_ends_its_session() {
     let pool = Pool::new();
     // `run` leaves HUP alone where it is ignored, as below `nohup`.

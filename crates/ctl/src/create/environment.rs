@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use protocol::OsBytes;
 
+use crate::context::Context;
 use crate::error::Error;
+use crate::show::{escape, out};
 
 /// The caller's variables that a session gets with `--clean-env`: where programs are, the user's language and
 /// identity, and the user's agent for SSH keys.
@@ -18,6 +20,8 @@ const HELP_WIDTH: usize = 92;
 
 /// A name and its value.
 type Variable = (OsBytes, OsBytes);
+/// A name and its value; `None` if the caller has none.
+type Entry = (OsBytes, Option<OsBytes>);
 
 /// The part of `new --help` and `run --help` about the environment.
 pub(crate) fn environment_help() -> String {
@@ -49,8 +53,13 @@ pub(crate) fn of_caller(clean: bool) -> Vec<Variable> {
     if clean { kept(std::env::vars_os()) } else { all(std::env::vars_os()) }
 }
 
-/// The variables of these files and of these `--env` flags, in that order.
-pub(crate) fn of_flags(files: &[PathBuf], entries: &[OsString]) -> Result<Vec<Variable>, Error> {
+/// The variables of these files and of these `--env` flags, in that order. Those that the caller names and does
+/// not have are told on standard error.
+pub(crate) fn of_flags(
+    context: &Context,
+    files: &[PathBuf],
+    entries: &[OsString],
+) -> Result<Vec<Variable>, Error> {
     let mut variables = Vec::new();
     for file in files {
         let failed = |error: String| Error::usage(format!("{}: {error}", file.display()));
@@ -59,9 +68,13 @@ pub(crate) fn of_flags(files: &[PathBuf], entries: &[OsString]) -> Result<Vec<Va
     }
     for entry in entries {
         let variable = of_entry(entry.as_bytes()).map_err(|error| Error::usage(format!("--env: {error}")))?;
-        variables.extend(variable);
+        variables.push(variable);
     }
-    Ok(variables)
+    for (name, _) in variables.iter().filter(|(_, value)| value.is_none() && !context.style.quiet) {
+        let name = escape::line(&name.to_string_lossy());
+        out::note(&format!("poolctl: {name} has no value here, so it is not passed on"));
+    }
+    Ok(variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
 }
 
 fn all(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<Variable> {
@@ -79,19 +92,19 @@ fn kept(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<Variable> 
 }
 
 /// Parses a file of variables: `K=V` or `K` per line; blank lines and lines that start with `#` are skipped.
-fn of_lines(text: &[u8]) -> Result<Vec<Variable>, String> {
+fn of_lines(text: &[u8]) -> Result<Vec<Entry>, String> {
     let mut variables = Vec::new();
     for (number, line) in text.split(|b| *b == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if !line.trim_ascii().is_empty() && !line.trim_ascii_start().starts_with(b"#") {
-            variables.extend(of_entry(line).map_err(|error| format!("line {}: {error}", number + 1))?);
+            variables.push(of_entry(line).map_err(|error| format!("line {}: {error}", number + 1))?);
         }
     }
     Ok(variables)
 }
 
-/// Parses `K=V`, or `K` for the caller's value; `None` if the caller has none.
-fn of_entry(entry: &[u8]) -> Result<Option<Variable>, String> {
+/// Parses `K=V`, or `K` for the caller's value.
+fn of_entry(entry: &[u8]) -> Result<Entry, String> {
     let (name, value) = match entry.iter().position(|b| *b == b'=') {
         Some(at) => (&entry[..at], Some(entry[at + 1..].to_vec())),
         None => (entry, std::env::var_os(OsStr::from_bytes(entry)).map(OsStringExt::into_vec)),
@@ -99,7 +112,7 @@ fn of_entry(entry: &[u8]) -> Result<Option<Variable>, String> {
     if name.is_empty() || name.iter().any(u8::is_ascii_whitespace) || entry.contains(&0) {
         return Err("a variable is written like NAME=value".into());
     }
-    Ok(value.map(|value| (OsBytes(name.to_vec()), OsBytes(value))))
+    Ok((OsBytes(name.to_vec()), value.map(OsBytes)))
 }
 
 #[cfg(test)]
@@ -113,16 +126,22 @@ mod tests {
     #[test]
     fn an_env_file_has_a_variable_a_line() {
         let text = b"# comment\nA=1\n\n  # another\r\nB=x=y z\r\nEMPTY=\nPATH\nSURELY_NOT_SET_ANYWHERE\n";
-        let variables = of_lines(text).unwrap();
+        let shown = |text: &[u8]| {
+            let entry = |(name, value): Entry| match value {
+                Some(value) => format!("{}={}", name.to_string_lossy(), value.to_string_lossy()),
+                None => name.to_string_lossy(),
+            };
+            of_lines(text).unwrap().into_iter().map(entry).collect::<Vec<_>>()
+        };
         let path = format!("PATH={}", std::env::var("PATH").unwrap());
-        assert_eq!(pairs(&variables), ["A=1", "B=x=y z", "EMPTY=", &path]);
+        assert_eq!(shown(text), ["A=1", "B=x=y z", "EMPTY=", &path, "SURELY_NOT_SET_ANYWHERE"]);
         // No shell reads it.
-        let literal = of_lines(b"A=\"x y\"\nB='1'\nC=$A # no comment \n").unwrap();
-        assert_eq!(pairs(&literal), ["A=\"x y\"", "B='1'", "C=$A # no comment "]);
+        let literal = shown(b"A=\"x y\"\nB='1'\nC=$A # no comment \n");
+        assert_eq!(literal, ["A=\"x y\"", "B='1'", "C=$A # no comment "]);
         assert!(of_lines(b"export A=1").is_err());
         assert!(of_lines(b"A=1\n=2\n").unwrap_err().starts_with("line 2:"));
         assert!(of_lines(b"A=\0").is_err());
-        assert_eq!(of_lines(b"A=\xff").unwrap()[0].1, OsBytes(vec![0xff]));
+        assert_eq!(of_lines(b"A=\xff").unwrap()[0].1, Some(OsBytes(vec![0xff])));
     }
 
     #[test]

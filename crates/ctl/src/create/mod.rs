@@ -94,13 +94,13 @@ fn size(text: &str) -> Result<Size, String> {
 /// Creates a session and returns it once it runs.
 pub(crate) fn create(context: &Context, client: &mut Client, args: CreateArgs) -> Result<SessionView, Error> {
     let repeat = args.repeat.clone();
-    let request = request(args)?;
+    let request = request(context, args)?;
     let _progress = context.progress("the session to run");
     expect_session(client.change(&repeat, Request::New(Box::new(request)))?)
 }
 
-fn request(args: CreateArgs) -> Result<New, Error> {
-    let env = environment::of_flags(&args.env_file, &args.env)?;
+fn request(context: &Context, args: CreateArgs) -> Result<New, Error> {
+    let env = environment::of_flags(context, &args.env_file, &args.env)?;
     let prompt = args.prompt.map(OsBytes::from).map(body::checked).transpose()?;
     // `./own` is a directory of that name.
     let own = args.cwd.as_deref() == Some(Path::new(OWN));

@@ -129,7 +129,7 @@ fn request(context: &Context, args: Args) -> Result<AddWorker, Error> {
     Ok(AddWorker {
         worker,
         cwd,
-        env: of_flags(&[], &args.env)?,
+        env: of_flags(context, &[], &args.env)?,
         caller_env: of_caller(args.clean_env),
         limits: args.limit.iter().fold(Limits::default(), |earlier, later| later.clone().or(&earlier)),
         max_restarts: args.max_restarts,
