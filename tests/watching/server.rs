@@ -224,6 +224,15 @@ fn t01_a_missing_tmux_is_named() {
 }
 
 #[test]
+fn t01_up_names_a_missing_tmux() {
+    let pool = Pool::bare("[tmux]\nbinary = \"/nowhere/tmux\"\n");
+    let up = pool.ctl(&["up"]).expect(0);
+    assert!(up.stdout.contains(" is up: "), "{up:?}");
+    assert!(up.stderr.contains("poolctl: problem: the program tmux is not there (/nowhere/tmux)"), "{up:?}");
+    pool.ok(&["down"]);
+}
+
+#[test]
 fn t08_a_stopped_server_keeps_nobody_waiting_who_needs_no_answer_of_it() {
     let pool = Pool::with(NO_SWEEP);
     let id = pool.script("web", "exec cat");

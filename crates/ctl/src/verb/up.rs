@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::{out, status, time};
+use crate::show::{escape, out, status, time};
 use crate::supervisor_lock;
 use crate::up::{builds, health, programs, service, stop, supervisor};
 
@@ -163,6 +163,9 @@ fn tell(context: &Context, found: &Status, already: bool) -> Result<(), Error> {
     let [_, watch, reaper] = service::NAMES.map(pid);
     let poold = found.process.pid;
     let socket = context.paths.socket.to_string_lossy();
+    for problem in found.problems.iter().filter(|_| !context.style.quiet) {
+        out::note(&format!("poolctl: problem: {}", escape::line(problem)));
+    }
     if context.style.json {
         let document = json!({
             "pool": found.pool, "already": already, "socket": socket,
