@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::reply::SessionView;
 use protocol::session::Exit;
-use protocol::{Lifecycle, OsBytes, Session, SessionId, Timestamp, redact};
+use protocol::{Lifecycle, OsBytes, ProcId, Session, SessionId, Timestamp, redact};
 
 use crate::error_lines::ErrorLines;
 use crate::show::json::json_name;
@@ -61,7 +61,6 @@ pub(crate) fn session(
     now: Timestamp,
 ) -> String {
     let session = &view.session;
-    let incarnation = session.incarnation.as_ref();
     let command = redact::command(&session.spec.command);
     let command: Vec<String> = command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
     let mut rows = Rows(Table::new(&[]));
@@ -86,13 +85,7 @@ pub(crate) fn session(
     rows.maybe("runs", session.current_command.as_ref().map(OsBytes::to_string_lossy));
     rows.maybe("runs in", view.current_dir.as_ref().map(OsBytes::to_string_lossy));
     rows.maybe("uses", view.usage.as_ref().map(resources::usage).filter(|used| !used.is_empty()));
-    rows.maybe("agent process", incarnation.and_then(|i| i.agent).map(|process| process.pid.to_string()));
-    rows.maybe("init process", incarnation.and_then(|i| i.init).map(|process| process.pid.to_string()));
-    rows.maybe("pane", incarnation.and_then(|i| i.pane).map(|pane| pane.to_string()));
-    rows.maybe(
-        "tmux server",
-        incarnation.and_then(|i| i.server).map(|server| server.process.pid.to_string()),
-    );
+    rows.run(view);
     rows.add("tmux socket", view.tmux_socket.to_string_lossy());
     rows.add("attached", session.attached_clients.to_string());
     let queue = &view.queue;
@@ -225,6 +218,19 @@ impl Rows {
         self.maybe("colours", view.theme.as_ref().map(agent::theme));
     }
 
+    /// Adds the processes and the pane of a session that runs: those of an ended one may be others by now.
+    fn run(&mut self, view: &SessionView) {
+        let session = &view.session;
+        let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+        let pid = |process: Option<ProcId>| process.map(|process| process.pid.to_string());
+        self.maybe("agent process", pid(run.and_then(|run| run.agent)));
+        self.maybe("init process", pid(run.and_then(|run| run.init)));
+        self.maybe("pane", run.and_then(|run| run.pane).map(|pane| pane.to_string()));
+        self.maybe("tmux server", pid(run.and_then(|run| run.server).map(|server| server.process)));
+        let group = run.and_then(|run| run.cgroup.as_ref());
+        self.maybe("cgroup", group.map(OsBytes::to_string_lossy));
+    }
+
     /// Adds the limits, the policy and the conversation.
     fn bounds(&mut self, view: &SessionView) {
         let Session { spec, policy, incarnation, conversation, .. } = &view.session;
@@ -245,8 +251,6 @@ impl Rows {
                 format!("{}{how}", conversation.id)
             }),
         );
-        let cgroup = incarnation.as_ref().and_then(|i| i.cgroup.as_ref());
-        self.maybe("cgroup", cgroup.map(OsBytes::to_string_lossy));
     }
 
     fn maybe(&mut self, key: &str, value: Option<String>) {
@@ -258,10 +262,10 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
+    use protocol::Reason;
     use protocol::activity::{Ask, AskKind};
     use protocol::reply::{LockView, TreeProcess};
     use protocol::session::Conversation;
-    use protocol::{ProcId, Reason};
 
     use super::*;
     use crate::testing;
@@ -365,6 +369,19 @@ mod tests {
         has(&view, "next start in 12s");
         let listed = sessions(std::slice::from_ref(&view), &BTreeMap::new(), Style::default(), NOW);
         assert!(listed.contains("parked(evicted)  waiting"), "{listed}");
+    }
+
+    #[test]
+    fn an_ended_session_shows_no_process_and_no_pane() {
+        let mut view = testing::session("web");
+        let run = view.session.incarnation.as_mut().unwrap();
+        (run.init, run.agent) = (Some(ProcId { pid: 5, start: 6 }), Some(ProcId { pid: 7, start: 8 }));
+        (run.pane, run.cgroup) = (Some(protocol::PaneId(3)), Some("/group".into()));
+        let shown = |view: &SessionView| session(view, (None, None), Style::default(), NOW);
+        let rows = ["agent process", "init process", "pane", "cgroup"];
+        assert!(rows.iter().all(|row| shown(&view).contains(&format!("\n{row}  "))), "{}", shown(&view));
+        view.session.lifecycle = Lifecycle::Stopped;
+        assert!(!rows.iter().any(|row| shown(&view).contains(&format!("\n{row}  "))), "{}", shown(&view));
     }
 
     #[test]
