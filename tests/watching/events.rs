@@ -89,7 +89,14 @@ fn w05_an_external_rename_is_followed_where_it_is_a_name() {
             (&pool.show("site")["name"], &pool.show("site")["lifecycle"]),
             (&"site".into(), &"live".into())
         );
+        let told = pool.show("site")["detail"].as_str().unwrap_or_default().to_owned();
+        assert!(told.contains(free) && told.contains("`poolctl rename site site`"), "{told}");
     }
+    pool.ok(&["rename", "site", "site"]);
+    wait_until("it has its own name again", PATIENCE, || {
+        let names = pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]);
+        pool.show("site")["detail"].is_null() && names.lines().any(|name| name == "site")
+    });
     let renamed = pool.lines(&["events", "--kind", "session_renamed"]);
     assert_eq!(renamed.len(), 1, "{renamed:?}");
     pool.tmux_text(&["rename-session", "-t", &pane, "shop"]);
@@ -106,7 +113,12 @@ fn w05_a_name_that_another_session_has_is_not_taken_over() {
     pool.tmux_text(&["rename-session", "-t", "=web", "shop"]);
     pool.tmux_text(&["new-session", "-d", "-s", "mark", "exec sleep 1001"]);
     await_event(&pool, "foreign_seen", |event| event["name"] == "mark");
-    assert_eq!((&pool.show(&web)["name"], &pool.show("shop")["id"]), (&"web".into(), &shop.into()));
+    assert_eq!((&pool.show(&web)["name"], &pool.show("shop")["id"]), (&"web".into(), &shop.as_str().into()));
+    assert!(pool.show(&web)["detail"].as_str().unwrap_or_default().contains("shop"));
+    let told = pool.ctl(&["restart", "shop"]).expect(4);
+    assert!(told.stderr.contains("`poolctl rename web web`"), "{told:?}");
+    pool.ok(&["rename", "web", "web"]);
+    pool.ok(&["restart", "shop"]);
 }
 
 #[test]

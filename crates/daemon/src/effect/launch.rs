@@ -12,7 +12,7 @@ use process::init::LIMIT_NOT_HELD;
 use protocol::job::{Job, StderrLog};
 use protocol::limits::Limits;
 use protocol::session::Reason;
-use protocol::{Event, Incarnation, Lifecycle, Refusal, ServerId, Session, SessionId, Tag, Token};
+use protocol::{Event, Incarnation, Lifecycle, Name, Refusal, ServerId, Session, SessionId, Tag, Token};
 use tmux::{Create, Created, LogOptions, PaneRef, TmuxError};
 
 use crate::effect::claimed_job::{Launched, await_start, find_by_tag, follow_claimed, with_claimed_init};
@@ -146,7 +146,7 @@ async fn start(
             drop(files::fence(&daemon.paths.run, run.tag));
             let taken = matches!(error, TmuxError::Duplicate(_));
             let reason = if taken { Reason::NameTaken } else { Reason::TmuxFailed };
-            return Err((reason, explain(&error, session)));
+            return Err((reason, explain(daemon, &error, session).await));
         }
         Err(error) => match resolve_doubt(daemon, run, &error).await {
             Ok(placed) => placed,
@@ -267,17 +267,30 @@ fn wiring(daemon: &Daemon, session: &Session, (own_dir, dir): (&Path, &Path)) ->
     Some(agents::wiring::wire(agent.adapter, &wire))
 }
 
-fn explain(error: &TmuxError, session: &Session) -> String {
+async fn explain(daemon: &Daemon, error: &TmuxError, session: &Session) -> String {
     match error {
         TmuxError::Missing(binary) => format!("tmux not found ({}): install tmux", binary.display()),
         TmuxError::TooOld { .. } => format!("{error}; install it, or set [tmux] binary"),
         TmuxError::NoServer => "no tmux server answers at the pool's socket: start its unit, or, where one \
              lives and its socket was deleted, send it SIGUSR1"
             .to_owned(),
-        TmuxError::Duplicate(_) => {
-            format!("tmux has a session named {} that is not the pool's; rename one of them", session.name)
-        }
+        TmuxError::Duplicate(_) => has_name(daemon, &session.name).await,
         other => other.to_string(),
+    }
+}
+
+/// Returns whose tmux session has a name already, with what to do.
+pub(crate) async fn has_name(daemon: &Daemon, name: &Name) -> String {
+    let wanted = name.clone();
+    let find = move |turn: &mut Turn<'_>| {
+        let found = pool::observe::named_in_tmux(turn.pool(), &turn.volatile.observed, wanted.as_str());
+        found.map(|session| session.name.clone())
+    };
+    match daemon.engine.turn(find).await {
+        Ok(Some(other)) => format!(
+            "{other} was renamed to {name} in tmux: `poolctl rename {other} {other}` gives it its own name again"
+        ),
+        _ => format!("tmux has a session named {name} that is not the pool's; rename one of them"),
     }
 }
 

@@ -6,6 +6,7 @@ use protocol::request::Rename;
 use protocol::{ErrorCode, Event, Name, Refusal, Reply, Session};
 
 use crate::decide::idempotency::ClientOperation;
+use crate::effect::launch;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::verb::session_view;
@@ -69,6 +70,7 @@ async fn in_tmux(daemon: &Daemon, session: &Session, name: &Name) -> Result<(), 
     match daemon.tmux.rename(pane, tmux_session, name).await {
         Ok(tmux::Answer::Done | tmux::Answer::Gone) => Ok(()),
         Ok(answer) => failed(format!("tmux did not rename it: {answer:?}"), true),
+        Err(tmux::TmuxError::Duplicate(_)) => failed(launch::has_name(daemon, name).await, true),
         Err(error) => failed(error.to_string(), !error.in_doubt()),
     }
 }

@@ -31,6 +31,7 @@ pub(super) fn view_of(
     let agent = loaded.settings.agent_of(session);
     let shown = ViewInputs {
         tmux_socket,
+        tmux_name: pool::observe::tmux_name(turn.pool(), observed, session),
         seen_at: observed.seen_at(),
         output_at: turn.volatile.agents.output_at(session.id).map(|at| at.min(turn.now())),
         lock,

@@ -8,12 +8,14 @@
 //! A session is gone only by proof: the proven death of its server; absence from one complete listing
 //! together with the end of its init and its program; or absence from two complete listings at least 1 s apart.
 //! `foreign` finds the tmux sessions that are not the pool's; `health` tells how well a pane is observed.
+//! `tmux_name` tells where tmux has another name for a session.
 
 pub(crate) mod foreign;
 pub(crate) mod health;
 pub(crate) mod reconcile;
 pub(crate) mod state;
 pub(crate) mod take_in;
+pub(crate) mod tmux_name;
 
 pub use foreign::{ForeignSessions, foreign_changes, foreign_sessions, panes_to_adopt};
 pub use health::transport_health;
@@ -23,3 +25,4 @@ pub use take_in::{
     Findings, ObserveOutcome, REPORT_DELAY_MAX, Suspects, account_reported, correct_foreground, suspects,
     take_in, update,
 };
+pub use tmux_name::{named_in_tmux, tmux_name};

@@ -15,6 +15,8 @@ use crate::redaction;
 pub struct ViewInputs<'a> {
     /// The socket of the tmux server.
     pub tmux_socket: &'a OsBytes,
+    /// The name of its tmux session, if it differs.
+    pub tmux_name: Option<&'a str>,
     /// Time of the last complete listing, which confirms running sessions.
     pub seen_at: Option<Timestamp>,
     /// Time of its last output.
@@ -50,7 +52,9 @@ pub fn view(pool: &Pool, session: &Session, inputs: ViewInputs<'_>) -> SessionVi
         record.verified_at = record.verified_at.max(inputs.seen_at);
     }
     record.last_activity_at = record.last_activity_at.max(inputs.output_at.unwrap_or_default());
-    record.detail = record.detail.or_else(|| lost_conversation_note(pool, session));
+    let named = inputs.tmux_name.map(|shown| tmux_name_note(session, shown));
+    let notes = [record.detail.take(), lost_conversation_note(pool, session), named];
+    record.detail = notes.into_iter().flatten().reduce(|all, note| format!("{all}; {note}"));
     let mut activity = current_activity(pool, session);
     redaction::activity(&mut activity);
     SessionView {
@@ -75,6 +79,12 @@ pub fn view(pool: &Pool, session: &Session, inputs: ViewInputs<'_>) -> SessionVi
         files: Vec::new(),
         error_patterns: inputs.error_patterns.to_vec(),
     }
+}
+
+/// The note that tmux has another name for it.
+fn tmux_name_note(session: &Session, shown: &str) -> String {
+    let (name, shown) = (&session.name, shown.chars().take(80).collect::<String>());
+    format!("tmux has it as {shown:?}; `poolctl rename {name} {name}` gives it its own name there")
 }
 
 /// The note that its agent began a new conversation because the last one was lost, until a conversation is

@@ -1,0 +1,35 @@
+//! The names that sessions have in tmux, where a person gave them one that the pool cannot take over.
+
+use protocol::{Lifecycle, Session};
+
+use crate::observe::state::Observed;
+use crate::pool::Pool;
+
+/// Returns the name of a session in tmux, if it differs from its own: not a valid one, or another session's.
+#[must_use]
+pub fn tmux_name<'a>(pool: &Pool, observed: &'a Observed, session: &Session) -> Option<&'a str> {
+    // An observation from before the pool's own renaming shows the old name.
+    let renamed = observed.renamed_at(session.id);
+    if renamed.is_some_and(|at| observed.seen_at().is_none_or(|seen| seen < at)) {
+        return None;
+    }
+    let shown = shown_in(observed, session).filter(|_| session.lifecycle != Lifecycle::Starting)?;
+    let name = observed.state().sessions.get(&shown)?.name.as_str();
+    // A tmux session that shows several of the pool's has the name of one of them.
+    let is_of_another =
+        |other: &Session| other.name.as_str() == name && shown_in(observed, other) == Some(shown);
+    (name != session.name.as_str() && !pool.sessions().any(is_of_another)).then_some(name)
+}
+
+/// Returns the session that has this name in tmux, but not in the pool.
+#[must_use]
+pub fn named_in_tmux<'a>(pool: &'a Pool, observed: &Observed, name: &str) -> Option<&'a Session> {
+    pool.sessions().find(|session| tmux_name(pool, observed, session) == Some(name))
+}
+
+/// Returns the tmux session that shows the pane of a session.
+fn shown_in(observed: &Observed, session: &Session) -> Option<protocol::TmuxSessionId> {
+    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot())?;
+    let pane = observed.state().panes.get(&run.pane?)?;
+    (pane.tag == Some(run.tag)).then_some(pane.session)
+}
