@@ -110,3 +110,26 @@ fn t07_control_mode_is_not_for_the_users_server() {
     assert_eq!(theirs.text(&["list-clients"]), "");
     assert_eq!(theirs.text(&["list-sessions", "-F", "#{session_name}"]), "first\ntheirs");
 }
+
+#[test]
+fn what_was_lost_with_the_users_server_stays_lost_until_the_user_starts_it_again() {
+    let pool = pointed_at_a_users(NO_SWEEP);
+    let socket = pool.path("user.sock");
+    let theirs = Theirs::start(&pool, &socket, "");
+    pool.start_all();
+    await_connection(&pool, "native");
+    let ids = ["one", "two"].map(|name| pool.script(name, "exec sleep 1000"));
+    theirs.tmux(&["kill-server"]);
+    ids.iter().for_each(|id| drop(pool.await_lifecycle(id, "lost")));
+    let remedy = format!("`tmux -S {} new-session -d`", socket.display());
+    for restore in [&["restore", "--all"][..], &["restore", "one"]] {
+        let refused = pool.ctl(restore).expect(7);
+        assert!(refused.stderr.contains(&remedy), "{refused:?}");
+    }
+    for id in &ids {
+        assert_eq!(pool.lifecycle(id), "lost", "nothing was tried");
+    }
+    let _theirs = Theirs::start(&pool, &socket, "");
+    pool.ok(&["restore", "--all"]);
+    ids.iter().for_each(|id| drop(pool.await_lifecycle(id, "live")));
+}

@@ -16,7 +16,7 @@ use protocol::{Event, Incarnation, Lifecycle, Name, Refusal, ServerId, Session, 
 use tmux::{Create, Created, LogOptions, PaneRef, TmuxError};
 
 use crate::effect::claimed_job::{Launched, await_start, find_by_tag, follow_claimed, with_claimed_init};
-use crate::effect::{cgroup, next_name, retired_session};
+use crate::effect::{cgroup, next_name, retired_session, tmux_server};
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, tmux_size};
 use crate::host::blocking_pool::Purpose;
@@ -271,9 +271,7 @@ async fn explain(daemon: &Daemon, error: &TmuxError, session: &Session) -> Strin
     match error {
         TmuxError::Missing(binary) => format!("tmux not found ({}): install tmux", binary.display()),
         TmuxError::TooOld { .. } => format!("{error}; install it, or set [tmux] binary"),
-        TmuxError::NoServer => "no tmux server answers at the pool's socket: start its unit, or, where one \
-             lives and its socket was deleted, send it SIGUSR1"
-            .to_owned(),
+        TmuxError::NoServer => tmux_server::none_answers(daemon),
         TmuxError::Duplicate(_) => has_name(daemon, &session.name).await,
         other => other.to_string(),
     }

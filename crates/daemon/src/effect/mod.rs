@@ -11,3 +11,4 @@ pub(crate) mod park;
 pub(crate) mod reap_round;
 pub(crate) mod retired_session;
 pub(crate) mod slot;
+pub(crate) mod tmux_server;

@@ -15,6 +15,7 @@ use crate::decide::lock;
 use crate::effect::cgroup;
 use crate::effect::launch::launch;
 use crate::effect::slot::{self, SlotDecision};
+use crate::effect::tmux_server;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::engine::engine_handle::EngineHandle;
@@ -164,6 +165,10 @@ pub(crate) async fn start_next<R: Send + 'static>(
     (id, options): (SessionId, StartOptions),
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<Option<R>, Refusal> {
+    // A session between two incarnations would stay there.
+    if !options.is_restart {
+        tmux_server::check(daemon).await?;
+    }
     let (context, operation, under) = (Arc::clone(daemon), op.cloned(), lock::current());
     let decide = move |turn: &mut Turn<'_>, ahead: usize| {
         let Some(session) = turn.pool().session(id).cloned() else {
