@@ -74,6 +74,10 @@ fn t08_a_stopped_server_hangs_nothing_and_proves_nothing() {
             assert_eq!(pool.lifecycle(session), "live");
         }
     });
+    let adopted = pool.ctl(&["--timeout", "20s", "adopt", "theirs"]).expect(7);
+    assert!(adopted.stderr.contains("`kill -CONT "), "{adopted:?}");
+    let late = pool.ctl(&["--timeout", "1s", "kill", &doomed]).expect(6);
+    assert!(late.stderr.contains("`kill -CONT ") && late.stderr.contains("may still be done"), "{late:?}");
     let killed = pool.ctl(&["--timeout", "30s", "kill", &doomed]);
     assert!([1, 6].contains(&killed.code), "nobody can say yet that its pane is gone: {killed:?}");
     assert_eq!((pool.lifecycle(&id), pool.lifecycle(&doomed)), ("live".to_owned(), "draining".to_owned()));

@@ -22,6 +22,7 @@ use crate::host::{clock, files, random, remove_tree};
 use crate::sense::tmux_snapshot;
 use crate::verb::session_view;
 use crate::verb::start::StartClaim;
+use crate::verb::status::server;
 
 /// Reads of an empty command line, and the time between them: longer than an `execve` takes.
 const ARGV_TRIES: u32 = 20;
@@ -30,8 +31,13 @@ const ARGV_PAUSE: Duration = Duration::from_millis(10);
 pub(super) async fn adopt(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Adopt) -> Reply {
     tmux_snapshot::take(daemon).await?;
     let target = asked.target.clone();
+    let socket = daemon.tmux_socket();
     let find = move |turn: &mut Turn<'_>| {
-        pool::session::adopt_target(turn.pool(), turn.volatile.observed.state(), &target)
+        let state = turn.volatile.observed.state();
+        if let Server::Unknown(silence) = &state.server {
+            return Err(Refusal::new(ErrorCode::Unavailable, server::no_answer(silence, &socket)));
+        }
+        pool::session::adopt_target(turn.pool(), state, &target)
     };
     match daemon.engine.turn(find).await?? {
         AdoptTarget::Ours(session) => already_adopted(daemon, op, session, asked.workspace).await,

@@ -1,7 +1,7 @@
 //! `status`: an overview of the pool, with each problem and what to do about it.
 
 mod queues;
-mod server;
+pub(super) mod server;
 mod workers;
 
 use std::collections::BTreeMap;

@@ -80,7 +80,7 @@ fn problem_of(pool: &pool::Pool, observation: Observation<'_>, socket: &OsBytes)
 }
 
 /// Returns why the server does not answer, with what to do.
-fn no_answer(silence: &NoAnswer, socket: &OsBytes) -> String {
+pub(in crate::verb) fn no_answer(silence: &NoAnswer, socket: &OsBytes) -> String {
     let pid = silence.server.map_or_else(|| "PID".to_owned(), |server| server.process.pid.to_string());
     let (socket, detail) = (socket.as_path().display(), &silence.detail);
     let remedy = match silence.trouble {
