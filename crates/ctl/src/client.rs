@@ -111,7 +111,8 @@ impl Client {
                 Err(Failure::Lost(refusal)) => lost.insert(refusal).clone(),
             };
             if !limit.wait_to_retry(began) {
-                return Err(self.full_disk().or(lost).unwrap_or(refusal).into());
+                let known = self.full_disk().or(lost).or_else(|| self.failing_supervisor());
+                return Err(known.unwrap_or(refusal).into());
             }
         }
     }
@@ -142,7 +143,7 @@ impl Client {
         match self.attempt(None, request, Some(within)) {
             Ok(reply) => Ok(reply?),
             Err(Failure::Unreached(refusal) | Failure::Lost(refusal)) => {
-                Err(self.full_disk().unwrap_or(refusal).into())
+                Err(self.full_disk().or_else(|| self.failing_supervisor()).unwrap_or(refusal).into())
             }
             Err(Failure::Final(refusal)) => Err(refusal.into()),
         }
@@ -210,6 +211,18 @@ impl Client {
         let why =
             format!("the disk of {state} is full ({free} left), and poold cannot run: free some space there");
         Some(Refusal::new(ErrorCode::Storage, why))
+    }
+
+    /// The reason for which no daemon answers, if a supervisor runs: `poolctl up` would start none beside it.
+    fn failing_supervisor(&self) -> Option<Refusal> {
+        let absent = !self.socket.exists() || !self.reached;
+        let holder = supervisor_lock::holder(&self.up_lock).filter(|_| absent)?;
+        let (socket, pid) = (self.socket.display(), holder.pid);
+        let why = format!(
+            "no poold answers at {socket}, although its supervisor runs (`poolctl up`, pid {pid}) and keeps trying: \
+             if it does not succeed, `poolctl down` and then `poolctl up` start afresh"
+        );
+        Some(Refusal::new(ErrorCode::Unavailable, why))
     }
 
     fn call_on(

@@ -61,11 +61,20 @@ pub(crate) fn wait(context: &Context, mut supervised: impl FnMut() -> bool) -> R
         if context.limit().is_some_and(|limit| began.elapsed() >= limit) {
             let missing = missing(found.as_ref());
             return Err(Error::timeout(format!(
-                "the pool is not up yet: {missing}; the supervisor keeps trying, see `poolctl status`{}",
+                "the pool is not up yet: {missing}; the supervisor keeps trying, {}{}",
+                how_to_go_on(found.as_ref()),
                 logs(&context.paths)
             )));
         }
         thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Returns what helps while a daemon is missing.
+fn how_to_go_on(found: Option<&Status>) -> &'static str {
+    match found {
+        Some(_) => "see `poolctl status`",
+        None => "if it does not succeed, `poolctl down` and then `poolctl up` start afresh",
     }
 }
 

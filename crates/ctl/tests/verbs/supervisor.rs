@@ -14,6 +14,7 @@ use crate::fake::{Pool, Ran, programs, until};
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("up_keeps_three_daemons_and_down_stops_them", up_keeps_three_daemons_and_down_stops_them),
     ("up_tells_why_it_failed", up_tells_why_it_failed),
+    ("up_and_status_say_what_helps_while_poold_fails", up_and_status_say_what_helps_while_poold_fails),
     ("down_of_a_pool_that_is_not_up_is_done", down_of_a_pool_that_is_not_up_is_done),
     (
         "the_daemons_of_a_killed_supervisor_are_kept_and_stopped",
@@ -104,6 +105,18 @@ fn up_tells_why_it_failed() {
     assert_eq!(programs.run("status").code, 1);
     assert_eq!(programs.run("down").code, 0);
     until("the end of poold", || pid(bin, "poold").is_none());
+}
+
+fn up_and_status_say_what_helps_while_poold_fails() {
+    let programs = Programs::new();
+    let poold = programs.bin.join("poold");
+    std::fs::remove_file(&poold).unwrap();
+    std::fs::write(&poold, "#!/bin/sh\nexit 3\n").unwrap();
+    std::fs::set_permissions(&poold, PermissionsExt::from_mode(0o700)).unwrap();
+    let ran = programs.run("up --timeout 1s");
+    assert!(ran.code == 6 && ran.err.contains("`poolctl down` and then `poolctl up`"), "{ran:?}");
+    let ran = programs.run("status --timeout 500ms");
+    assert!(ran.code == 7 && ran.err.contains("`poolctl down` and then `poolctl up`"), "{ran:?}");
 }
 
 fn down_of_a_pool_that_is_not_up_is_done() {
