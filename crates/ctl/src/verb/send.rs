@@ -200,10 +200,7 @@ fn wait(context: &Context, session: &SessionRef, message: Message, stage: Stage)
         expect_message(client.ask(Request::Wait(wait))?)
     };
     let accepted = until(Until::Accepted(message.id))?;
-    let status = accepted.status.state;
-    let goes_on = status == MessageState::InDoubt && accepted.in_doubt == Some(InDoubt::Retry);
-    let is_held = outcome::is_left(&accepted) && !goes_on;
-    if stage == Stage::Accepted || status.is_final() || is_held {
+    if stage == Stage::Accepted || accepted.status.state.is_final() || outcome::is_left(&accepted) {
         return Ok(accepted);
     }
     until(Until::Message(message.id))

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::activity::Source;
-use protocol::message::InDoubt;
 use protocol::message::PROMPT;
 use protocol::request::{Until, Wait};
 use protocol::{
@@ -61,7 +60,7 @@ fn final_message(turn: &Turn<'_>, session: &Session, id: MessageId) -> Option<Re
 fn accepted_message(turn: &Turn<'_>, session: &Session, id: MessageId) -> Option<Reply> {
     // One that is typed again goes on by itself.
     let open = turn.pool().pending_message(session.id, id);
-    let is_held = open.is_none_or(|open| open.in_doubt != Some(InDoubt::Retry));
+    let is_held = open.is_none_or(|open| pool::queue::waits_for_person(&open));
     let is_left = turn.volatile.prompts.left_to_person(session.id) == Some(id);
     message_result(turn, session, id, |state| match state {
         MessageState::InDoubt => is_held,

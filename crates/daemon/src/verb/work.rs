@@ -90,7 +90,8 @@ pub(super) async fn claim(daemon: &Arc<Daemon>, caller: &Caller, op: Option<OpId
     }
     let (claiming, is_host) = (Arc::clone(&request), matches!(request.asked.scope, ClaimScope::Host(_)));
     let mut claims = daemon.engine.wait_with(waits_for, Some(wait), move |turn| claiming.claim(turn)).await;
-    if is_host && claims.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Timeout) {
+    if is_host && !wait.is_zero() && claims.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Timeout)
+    {
         let longer = WAIT_MAX.saturating_sub(wait);
         claims = daemon.engine.wait_with(waits_for, Some(longer), move |turn| request.claim_late(turn)).await;
     }

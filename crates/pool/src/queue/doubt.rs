@@ -87,7 +87,8 @@ pub fn settle_doubts(
 }
 
 /// True if a message in doubt waits for a person.
-pub(crate) fn waits_for_person(message: &PendingMessage<'_>) -> bool {
+#[must_use]
+pub fn waits_for_person(message: &PendingMessage<'_>) -> bool {
     let own = message.in_doubt.map(|wanted| permitted(message, wanted));
     message.state == MessageState::InDoubt && own != Some(InDoubt::Retry)
 }

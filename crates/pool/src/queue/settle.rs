@@ -127,7 +127,12 @@ fn attempt_failed(
     now: Timestamp,
 ) -> Vec<Event> {
     if is_holder_ended(pool, message) {
-        return vec![give_back(message, "its worker was stopped".into(), now)];
+        // A worker that is no host may claim on until it has ended: not the same message at once.
+        let is_of_host = message.holder.is_some_and(|holder| holder.host.is_some());
+        let not_before = (!is_of_host).then(|| now.after(rules.retry_backoff));
+        let status = status_now(message, MessageState::Queued, Some("its worker was stopped".into()), now);
+        let attempts = message.attempts.saturating_sub(1);
+        return vec![status_changed(message, MessageStatus { attempts, not_before, ..status })];
     }
     let kind = (message.session, message.kind);
     let breaker = breaker::count_failure(pool, rules, kind, now, reason);

@@ -1,10 +1,9 @@
 //! The draining sessions that have worked off their queues: which are ended, and what the others wait for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::{Session, SessionId, Timestamp};
+use protocol::Session;
 
-use crate::pool::Pool;
 use crate::session::drain::is_drained;
 use crate::settings::Settings;
 use crate::slots::eviction::at_rest_since;
@@ -12,37 +11,31 @@ use crate::slots::inputs::with_inputs;
 use crate::turn::Turn;
 use crate::volatile::Volatile;
 
-/// Updates the draining sessions that have worked off their queues and are at rest.
+/// Updates the draining sessions that have worked off their queues: those at rest, and the reasons why the others
+/// are not.
 pub(crate) fn note_drained(turn: &mut Turn<'_>, settings: &Settings) {
     let pool = turn.pool();
-    let ids: Vec<SessionId> = pool.sessions().filter(|s| is_drained(pool, s)).map(|s| s.id).collect();
-    let drained: BTreeSet<SessionId> = if ids.is_empty() {
-        BTreeSet::new()
-    } else {
+    let found: Vec<&Session> = pool.sessions().filter(|session| is_drained(pool, session)).collect();
+    let (mut drained, mut awaited) = (BTreeSet::new(), BTreeMap::new());
+    if !found.is_empty() {
         with_inputs(pool, turn.volatile, turn.now(), |inputs| {
-            let is_done = |s: &Session| at_rest_since(pool, settings, s, inputs).is_ok();
-            ids.into_iter().filter(|id| pool.session(*id).is_some_and(is_done)).collect()
-        })
-    };
-    if turn.volatile.scheduler.set_drained(drained) {
+            for session in found {
+                match at_rest_since(pool, settings, session, inputs) {
+                    Ok(_) => drop(drained.insert(session.id)),
+                    Err(why) => drop(awaited.insert(session.id, why)),
+                }
+            }
+        });
+    }
+    if turn.volatile.scheduler.set_drained(drained, awaited) {
         turn.wake();
     }
 }
 
 /// Returns what a drain waits for whose queue is empty, and how to end it at once; none once it is being ended.
 #[must_use]
-pub fn drain_waits_for(
-    pool: &Pool,
-    volatile: &Volatile,
-    settings: &Settings,
-    session: &Session,
-    now: Timestamp,
-) -> Option<String> {
-    if !is_drained(pool, session) || volatile.scheduler.drained().contains(&session.id) {
-        return None;
-    }
-    let why =
-        with_inputs(pool, volatile, now, |inputs| at_rest_since(pool, settings, session, inputs)).err()?;
+pub fn drain_waits_for(volatile: &Volatile, session: &Session) -> Option<String> {
+    let why = volatile.scheduler.drain_awaits(session.id)?;
     let name = &session.name;
     Some(format!("the drain goes on because {why}; `poolctl kill {name}` ends it at once"))
 }

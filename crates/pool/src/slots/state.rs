@@ -35,6 +35,7 @@ pub struct Scheduler {
     starting: BTreeSet<SessionId>,
     removing: BTreeSet<SessionId>,
     drained: BTreeSet<SessionId>,
+    drain_awaits: BTreeMap<SessionId, &'static str>,
     over_quantum: BTreeSet<SessionId>,
     deferred: BTreeMap<SessionId, ParkDeferral>,
     conversations_checked: BTreeMap<Tag, bool>,
@@ -94,10 +95,21 @@ impl Scheduler {
         &self.drained
     }
 
-    /// Sets the draining sessions that are done. Returns true if they differ from those before.
-    pub fn set_drained(&mut self, drained: BTreeSet<SessionId>) -> bool {
+    /// The reason why a draining session without messages is not done.
+    #[must_use]
+    pub fn drain_awaits(&self, session: SessionId) -> Option<&'static str> {
+        self.drain_awaits.get(&session).copied()
+    }
+
+    /// Sets the draining sessions that are done, and the reasons why others are not. Returns true if those that
+    /// are done differ from those before.
+    pub fn set_drained(
+        &mut self,
+        drained: BTreeSet<SessionId>,
+        awaited: BTreeMap<SessionId, &'static str>,
+    ) -> bool {
         let differs = self.drained != drained;
-        self.drained = drained;
+        (self.drained, self.drain_awaits) = (drained, awaited);
         differs
     }
 

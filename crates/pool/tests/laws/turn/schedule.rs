@@ -213,8 +213,7 @@ fn a_drain_waits_for_a_program_that_writes_and_says_so() {
         engine.quiet(&[if silent { now - MINUTE } else { now }]);
         engine.tick();
         let is_done = engine.volatile.scheduler.drained().contains(&ONE);
-        let (pool, volatile, now) = (&engine.world.pool, &engine.volatile, engine.now());
-        let waits = slots::drain_waits_for(pool, volatile, &engine.settings, engine.session(ONE), now);
+        let waits = slots::drain_waits_for(&engine.volatile, engine.session(ONE));
         assert_eq!(is_done, waits.is_none());
         waits
     };
