@@ -159,7 +159,7 @@ fn a_lock_that_is_not_given_runs_nothing() {
     assert_eq!(Pool::empty().run("lock - -- true").code, 2, "this shell is in no session");
     let pool = Pool::new(|_| Answer::Silence);
     assert_eq!(pool.run("lock web --timeout 2s -- true").code, 6);
-    let Request::Lock(asked) = pool.request() else { panic!() };
+    let Request::Lock(asked) = pool.calls()[0].request.clone() else { panic!() };
     assert_eq!(asked.wait_ms, Some(2000));
 }
 
