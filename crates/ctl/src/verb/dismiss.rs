@@ -8,6 +8,7 @@ use crate::calls::{expect_session, expected};
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
+use crate::show::out;
 use crate::targets::{Scope, Target, Targets, for_all, for_each, print_session};
 
 /// Take what sessions ask off the inbox, without an answer
@@ -70,6 +71,10 @@ fn tell(
     let stays = |item: &InboxItem| format!("{} stays until it is mended: `{}`", item.kind, item.next);
     match after.iter().map(stays).collect::<Vec<_>>() {
         stays if stays.is_empty() => Ok(()),
+        stays if before.len() > after.len() => {
+            out::note(&format!("poolctl: {name}: {}", stays.join("; ")));
+            Ok(())
+        }
         stays => Err(Error::failed(format!("{name}: {}", stays.join("; ")))),
     }
 }

@@ -29,7 +29,8 @@ pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park
             turn.volatile.reaping.guard(tag);
         }
         if session.worker.is_some() {
-            turn.volatile.scheduler.pause(session.id);
+            let now = turn.now();
+            turn.volatile.scheduler.pause(session.id, now);
         }
         operation.record_begun(turn, session.id);
         turn.emit_all(events);

@@ -16,6 +16,9 @@ const DEFERRAL_MIN: Duration = Duration::from_secs(10);
 /// Longest of these pauses.
 const DEFERRAL_MAX: Duration = Duration::from_secs(10 * 60);
 
+/// Longest pause of a worker whose pool is being stopped.
+const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
+
 /// Maximum age of a sample of silence that decisions are based on.
 const QUIET_AGE_MAX: Duration = Duration::from_millis(200);
 
@@ -40,7 +43,7 @@ pub struct Scheduler {
     deferred: BTreeMap<SessionId, ParkDeferral>,
     conversations_checked: BTreeMap<Tag, bool>,
     restored: bool,
-    paused: BTreeSet<SessionId>,
+    paused: BTreeMap<SessionId, Timestamp>,
     quiet_at: Option<Timestamp>,
     quiet_since: BTreeMap<SessionId, Timestamp>,
 }
@@ -68,15 +71,16 @@ impl Scheduler {
         self.starting.iter().copied()
     }
 
-    /// Keeps messages from starting the host of a worker, until a user starts it or `poold` starts again.
-    pub fn pause(&mut self, host: SessionId) {
-        self.paused.insert(host);
+    /// Keeps messages from starting the host of a worker, until a user starts it or `poold` starts again; for
+    /// [`PAUSE_MAX`] at most, as the pool may not be stopped after all.
+    pub fn pause(&mut self, host: SessionId, now: Timestamp) {
+        self.paused.insert(host, now);
     }
 
     /// True if messages do not start the host of a worker.
     #[must_use]
-    pub fn is_paused(&self, host: SessionId) -> bool {
-        self.paused.contains(&host)
+    pub fn is_paused(&self, host: SessionId, now: Timestamp) -> bool {
+        self.paused.get(&host).is_some_and(|at| *at <= now && now.since(*at) < PAUSE_MAX)
     }
 
     /// Begins to remove a session. Returns false if it is being removed already.

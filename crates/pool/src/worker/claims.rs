@@ -48,6 +48,9 @@ pub fn next_messages<'a>(
             let Some((host, worker)) = host.and_then(|host| Some((host, host.worker.as_deref()?))) else {
                 return Vec::new();
             };
+            if Held::by(pool, host.id).free(settings.max_processes) == 0 {
+                return Vec::new();
+            }
             let lanes = host_lanes(pool, (host, worker), now);
             let rivals = asking.iter().filter(|other| *other != tag).filter_map(|other| pool.tagged(*other));
             let share = fair_share((pool, settings), (host, &lanes), rivals, now);
@@ -103,10 +106,11 @@ fn waiting_times(
     let since = |message: &PendingMessage<'_>| {
         (message.not_before.map_or(message.since, |at| at.max(message.since)), message.id)
     };
-    let mut times: Vec<_> = lanes.iter().flat_map(|(_, lane)| lane.iter().map(since)).collect();
-    times.sort_unstable();
     let concurrency = host.worker.as_ref().map_or(0, |worker| worker.concurrency as usize);
-    times.truncate(concurrency.saturating_sub(Held::by(pool, host.id).of_worker));
+    let left = concurrency.saturating_sub(Held::by(pool, host.id).of_worker);
+    // Those that it would be given: an old message behind others of its lane does not count for them.
+    let mut times: Vec<_> = in_turn(lanes.to_vec(), SessionId(0), left).iter().map(since).collect();
+    times.sort_unstable();
     times
 }
 

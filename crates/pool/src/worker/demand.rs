@@ -99,7 +99,7 @@ fn is_wanted(turn: &Turn<'_>, host: &Session) -> bool {
         && !host.budget.exhausted
         && !is_off(host)
         && !volatile.scheduler.is_starting(host.id)
-        && !volatile.scheduler.is_paused(host.id)
+        && !volatile.scheduler.is_paused(host.id, now)
         && !holds_back(pool, volatile, host.id)
         && has_message(pool, host, now)
 }

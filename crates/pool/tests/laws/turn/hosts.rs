@@ -465,9 +465,13 @@ fn a_paused_host_starts_for_no_message_until_poold_or_its_user_starts_it() {
     assert_eq!(park(&engine, false).unwrap_err().code, ErrorCode::Refused);
     let paused = park(&engine, true).unwrap();
     engine.world.emit_all(paused);
-    engine.volatile.scheduler.pause(host);
+    let now = engine.now();
+    engine.volatile.scheduler.pause(host, now);
     engine.world.emit(Event::SessionParked { session: host, reason: Reason::Parked, exit: None });
     assert!(engine.starts().is_empty(), "the message waits");
+    let after = |seconds| now.after(std::time::Duration::from_secs(seconds));
+    assert!(engine.volatile.scheduler.is_paused(host, after(299)));
+    assert!(!engine.volatile.scheduler.is_paused(host, after(300)), "the pool was not stopped after all");
     engine.volatile.scheduler = Default::default();
     assert_eq!(engine.starts(), ["w"], "after a start of poold it goes on");
     let killed = session::kill(engine.session(host));
