@@ -92,7 +92,8 @@ impl Client {
     /// Makes a request with this operation id, or without one.
     pub(crate) fn call(&mut self, op: Option<OpId>, request: Request) -> Result<Response, Error> {
         let answer = self.retry(|client, left| client.attempt(op.clone(), request.clone(), left));
-        answer.map_err(|error| timeout::with_cause(self, &request, error))
+        let ask = |asked| self.ask_once(asked, timeout::CAUSE_LIMIT).ok();
+        answer.map_err(|error| timeout::with_cause(ask, &request, error))
     }
 
     /// Repeats an attempt until it is answered, or the time is over.

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use protocol::reply::{SessionView, Status};
 use protocol::request::New;
-use protocol::{ErrorCode, Lifecycle, Refusal, Request, SessionRef, TransportError};
+use protocol::{ErrorCode, Lifecycle, Refusal, Request, Response, SessionRef, TransportError};
 
-use crate::calls;
-use crate::client::Client;
 use crate::error::Error;
 use crate::show::session;
 
 /// Time for each question about the cause.
-const CAUSE_LIMIT: Duration = Duration::from_millis(500);
+pub(crate) const CAUSE_LIMIT: Duration = Duration::from_millis(500);
 
 /// States of the tmux server in which it does not do what it is asked.
 const SILENT: [&str; 5] = ["stopped", "spinning", "unreachable", "full", "forbidden"];
@@ -20,14 +18,19 @@ const SILENT: [&str; 5] = ["stopped", "spinning", "unreachable", "full", "forbid
 /// The refusal of a wait that `poold` itself ended, without a cause.
 const BARE: &str = "the wait timed out";
 
-/// Adds the cause to the error of a request that was not answered in time.
-pub(crate) fn with_cause(client: &mut Client, request: &Request, error: Error) -> Error {
+/// Adds the cause to the error of a request that was not answered in time. `ask` puts a question to `poold`, within
+/// [`CAUSE_LIMIT`].
+pub(crate) fn with_cause(
+    ask: impl FnMut(Request) -> Option<Response>,
+    request: &Request,
+    error: Error,
+) -> Error {
     let told = match &error {
         Error::Refused(refusal) if refusal.code == ErrorCode::Timeout => refusal.message.clone(),
         _ => return error,
     };
     let is_unanswered = told == TransportError::Timeout.refusal_of(request.is_read()).message;
-    let Some(cause) = cause(client, request, is_unanswered || told == BARE) else { return error };
+    let Some(cause) = cause(ask, request, is_unanswered || told == BARE) else { return error };
     let cause = match (is_unanswered, request.is_read()) {
         (true, false) => format!("the time is up: {cause}; what was asked may still be done"),
         (true, true) => format!("the time is up: {cause}"),
@@ -38,13 +41,16 @@ pub(crate) fn with_cause(client: &mut Client, request: &Request, error: Error) -
 
 /// What the request waits for, as far as it shows in the state of tmux and, unless the error says more, of its
 /// session.
-fn cause(client: &mut Client, request: &Request, is_bare: bool) -> Option<String> {
+fn cause(
+    mut ask: impl FnMut(Request) -> Option<Response>,
+    request: &Request,
+    is_bare: bool,
+) -> Option<String> {
     let session = session_of(request)?;
-    let status = client.ask_once(Request::Status, CAUSE_LIMIT).and_then(calls::expect_status).ok()?;
-    silent_tmux(&status).or_else(|| {
-        let show = Request::Show(session);
-        let shown = is_bare.then(|| client.ask_once(show, CAUSE_LIMIT).and_then(calls::expect_session))?;
-        passing_state(&shown.ok()?)
+    let Some(Response::Status(status)) = ask(Request::Status) else { return None };
+    silent_tmux(&status).or_else(|| match is_bare.then(|| ask(Request::Show(session)))?? {
+        Response::Session(view) => passing_state(&view),
+        _ => None,
     })
 }
 
