@@ -34,13 +34,11 @@ use wait_loop::ProgramExit;
 
 pub use exit_status::InitExit;
 pub use init_signals::resignal;
+pub use spawn::LIMIT_NOT_HELD;
 
 /// Name of an init in process listings. Different from `reaper`, so that killing all processes called
 /// `reaper` ends no session.
 pub const NAME: &[u8] = b"pool-init";
-
-/// Beginning of the reason why a program was not started for a limit that cannot be held.
-pub const LIMIT_NOT_HELD: &str = "not started without its limit";
 
 /// Exit if the job does not exist: it was started before, withdrawn, or is not readable.
 const NO_JOB: InitExit = InitExit::Code(125);

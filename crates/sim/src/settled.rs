@@ -173,9 +173,12 @@ fn check_end(land: &Land, message: &protocol::Message) -> Result<(), String> {
     }
 }
 
-/// True for a problem that stays until a person acts: a session that used up its budget of restarts.
+/// True for a problem that stays until a person acts: sessions that used up their budget of restarts, were lost, or
+/// failed to start.
 fn is_lasting(problem: &str) -> bool {
     problem.starts_with("started by themselves too often")
+        || problem.ends_with("starts what was lost")
+        || problem.ends_with("tries again")
 }
 
 /// Gives up the prompts in doubt, as a person would who has looked. `None` if the connection is lost.

@@ -14,7 +14,6 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::{ForkResult, Pid, fork, pipe, setpgid};
 use protocol::job::Job;
 
-use super::LIMIT_NOT_HELD;
 use super::child_report::{self, ChildStep, send_report};
 use super::program_limits::{self, LimitRule};
 
@@ -24,6 +23,9 @@ const DEFAULT_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 const SHELL: &CStr = c"/bin/sh";
 /// Highest signal number (Linux; other systems have fewer).
 const LAST_SIGNAL: c_int = 64;
+
+/// Beginning of the reason why a program was not started for a limit that cannot be held.
+pub const LIMIT_NOT_HELD: &str = "not started without its limit";
 
 /// Failure to start the program.
 #[derive(Debug, thiserror::Error)]
