@@ -72,7 +72,7 @@ impl Scheduler {
     }
 
     /// Keeps messages from starting the host of a worker, until a user starts it or `poold` starts again; for
-    /// [`PAUSE_MAX`] at most, as the pool may not be stopped after all.
+    /// five minutes at most, as the pool may not be stopped after all.
     pub fn pause(&mut self, host: SessionId, now: Timestamp) {
         self.paused.insert(host, now);
     }
