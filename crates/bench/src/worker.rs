@@ -4,6 +4,7 @@
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -121,7 +122,7 @@ fn once(pool: &Pool, session: &str, way: Way, script: &str, lines: &Receiver<Ins
         Way::Running | Way::Cold => {
             let kind = if way == Way::Cold { "cold" } else { "running" };
             let mut command = pool.command("poolctl");
-            command.args(["send", session, "--kind", kind, "work"]).stdout(std::process::Stdio::null());
+            command.args(["send", session, "--kind", kind, "work"]).stdout(Stdio::null());
             command
         }
     };
@@ -138,7 +139,10 @@ fn await_end_of_host(pool: &Pool) -> Result<()> {
     loop {
         let output = pool.command("poolctl").args(["--json", "worker", "ls"]).output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if text.lines().any(|line| line.contains("\"@cold\"") && line.contains("\"lifecycle\":\"stopped\"")) {
+        if text
+            .lines()
+            .any(|line| line.contains("\"name\":\"cold\"") && line.contains("\"state\":\"waiting\""))
+        {
             return Ok(());
         }
         ensure!(began.elapsed() < LIMIT, "the host of the cold worker does not end: {text}");
