@@ -242,6 +242,12 @@ impl Lifecycle {
     pub fn holds_slot(self) -> bool {
         matches!(self, Self::Starting | Self::Live | Self::Draining)
     }
+
+    /// True if the session does not run, and is not parked: its program ended, was lost, or did not start.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Stopped | Self::Lost | Self::Failed)
+    }
 }
 
 /// The reasons for leaving a lifecycle state.

@@ -2,7 +2,7 @@
 
 use protocol::reply::SessionView;
 use protocol::request;
-use protocol::{Lifecycle, Name, Request, SessionRef};
+use protocol::{Name, Request, SessionRef};
 
 use crate::args::Repeat;
 use crate::calls::{expect_session, session};
@@ -49,12 +49,8 @@ fn holder(client: &mut Client, target: &str, adopted: &SessionView) -> Option<St
     let wanted: Name = target.strip_prefix('=').unwrap_or(target).to_lowercase().parse().ok()?;
     let other = session(client, SessionRef(wanted.to_string())).ok()?.session;
     let has_it = other.id != adopted.session.id && [&other.name, &other.workspace].contains(&&wanted);
-    let frees = match other.lifecycle {
-        Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost => {
-            format!(", which is not running, and `poolctl rm {}` frees it", other.name)
-        }
-        _ => String::new(),
-    };
+    let frees = format!(", which is not running, and `poolctl rm {}` frees it", other.name);
+    let frees = Some(frees).filter(|_| other.lifecycle.is_over()).unwrap_or_default();
     has_it.then(|| format!(": {wanted} is the name or workspace of {}{frees}", other.id))
 }
 

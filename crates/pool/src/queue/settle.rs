@@ -82,9 +82,19 @@ pub fn fail(
 /// Queues a message again whose attempt was not begun: the attempt does not count.
 #[must_use]
 pub fn give_back(message: &PendingMessage<'_>, reason: MessageReason, now: Timestamp) -> Event {
+    uncounted(message, reason, None, now)
+}
+
+/// Queues a message again, not before this time, without counting its attempt.
+fn uncounted(
+    message: &PendingMessage<'_>,
+    reason: MessageReason,
+    not_before: Option<Timestamp>,
+    now: Timestamp,
+) -> Event {
     let status = status_now(message, MessageState::Queued, Some(reason), now);
     let attempts = message.attempts.saturating_sub(1);
-    status_changed(message, MessageStatus { attempts, ..status })
+    status_changed(message, MessageStatus { attempts, not_before, ..status })
 }
 
 /// Takes a message from its holder. The token is dropped: what the holder says
@@ -130,9 +140,7 @@ fn attempt_failed(
         // A worker that is no host may claim on until it has ended: not the same message at once.
         let is_of_host = message.holder.is_some_and(|holder| holder.host.is_some());
         let not_before = (!is_of_host).then(|| now.after(rules.retry_backoff));
-        let status = status_now(message, MessageState::Queued, Some("its worker was stopped".into()), now);
-        let attempts = message.attempts.saturating_sub(1);
-        return vec![status_changed(message, MessageStatus { attempts, not_before, ..status })];
+        return vec![uncounted(message, "its worker was stopped".into(), not_before, now)];
     }
     let kind = (message.session, message.kind);
     let breaker = breaker::count_failure(pool, rules, kind, now, reason);

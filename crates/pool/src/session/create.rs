@@ -6,9 +6,7 @@ use protocol::limits::Limits;
 use protocol::policy::{Policy, RestartPolicy};
 use protocol::request::New;
 use protocol::session::{Conversation, Size};
-use protocol::{
-    ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, Refusal, Session, SessionId, Tag, Timestamp,
-};
+use protocol::{ErrorCode, Event, Incarnation, Name, OsBytes, Refusal, Session, SessionId, Tag, Timestamp};
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
@@ -106,11 +104,10 @@ pub fn pool_full(pool: &Pool, settings: &Settings) -> Refusal {
 }
 
 fn name_taken_hint(name: &Name, other: &Session) -> String {
-    let other_way = match other.lifecycle {
-        Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost => {
-            format!(", `poolctl restart {}` starts it", other.name)
-        }
-        _ => "; --reuse takes it as it is".to_owned(),
+    let other_way = if other.lifecycle.is_over() {
+        format!(", `poolctl restart {}` starts it", other.name)
+    } else {
+        "; --reuse takes it as it is".to_owned()
     };
     format!("{}{other_way}", name_taken(name, other))
 }

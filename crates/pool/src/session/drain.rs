@@ -18,7 +18,8 @@ use crate::worker::check_no_host;
 /// replaces an earlier one.
 ///
 /// # Errors
-/// Refused for the host of a worker, or if messages wait and nothing could work them; conflict while the session starts or ends.
+/// Refused for the host of a worker, or if messages wait and nothing could work them; conflict while the session
+/// starts or ends.
 pub fn drain(pool: &Pool, session: &Session, deadline: Option<DrainDeadline>) -> Result<Vec<Event>, Refusal> {
     check_no_host(session)?;
     let (id, name, exit) = (session.id, &session.name, session.exit);

@@ -1,6 +1,6 @@
 //! Names of new sessions.
 
-use protocol::{Event, Lifecycle, Name, Refusal, Session};
+use protocol::{Event, Name, Refusal, Session};
 
 use crate::pool::Pool;
 use crate::session::input;
@@ -8,11 +8,10 @@ use crate::session::input;
 /// The explanation that a name is taken, and what frees it if its session is over.
 pub(crate) fn name_taken(name: &Name, other: &Session) -> String {
     let taken = format!("{name} is the name or workspace of {} already", other.id);
-    match other.lifecycle {
-        Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost => {
-            format!("{taken}; it is not running: `poolctl rm {}` frees the name", other.name)
-        }
-        _ => taken,
+    if other.lifecycle.is_over() {
+        format!("{taken}; it is not running: `poolctl rm {}` frees the name", other.name)
+    } else {
+        taken
     }
 }
 

@@ -87,7 +87,7 @@ pub fn reset_budget(session: &Session) -> Option<Event> {
 /// it is not over.
 #[must_use]
 pub fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
-    let over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost);
+    let over = session.lifecycle.is_over();
     let budget = Budget { due_at: Some(now), ..Budget::default() };
     (over && !is_restarting(session)).then_some(Event::BudgetChanged { session: session.id, budget })
 }

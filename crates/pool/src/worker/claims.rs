@@ -48,12 +48,13 @@ pub fn next_messages<'a>(
             let Some((host, worker)) = host.and_then(|host| Some((host, host.worker.as_deref()?))) else {
                 return Vec::new();
             };
-            if Held::by(pool, host.id).free(settings.max_processes) == 0 {
+            let free = Held::by(pool, host.id).free(settings.max_processes);
+            if free == 0 {
                 return Vec::new();
             }
             let lanes = host_lanes(pool, (host, worker), now);
             let rivals = asking.iter().filter(|other| *other != tag).filter_map(|other| pool.tagged(*other));
-            let share = fair_share((pool, settings), (host, &lanes), rivals, now);
+            let share = fair_share((pool, free), (host, &lanes), rivals, now);
             (max.min(share), lanes)
         }
     };
@@ -74,20 +75,19 @@ fn host_lanes<'a>(
     lanes.collect()
 }
 
-/// Number of messages of a host that are among the first for which the pool has a free handler: of this host
-/// and its rivals, the messages that wait longest come first.
+/// Number of messages of a host that get one of the pool's `free` handlers: of this host and its rivals, the
+/// messages that wait longest come first.
 fn fair_share<'a>(
-    (pool, settings): (&Pool, &Settings),
+    (pool, free): (&Pool, usize),
     (host, lanes): (&Session, &[(SessionId, Vec<PendingMessage<'_>>)]),
     rivals: impl Iterator<Item = &'a Session>,
     now: Timestamp,
 ) -> usize {
-    let free = Held::by(pool, host.id).free(settings.max_processes);
     let mine = waiting_times(pool, host, lanes);
-    if free == 0 || mine.is_empty() {
+    if mine.is_empty() {
         return 0;
     }
-    let others = rivals.filter(|rival| rival.id != host.id && is_working(rival)).flat_map(|rival| {
+    let others = rivals.filter(|rival| is_working(rival)).flat_map(|rival| {
         let lanes = rival.worker.as_deref().map(|worker| host_lanes(pool, (rival, worker), now));
         waiting_times(pool, rival, &lanes.unwrap_or_default())
     });
