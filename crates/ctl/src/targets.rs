@@ -200,7 +200,8 @@ pub(crate) fn only_one(repeat: &Repeat, operations: usize) -> Result<(), Error> 
 }
 
 /// Calls `ask` for all sessions, many at a time, each over a connection of its own. Once all have answered,
-/// calls `tell` with the answers in the order of the sessions. Continues after a failure. `what` is waited for (`to end`).
+/// calls `tell` with the answers in the order of the sessions. Continues after a failure. `what` is waited for
+/// (`to end`).
 ///
 /// # Errors
 /// The first failure; later ones are reported on standard error.

@@ -39,8 +39,7 @@ pub(crate) fn with_cause(
     Refusal::new(ErrorCode::Timeout, cause).into()
 }
 
-/// What the request waits for, as far as it shows in the state of tmux and, unless the error says more, of its
-/// session.
+/// The cause of the wait, as far as it shows in the state of tmux and, unless the error says more, of the session.
 fn cause(
     mut ask: impl FnMut(Request) -> Option<Response>,
     request: &Request,
@@ -59,7 +58,7 @@ fn silent_tmux(status: &Status) -> Option<String> {
     SILENT.contains(&status.tmux.state.as_str()).then(detail)
 }
 
-/// What a session does at the time that others wait for.
+/// The passing state of a session, for whose end others wait.
 fn passing_state(view: &SessionView) -> Option<String> {
     let name = &view.session.name;
     let locked = view.lock.as_ref().map(|lock| format!("{name} is locked: {}", lock.purpose));

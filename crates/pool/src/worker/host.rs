@@ -1,4 +1,4 @@
-//! What a user may not do to the session of a worker's host, because its worker would not know of it.
+//! Checks that keep users from changing the session of a worker's host behind the worker's back.
 
 use protocol::request::Remove;
 use protocol::worker::WorkerSpec;

@@ -50,7 +50,7 @@ impl Ladder {
         Self { grace, verify, termed: HashSet::new(), term_since: None, kill_since: None, empty_scans: 0 }
     }
 
-    /// Changes the grace period, which a shorter one may end.
+    /// Replaces the grace period, also one that has begun: a shorter one may be over at once.
     pub(crate) fn set_grace(&mut self, grace: Duration) {
         self.grace = grace;
     }

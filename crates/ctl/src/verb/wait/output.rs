@@ -29,7 +29,7 @@ pub(super) struct OutputMatch {
     pub text: String,
 }
 
-/// What a search looks at.
+/// The output that a search reads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Stream {
     /// The screen and the log of the terminal.
