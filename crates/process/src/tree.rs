@@ -95,12 +95,11 @@ pub(crate) fn membership(evidence: &Evidence, protected: &[u32]) -> io::Result<M
     };
     let (me, is_ours) = (std::process::id(), &is_ours);
     let search = |in_group| MemberSearch { evidence, protected, in_group, me, is_ours };
-    // With a control group a partial snapshot suffices while there are members: a process that evades the
-    // snapshot is killed with its group. Only the proof that none is left needs a complete one.
+    // With a control group a partial snapshot suffices while there is somebody to end: a process that evades
+    // the snapshot is killed with its group. Only the proof that none is left needs a complete one.
     let has_members = |snapshot: &Snapshot| {
         let in_group = evidence.group().is_some().then(|| group_pids(evidence).ok()).flatten();
-        let members = in_group.map(|in_group| search(in_group).run(snapshot).1);
-        members.is_some_and(|members| members.iter().any(|member| member.via != Via::Init))
+        in_group.is_some_and(|in_group| search(in_group).finds_some(snapshot))
     };
     let snapshot = snapshot::shared(&has_members)?;
     let (matches, members, foreign) = search(group_pids(evidence)?).run(&snapshot);
@@ -168,6 +167,14 @@ impl MemberSearch<'_> {
         members.sort_by_key(|member| member.id);
         let (members, foreign) = members.into_iter().partition(|member| (self.is_ours)(member.id.pid));
         (found, members, foreign)
+    }
+
+    /// True if there is a member besides the init, or a process in the group that is younger than the snapshot.
+    /// On a busy machine all members of a fork bomb have been replaced by the end of each pass.
+    fn finds_some(&self, snapshot: &Snapshot) -> bool {
+        let mut unseen = self.in_group.iter().filter(|pid| !snapshot.entries.contains_key(*pid));
+        unseen.any(|pid| !self.protected.contains(pid))
+            || self.run(snapshot).1.iter().any(|member| member.via != Via::Init)
     }
 
     /// Returns the processes that meet a criterion other than descent.

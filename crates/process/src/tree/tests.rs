@@ -56,10 +56,13 @@ impl Machine {
     }
 
     fn members(&self, evidence: &Evidence, protected: &[u32]) -> Vec<Member> {
+        self.search(evidence, protected, |search| search.run(&self.snapshot).1)
+    }
+
+    fn search<R>(&self, evidence: &Evidence, protected: &[u32], ask: impl Fn(MemberSearch<'_>) -> R) -> R {
         let is_ours = |pid: u32| self.uids[&pid] == UID;
         let in_group = self.in_group.clone();
-        let search = MemberSearch { evidence, protected, in_group, me: self.me, is_ours: &is_ours };
-        search.run(&self.snapshot).1
+        ask(MemberSearch { evidence, protected, in_group, me: self.me, is_ours: &is_ours })
     }
 }
 
@@ -116,6 +119,20 @@ fn processes_in_the_group_and_their_descendants_are_members() {
     machine.in_group = [101, 103, 104, 106, 49].into();
     let expected = [(100, Via::Init), (101, Via::Group), (102, Via::Descent)];
     assert_eq!(found(&machine, evidence(), &[103]), expected);
+}
+
+#[test]
+fn a_partial_snapshot_suffices_for_a_group_whose_members_are_younger() {
+    let mut machine = machine([process(100, 60, 100), process(103, 1, 103)], &[]);
+    let finds_some = |machine: &Machine, protected: &[u32]| {
+        machine.search(&evidence(), protected, |search| search.finds_some(&machine.snapshot))
+    };
+    assert!(!finds_some(&machine, &[]), "the init alone");
+    machine.in_group = [103, 49].into();
+    assert!(finds_some(&machine, &[]) && !finds_some(&machine, &[103]));
+    machine.in_group = [107].into();
+    assert!(finds_some(&machine, &[]), "in place of one that has ended");
+    assert!(!finds_some(&machine, &[107]));
 }
 
 #[test]
