@@ -1,9 +1,12 @@
 //! Attention that ends: a bell by whoever comes, a question by its answer alone; and `dismiss`.
 
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::fakes::{self, Agent};
-use crate::harness::{PATIENCE, Pool, Talk, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, Talk, wait_until};
 
 /// Kinds of the inbox entries of a session.
 fn inbox(pool: &Pool, session: &str) -> Vec<Value> {
@@ -49,6 +52,32 @@ fn a_bell_ends_when_somebody_comes_and_never_holds_a_wait_for_idle() {
     pool.ok(&["dismiss", &id]);
     rings_again(&pool, &id);
     pool.ctl(&["dismiss", "nobody"]).expect(3);
+}
+
+/// What is on record is not older than 2 s: a bell that was answered in the last 2 s may ask again.
+#[test]
+fn a_restart_of_the_daemon_changes_no_bell() {
+    let pool = Pool::with("[pool]\nidle_quiet = '300ms'\n[reaper]\ngrace = '300ms'\n");
+    let (answered, rung) = (ringer(&pool, "answered"), Instant::now());
+    pool.ok(&["dismiss", &answered]);
+    wait_until("the bell is old", PATIENCE, || rung.elapsed() > Duration::from_secs(3));
+    let open = ringer(&pool, "open");
+    let asked = pool.show(&open)["ask"]["id"].clone();
+    pool.restart_poold();
+    // A round of samples that reads this one reads all.
+    ringer(&pool, "later");
+    assert_eq!((inbox(&pool, &answered), inbox(&pool, &open)), (vec![], vec![json!("bell")]));
+    assert_eq!(pool.show(&open)["ask"]["id"], asked, "it is the same bell");
+    assert_eq!(pool.show(&answered)["activity"], "idle");
+    // One that nobody heard, since the daemon did not run.
+    let pane = pool.show(&answered)["tmux"]["pane_id"].as_str().unwrap().to_owned();
+    pool.end(Program::Poold, Signal::SIGTERM);
+    pool.tmux_text(&["send-keys", "-t", &pane, "Enter"]);
+    let log = pool.state().join(format!("sessions/{answered}/logs/output.log"));
+    wait_until("it rings", PATIENCE, || std::fs::read(&log).unwrap() == b"\x07\x07");
+    pool.start(Program::Poold);
+    pool.await_poold();
+    await_inbox(&pool, &answered, &["bell"]);
 }
 
 #[test]

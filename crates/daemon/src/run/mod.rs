@@ -98,7 +98,7 @@ fn bits(mode: impl Into<u32>) -> u32 {
 /// The reason why it did not start, or had to end.
 pub async fn serve(host: Host) -> Result<(), DaemonError> {
     let Host { site, engine: mode, database, socket, signals } = host;
-    let (store, pool) = open::begin(&site.paths, &site.world, database)?;
+    let (store, pool, last) = open::begin(&site.paths, &site.world, database)?;
     // The reading on record: the first turn finds a step of the clock since then.
     let reading = Reading { wall: pool.clock().read_at, awake_ms: pool.clock().awake_ms };
     let (clock, started) = (Arc::clone(&site.world.clock), Instant::now());
@@ -106,6 +106,7 @@ pub async fn serve(host: Host) -> Result<(), DaemonError> {
     // Subscribed before the engine runs, so that no failure is missed.
     let mut failed = publish.failed.subscribe();
     let mut volatile = Volatile::new(LockTable::new(pool.epoch()), clock.now());
+    pool::agent::keep_bells_answered(&pool, &mut volatile, last);
     load::being_parked(&pool).into_iter().for_each(|tag| volatile.reaping.guard(tag));
     let retention = site.config.journal_retention();
     let engine = Engine::new((pool, store, volatile), publish.clone(), retention, (clock, reading, started));

@@ -54,12 +54,13 @@ pub fn open_database(paths: &Paths) -> Result<(Store, Loaded), DaemonError> {
     Ok(opened)
 }
 
-/// Commits this start: a new epoch, and the ends of what the last daemon left half-way.
+/// Commits this start: a new epoch, and the ends of what the last daemon left half-way. Also returns the time of the
+/// last event before.
 pub(super) fn begin(
     paths: &Paths,
     world: &World,
     (mut store, found): (Store, Loaded),
-) -> Result<(Store, Pool), DaemonError> {
+) -> Result<(Store, Pool, Timestamp), DaemonError> {
     for lost in &found.quarantined {
         let (table, key, why) = (&lost.table, lost.key.escape_ascii(), &lost.why);
         tracing::error!(table, %key, why, "a damaged record was quarantined");
@@ -73,7 +74,8 @@ pub(super) fn begin(
         Event::PoolStarted { epoch: Epoch(start.file.epoch()), build: BUILD.to_owned(), boot: boot.clone() },
         Event::NextSession { next: start.file.next_session() },
     ];
-    let (clock, step) = pool::clock::at_start(pool.clock(), same_boot, last_event(&store, &pool)?, reading);
+    let last = last_event(&store, &pool)?;
+    let (clock, step) = pool::clock::at_start(pool.clock(), same_boot, last, reading);
     if let Some(step) = step {
         turn::log_step(step);
         events.extend(pool::session::shift_due_starts(&pool, step));
@@ -94,7 +96,7 @@ pub(super) fn begin(
     store.set_timeline(start.file.id()).map_err(storage)?;
     crate::crash::point("recover-written");
     timeline::mark_started(paths, &start.file).map_err(placed)?;
-    Ok((store, pool))
+    Ok((store, pool, last.map(|(_, at)| at).unwrap_or_default()))
 }
 
 /// Returns the position and the time of the last event in the journal; none if it is damaged.

@@ -12,7 +12,7 @@ use agents::transcript::{RecordedPrompt, TurnEnd};
 use agents::{Adapter, transcript};
 use nix::fcntl::OFlag;
 use pool::agent::{SILENCE, ScreenReading, TerminalMarks, WindowTitle};
-use protocol::activity::Source;
+use protocol::activity::{AskKind, Source};
 use protocol::{ActivityState, OsBytes, Timestamp};
 
 use world::processes::Processes;
@@ -41,6 +41,9 @@ const MTIME_LAG: Duration = Duration::from_millis(10);
 
 /// Silence after which a working agent may have stopped without a report.
 const STALL: Duration = Duration::from_secs(1);
+
+/// Largest difference between the time of a bell on record and the one that the log's index has for it.
+const BELL_TIMES: Duration = Duration::from_secs(2);
 
 /// Number of prompts of a record that are kept.
 const PROMPTS_MAX: usize = 8;
@@ -179,6 +182,9 @@ impl SampleState {
 
     fn read_log(&mut self, target: &SampleTarget, meta: &Metadata, now: Timestamp) {
         let (file, read) = self.log;
+        if self.log == (0, 0) {
+            return self.read_earlier(target, meta, now);
+        }
         let from = if file == meta.ino() { read } else { 0 };
         if meta.len() <= from {
             self.log = (meta.ino(), meta.len());
@@ -189,6 +195,30 @@ impl SampleState {
         self.log = (meta.ino(), meta.len());
         for mark in self.scanner.feed(&piece) {
             self.apply(mark, target.attached, now);
+        }
+    }
+
+    /// Reads what its incarnation wrote before the first sample, at a start of it or of the daemon. Its marks
+    /// have the times of the log's index.
+    fn read_earlier(&mut self, target: &SampleTarget, meta: &Metadata, now: Timestamp) {
+        let dir = target.log.parent().unwrap_or(&target.log);
+        let base = logs::bounds(dir).map_or(0, |(_, end)| end.saturating_sub(meta.len()));
+        let start = logs::recorded_start_offset(dir, target.tag).ok().flatten().unwrap_or(0);
+        let from = start.saturating_sub(base).max(meta.len().saturating_sub(OUTPUT_MAX));
+        let Ok(piece) = read_range(&target.log, from, meta.len().saturating_sub(from)) else { return };
+        self.log = (meta.ino(), meta.len());
+        let mut times = logs::Times::new(dir);
+        for (offset, byte) in (base + from..).zip(&piece) {
+            for mark in self.scanner.feed(std::slice::from_ref(byte)) {
+                let at = times.at(offset).unwrap_or(now).max(target.started_at).min(now);
+                self.apply(mark, target.attached, at);
+            }
+        }
+        // A bell on record is the same one: its time in the index is exact to a second only.
+        let asked = target.known.ask.as_ref().filter(|ask| ask.kind == AskKind::Bell && !target.attached);
+        if let Some(recorded) = asked.map(|ask| Timestamp(ask.id)) {
+            let later = self.marks.bell_at.filter(|at| at.since(recorded) > BELL_TIMES);
+            self.marks.bell_at = later.or(Some(recorded));
         }
     }
 

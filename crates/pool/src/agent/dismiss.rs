@@ -1,7 +1,9 @@
 //! `dismiss`: a person has seen what a session asks, and need not be told of this occurrence any more.
 
+use std::time::Duration;
+
 use protocol::activity::AskKind;
-use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, Session, Timestamp};
+use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, Session, Timestamp, time};
 
 use crate::agent::activity::{activity_changed, current_activity};
 use crate::pool::Pool;
@@ -45,4 +47,17 @@ pub fn dismiss(
             Ok(None)
         }
     }
+}
+
+/// Longest time for which a bell of a running `poold` is not on record yet.
+const UNRECORDED: Duration = Duration::from_secs(2);
+
+/// Stores at a start of `poold` whose journal ends at `last` that earlier bells are answered, except those that
+/// ask by the record: who attached, typed or dismissed is not on record, but that a bell no longer asks is.
+pub fn keep_bells_answered(pool: &Pool, volatile: &mut Volatile, last: Timestamp) {
+    let rings = |shown: &Activity| shown.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);
+    let running = pool.sessions().filter_map(|session| Some((session.id, session.incarnation.as_ref()?.tag)));
+    let answered = running.filter(|(id, tag)| !pool.activity_in(*id, *tag).is_some_and(rings));
+    let last = Timestamp(last.0.saturating_sub(time::millis(UNRECORDED)));
+    volatile.agents.answer_bell(answered.map(|(_, tag)| tag), last);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pool::agent::{
     AgentObservation, Agents, TerminalMarks, activity_under_bell, current_activity, derive_activity, dismiss,
-    is_in_state,
+    is_in_state, keep_bells_answered,
 };
 use pool::{Volatile, inbox, lock};
 use protocol::activity::AskKind;
@@ -67,6 +67,22 @@ fn a_bell_ends_once_somebody_was_there_and_rings_again() {
         stage.pass(9000);
         observe(&mut stage, &mut volatile, &seen(attended));
         assert_eq!(stage.state() == ActivityState::Attention, asks, "{attended}");
+    }
+}
+
+#[test]
+fn after_a_restart_a_bell_asks_if_it_is_on_record_or_younger_than_the_record() {
+    for (recorded, ended, asks) in [(true, 9000, true), (false, 9000, false), (false, 2999, true)] {
+        let mut stage = Stage::new("shell");
+        stage.pass(9000);
+        if recorded {
+            observe(&mut stage, &mut volatile(), &rang(None));
+        }
+        let mut volatile = volatile();
+        keep_bells_answered(stage.pool(), &mut volatile, at(ended));
+        let attended_at = volatile.agents.bell_answered_at(stage.tag());
+        observe(&mut stage, &mut volatile, &AgentObservation { attended_at, ..rang(None) });
+        assert_eq!(stage.state() == ActivityState::Attention, asks, "{recorded} {ended}");
     }
 }
 

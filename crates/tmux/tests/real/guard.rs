@@ -67,7 +67,7 @@ async fn t3_recycled_ids_of_a_new_server_are_not_the_old_pane() {
 }
 
 #[tokio::test]
-async fn a_tag_set_wider_than_the_pane_makes_nothing_ours() {
+async fn a_pane_split_off_ours_is_not_ours() {
     let rig = Rig::new();
     let pane = rig.start("a", "exec sleep 1000").await.pane;
     rig.raw(&["split-window", "-d", "-t", "%0", "sleep 1000"]);
