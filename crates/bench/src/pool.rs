@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use protocol::ProcId;
 use tempfile::TempDir;
 
@@ -170,11 +170,10 @@ impl Pool {
     pub(crate) fn stop(&self) -> Result<()> {
         let processes = self.processes();
         let down = self.poolctl(&["--timeout", "120s", "down", "--stop-sessions"]);
-        let ended = self.tmux().arg("kill-server").status().context("tmux kill-server")?;
+        // Fails where `poold` has ended its empty server, as it usually has; what is left is ended below.
+        self.tmux().arg("kill-server").stderr(Stdio::null()).status().context("tmux kill-server")?;
         remains::end(&processes?)?;
-        down?;
-        ensure!(ended.success(), "tmux kill-server: {ended}");
-        Ok(())
+        down.map(drop)
     }
 
     /// The tmux server and the processes of its panes.

@@ -1,7 +1,6 @@
 //! A private tmux server, and jobs for its panes.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -126,10 +125,13 @@ pub(crate) fn send(pid: u32, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
 }
 
+/// Writes a script, in another process: a child that another test forks meanwhile would hold the file open for
+/// writing, and the script could not be run ("text file busy").
 pub(crate) fn executable(path: &Path, text: &str) -> PathBuf {
     if !path.exists() {
-        fs::write(path, text).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        let write = "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\"";
+        let written = Command::new("sh").args(["-c", write]).arg(path).arg(text).status().unwrap();
+        assert!(written.success());
     }
     path.to_owned()
 }
