@@ -32,11 +32,12 @@ fn ends(pool: &Pool) -> Vec<(String, Value)> {
     listed.iter().map(|s| (s["name"].as_str().unwrap().to_owned(), s["exit"].clone())).collect()
 }
 
+/// The bounds of the byte, and the codes that shells, `timeout` and `env` give a meaning.
 #[test]
 fn every_exit_code_comes_through() {
     let pool = Pool::with(ROOMY);
     let job = |code: i32| (format!("code-{code}"), format!("echo I am code-{code}; exit {code}"), code);
-    let jobs: Vec<_> = (0..=255).map(job).collect();
+    let jobs: Vec<_> = (0..4).chain([64, 77, 78]).chain(124..140).chain([143, 254, 255]).map(job).collect();
     run_each(&pool, &jobs);
     let ends = ends(&pool);
     assert_eq!(ends.len(), jobs.len());

@@ -6,24 +6,26 @@ use std::time::{Duration, Instant};
 /// Deadline of any single condition on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Polls until `holds` is true, with pauses that double from 1 to 50 ms.
+/// Polls until `holds` is true; see [`eventually`].
 #[track_caller]
 pub(crate) fn wait_until(what: &str, deadline: Duration, mut holds: impl FnMut() -> bool) {
     eventually(what, deadline, || holds().then_some(()));
 }
 
-/// Polls until `look` returns a value.
+/// Longest pause between two polls, each of which may start programs.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// Polls until `look` returns a value, with pauses of a part of the time waited so far: a condition that takes long
+/// costs few polls, and none is seen much later than it comes true.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, deadline: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
-    let mut pause = Duration::from_millis(1);
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(began.elapsed() < deadline, "not within {deadline:?}: {what}");
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
+        thread::sleep((began.elapsed() / 16).clamp(Duration::from_millis(2), PAUSE_MAX));
     }
 }
 
