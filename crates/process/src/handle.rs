@@ -4,6 +4,7 @@
 //! it. On macOS it is a kqueue that watches for the exit; a signal is sent by pid between two identity
 //! checks, so a race window of microseconds remains.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -35,14 +36,26 @@ impl Handle {
     /// Like [`Handle::open`], but only if `wanted` is true of the process, checked once the descriptor is
     /// open.
     pub(crate) fn open_if(id: ProcId, wanted: impl FnOnce(&Process) -> bool) -> Result<Option<Self>, Error> {
+        Self::open_by((platform::open_process, platform::read), id, wanted)
+    }
+
+    /// [`Handle::open_if`] by the functions that open a descriptor of a pid and read what it now belongs to.
+    fn open_by(
+        (open, read): (
+            impl FnOnce(u32) -> io::Result<Option<OwnedFd>>,
+            impl FnOnce(u32) -> io::Result<Option<Process>>,
+        ),
+        id: ProcId,
+        wanted: impl FnOnce(&Process) -> bool,
+    ) -> Result<Option<Self>, Error> {
         if id.pid <= 1 || id.pid == std::process::id() {
             return Err(Error::Forbidden(id.pid));
         }
-        let Some(fd) = platform::open_process(id.pid).map_err(Error::system("hold a process"))? else {
+        let Some(fd) = open(id.pid).map_err(Error::system("hold a process"))? else {
             return Ok(None);
         };
         let handle = Self { id, fd };
-        let found = platform::read(id.pid).map_err(Error::system("read a process"))?;
+        let found = read(id.pid).map_err(Error::system("read a process"))?;
         // The process is still alive after the read, so the record is of the process behind the descriptor.
         let Some(process) = found.filter(|process| process.id == id && wanted(process)) else {
             return Ok(None);
@@ -116,6 +129,7 @@ impl AsFd for Handle {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -150,6 +164,34 @@ mod tests {
             true
         };
         assert!(Handle::open_if(id, ends).unwrap().is_none());
+    }
+
+    #[test]
+    fn p01_a_process_is_held_before_it_is_verified() {
+        let spawn = || Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let (victim, mut twin) = (RefCell::new(spawn()), spawn());
+        let id = identity::identify(victim.borrow().id()).unwrap().unwrap();
+        // The pid is the victim's until the first look at it, then that of a twin that began in the same tick.
+        let owner = Cell::new(id.pid);
+        let reuse = || {
+            if owner.replace(twin.id()) == id.pid {
+                victim.borrow_mut().kill().unwrap();
+                victim.borrow_mut().wait().unwrap();
+            }
+        };
+        let open = |_| {
+            let fd = platform::open_process(owner.get());
+            reuse();
+            fd
+        };
+        let read = |_| {
+            let found = platform::read(owner.get());
+            reuse();
+            found.map(|found| found.map(|process| Process { id, ..process }))
+        };
+        assert!(Handle::open_by((open, read), id, |_| true).unwrap().is_none(), "the twin is held");
+        twin.kill().unwrap();
+        twin.wait().unwrap();
     }
 
     #[test]
