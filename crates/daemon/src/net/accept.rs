@@ -24,6 +24,9 @@ const HELLO_LIMIT: Duration = Duration::from_secs(5);
 /// Time that a peer has for its hello before it may be evicted for another one.
 const PENDING_MIN: Duration = Duration::from_millis(500);
 
+/// Longest pause before it is looked again whether a pending hello has come.
+const PENDING_CHECK: Duration = Duration::from_millis(5);
+
 /// Pause after the system refused a connection: it lacks descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -68,17 +71,20 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>)
 
 /// Waits until fewer than `max` hellos are pending. Evicts the oldest peer once it has had its minimum time.
 async fn evict_pending(pending: &mut Pending, max: usize) {
-    loop {
-        pending.retain(|(_, peer)| !peer.is_closed());
-        if pending.len() < max.max(1) {
-            return;
-        }
-        if pending.front().is_some_and(|(since, _)| since.elapsed() >= PENDING_MIN) {
+    while let Some(left) = time_to_eviction(pending, max, Instant::now()) {
+        if left.is_zero() {
             pending.pop_front();
         } else {
-            sleep(Duration::from_millis(5)).await;
+            sleep(left.min(PENDING_CHECK)).await;
         }
     }
+}
+
+/// Time until the oldest peer may be evicted; `None` while fewer than `max` hellos are pending.
+fn time_to_eviction(pending: &mut Pending, max: usize, now: Instant) -> Option<Duration> {
+    pending.retain(|(_, peer)| !peer.is_closed());
+    let oldest = pending.front().filter(|_| pending.len() >= max.max(1));
+    oldest.map(|(since, _)| PENDING_MIN.saturating_sub(now.saturating_duration_since(*since)))
 }
 
 /// Returns the maximum number of connections, and of pending hellos beside them.
@@ -86,4 +92,33 @@ fn limits() -> (usize, usize) {
     let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
     let files = limit.map_or(usize::MAX, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
     (CONNECTIONS_MAX.min(files / 8 * 3), PENDING_MAX.min(files / 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Time that each 64 silent peers may keep another client waiting.
+    const PROMISED: Duration = Duration::from_millis(500);
+
+    #[tokio::test]
+    async fn s04_the_oldest_silent_peer_is_evicted_after_half_a_second_and_not_before() {
+        let connected = Instant::now();
+        let (senders, mut peers): (Vec<_>, Vec<_>) = (0..PENDING_MAX).map(|_| oneshot::channel()).unzip();
+        let mut pending: Pending = senders.into_iter().map(|sender| (connected, sender)).collect();
+        let moment = Duration::from_millis(1);
+        let mut left = |max, after| time_to_eviction(&mut pending, max, connected + after);
+        assert_eq!(left(PENDING_MAX + 1, PROMISED), None, "there is room for another one");
+        assert_eq!(left(PENDING_MAX, Duration::ZERO), Some(PROMISED));
+        assert_eq!(left(PENDING_MAX, PROMISED - moment), Some(moment));
+        assert_eq!(left(PENDING_MAX, PROMISED * 3), Some(Duration::ZERO));
+        evict_pending(&mut pending, PENDING_MAX).await;
+        assert!(connected.elapsed() >= PROMISED, "it had its time");
+        assert!(peers[0].try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
+        assert_eq!(pending.len(), PENDING_MAX - 1, "the others keep theirs");
+        // A peer whose hello has come makes room at once.
+        pending.push_back((Instant::now(), oneshot::channel().0));
+        peers.remove(1);
+        assert_eq!(time_to_eviction(&mut pending, PENDING_MAX, connected), None);
+    }
 }
