@@ -18,6 +18,10 @@ const STALL_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes buffered for a peer above which a stream to it waits.
 const BUFFER_MAX: usize = 1 << 20;
 
+/// Bytes of events after which a page of the journal ends: it is in memory, beside the buffer, for as long as its
+/// subscriber does not read.
+pub(crate) const PAGE_BYTES: usize = 1 << 20;
+
 /// The sending side of a connection; when its last clone is dropped, the connection ends once everything is
 /// written.
 #[derive(Clone)]
@@ -313,7 +317,7 @@ mod tests {
             assert!(first >= BUFFER_MAX && held >= 2 * BUFFER_MAX, "{held} in frames of {body}");
             assert!(held <= 2 * (BUFFER_MAX + body + 64), "{held} in frames of {body}");
             // A subscriber has a page of the journal besides: 4 MiB at most for all.
-            assert!(held + (1 << 20) + body <= 4 << 20, "{held} in frames of {body}");
+            assert!(held + PAGE_BYTES + body <= 4 << 20, "{held} in frames of {body}");
         }
     }
 

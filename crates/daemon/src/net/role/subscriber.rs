@@ -14,16 +14,13 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::engine::daemon::Daemon;
 use crate::engine::{ObservedTmux, Turn};
 use crate::host::blocking_pool::{BlockingPool, Purpose};
-use crate::host::outbox::{Outbox, PeerGone};
+use crate::host::outbox::{Outbox, PAGE_BYTES, PeerGone};
 use crate::net::connection::Connection;
 use crate::net::role::output;
 use crate::verb::events::redacted;
 
 /// Number of records read at a time.
 const PAGE: usize = 1000;
-
-/// Bytes of events after which a page ends: it is in memory for as long as its subscriber does not read.
-const PAGE_BYTES: usize = 1 << 20;
 
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
     let Ok(Some(payload)) = connection.reader.next().await else { return };
