@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::Purpose;
+use crate::host::blocking_pool::{BlockingPool, Purpose};
 use crate::host::display_cache::LogOf;
 use crate::verb::session_view;
 
@@ -55,12 +55,44 @@ fn log_of(turn: &Turn<'_>, daemon: &Daemon, view: &SessionView) -> LogOf {
 
 async fn read_logs(daemon: &Daemon, logs: Vec<LogOf>) {
     let cache = Arc::clone(&daemon.displayed);
-    let read = daemon.blocking.with_timeout(Purpose::Logs, move || cache.read_replays(&logs));
-    timeout(FILES_LIMIT, read).await.ok();
+    read_in_time(&daemon.blocking, Purpose::Logs, move || cache.read_replays(&logs)).await;
 }
 
 async fn read_themes(daemon: &Daemon, dirs: Vec<PathBuf>) {
     let (cache, now) = (Arc::clone(&daemon.displayed), daemon.world.clock.awake());
-    let read = daemon.blocking.with_timeout(Purpose::Theme, move || cache.read_themes(&dirs, now));
-    timeout(FILES_LIMIT, read).await.ok();
+    read_in_time(&daemon.blocking, Purpose::Theme, move || cache.read_themes(&dirs, now)).await;
+}
+
+/// Reads files for at most [`FILES_LIMIT`]; afterwards the thread goes on alone.
+async fn read_in_time(blocking: &BlockingPool, purpose: Purpose, read: impl FnOnce() + Send + 'static) {
+    timeout(FILES_LIMIT, blocking.with_timeout(purpose, read)).await.ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use world::World;
+
+    use super::*;
+
+    /// Less than any other limit of blocking work, and more than a busy machine needs.
+    const SOON: Duration = Duration::from_secs(6);
+
+    #[tokio::test]
+    async fn w26_files_that_do_not_answer_keep_no_list_waiting() {
+        let blocking = BlockingPool::new(World::system());
+        for purpose in [Purpose::Logs, Purpose::Theme] {
+            let (begun, has_begun) = mpsc::channel();
+            let (answer, waits) = mpsc::channel::<()>();
+            let hangs = move || {
+                begun.send(()).unwrap();
+                waits.recv().ok();
+            };
+            let read = read_in_time(&blocking, purpose, hangs);
+            assert!(timeout(SOON, read).await.is_ok(), "the list waits for {purpose:?}");
+            has_begun.recv().unwrap();
+            drop(answer);
+        }
+    }
 }
