@@ -2,10 +2,15 @@
 
 use std::fs;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::fakes::{self, Agent};
-use crate::harness::{Output, PATIENCE, Pool, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, send_signal, wait_until};
+
+/// A repository's file of colours.
+const COLOURS: &str =
+    r##"{"palette":{"body":"#111111","outline":"#222222","accent":"#333333","shirt":"#444444"}}"##;
 
 /// A session in `ls --full`.
 fn listed(pool: &Pool, name: &str) -> Value {
@@ -18,9 +23,7 @@ fn w25_w26_w38_one_answer_has_the_colours_the_output_and_the_thought_of_every_se
     let pool = Pool::new();
     let own = pool.path("work/own");
     fs::create_dir_all(own.join(".swimmers")).unwrap();
-    let colours =
-        r##"{"palette":{"body":"#111111","outline":"#222222","accent":"#333333","shirt":"#444444"}}"##;
-    fs::write(own.join(".swimmers/colors.json"), colours).unwrap();
+    fs::write(own.join(".swimmers/colors.json"), COLOURS).unwrap();
     let script = "i=0; while [ $i -lt 700 ]; do printf '\\033[31m漢'; i=$((i+1)); done; printf é🦀; exec cat";
     let cwd = own.to_str().unwrap();
     pool.ok(&["new", "web", "--cwd", cwd, "--size", "100x30", "--", "sh", "-c", script]);
@@ -65,15 +68,40 @@ fn w25_w26_w38_one_answer_has_the_colours_the_output_and_the_thought_of_every_se
 }
 
 #[test]
-fn w25_a_directory_that_does_not_answer_keeps_no_list_waiting() {
+fn w25_a_pipe_in_place_of_the_colours_keeps_no_list_waiting() {
     let pool = Pool::new();
     let dir = pool.path("work/.swimmers");
     fs::create_dir_all(&dir).unwrap();
     nix::unistd::mkfifo(&dir.join("colors.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    pool.ok(&["new", "web", "--", "cat"]);
+    pool.ok(&["new", "web", "--cwd", pool.path("work").to_str().unwrap(), "--", "cat"]);
     for _ in 0..3 {
-        let all = pool.ctl(&["--json", "--timeout", "5s", "ls", "--full"]).expect(0);
-        assert_eq!(all.json()["name"], "web");
+        let web = pool.ctl(&["--json", "--timeout", "5s", "ls", "--full"]).expect(0).json();
+        assert_eq!((&web["name"], &web["theme"]["own"]), (&json!("web"), &json!(false)), "{web}");
+    }
+    assert_eq!(pool.show("web")["theme"]["own"], false);
+}
+
+#[test]
+fn w06_what_has_ended_or_is_lost_keeps_the_colours_of_its_directory() {
+    let pool = Pool::new();
+    let own = pool.path("work/own");
+    fs::create_dir_all(own.join(".swimmers")).unwrap();
+    fs::write(own.join(".swimmers/colors.json"), COLOURS).unwrap();
+    let cwd = own.to_str().unwrap();
+    pool.ok(&["run", "ended", "--cwd", cwd, "--", "true"]);
+    pool.ok(&["new", "lost", "--cwd", cwd, "--", "sleep", "1000"]);
+    send_signal(pool.tmux_pid().unwrap(), Signal::SIGKILL);
+    pool.await_lifecycle("lost", "lost");
+    for restarted in [false, true] {
+        if restarted {
+            pool.restart_poold();
+        }
+        for (name, state) in [("ended", "stopped"), ("lost", "lost")] {
+            let (full, shown) = (listed(&pool, name), pool.show(name));
+            assert_eq!(full["lifecycle"], state);
+            assert_eq!((&full["theme"]["own"], &full["theme"]["body"]), (&json!(true), &json!("#111111")));
+            assert_eq!(shown["theme"], full["theme"], "{name}, restarted: {restarted}");
+        }
     }
 }
 
