@@ -40,7 +40,7 @@ fn p05_what_a_killed_reaper_had_leased_the_next_one_finishes() {
 }
 
 #[test]
-fn without_a_reaper_kill_says_that_nobody_verified_it() {
+fn w19_without_a_reaper_kill_and_rm_say_that_nobody_verified_it() {
     let pool = Pool::with("[reaper]\ngrace = '300ms'\n");
     let id = pool.script("web", &stubborn(&pool));
     wait_until("it runs", PATIENCE, || lines_of(&pool, "runs").len() == 1);
@@ -53,10 +53,16 @@ fn without_a_reaper_kill_says_that_nobody_verified_it() {
     assert!(killed.stderr.contains("no reaper"), "{}", killed.stderr);
     assert!(alive(agent), "it ignores that its pane is gone");
     assert_eq!(pool.lifecycle(&id), "draining", "and is not said to be over");
+    let removed = pool.ctl(&["--timeout", "40s", "rm", "--force", &id]).expect(1);
+    assert!(removed.stderr.contains("no reaper"), "{}", removed.stderr);
+    assert!(alive(agent));
+    assert_eq!(pool.lifecycle(&id), "draining", "and its record is kept");
     pool.start(Program::Reaper);
     pool.await_lifecycle(&id, "stopped");
     assert!(gone(agent));
     pool.ok(&["kill", &id]);
+    pool.ok(&["rm", &id]);
+    pool.ctl(&["show", &id]).expect(3);
 }
 
 #[test]
