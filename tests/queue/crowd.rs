@@ -8,10 +8,10 @@ use std::thread;
 use nix::sys::signal::Signal;
 use protocol::blocking::Connection;
 use protocol::request::{Send, Subscribe};
-use protocol::{Hello, Request, Role, Seq, SessionRef, frame};
+use protocol::{Frame, Hello, Request, Response, Role, Seq, SessionRef, frame};
 
 use super::events::memory;
-use super::support::{Client, held, sending, session};
+use super::support::{Client, claiming, held, sending, session};
 use crate::harness::{PATIENCE, Pool, Program, is_stopped, send_signal, wait_until};
 
 /// A half-open connection in one of four ways: silent, three bytes of a hello, a hello without its last byte,
@@ -118,6 +118,35 @@ fn q09_a_client_waits_for_no_more_than_one_commit_however_many_others_send() {
     assert!(sent > COMMITS_MAX, "only {sent} others: they were no crowd");
     assert_eq!(pool.ended(Program::Poold), None);
     send_signal(tmux, Signal::SIGCONT);
+}
+
+/// Calls of a connection that may be in progress, as `Call` says.
+const CALLS_MAX: usize = 64;
+
+#[test]
+fn q09_a_connection_has_64_calls_in_progress_and_the_next_waits_for_the_end_of_one() {
+    let pool = super::support::pool("");
+    let mut client = Client::new(&pool);
+    let wait = |client: &mut Client| {
+        client.connection.send(Request::Claim(claiming(&["a"], 1, PATIENCE * 2))).unwrap()
+    };
+    let mut claims: Vec<u64> = (1..CALLS_MAX).map(|_| wait(&mut client)).collect();
+    assert_eq!(client.call(None, Request::Ping), Ok(Response::Done), "one more is answered beside them");
+    claims.push(wait(&mut client));
+    let ping = client.connection.send(Request::Ping).unwrap();
+    // Others are served meanwhile, in turns after any in which the ping could have been answered.
+    let mut other = Client::new(&pool);
+    for _ in 0..CALLS_MAX {
+        assert_eq!(other.call(None, Request::Ping), Ok(Response::Done));
+    }
+    other.send("a", b"text");
+    let mut answered = || match client.connection.next_frame().unwrap() {
+        Frame::Reply { id, reply } => (id, reply),
+        frame => panic!("{frame:?}"),
+    };
+    let (first, reply) = answered();
+    assert!(claims.contains(&first), "answered {first} before a claim ended: {reply:?}");
+    assert_eq!(answered(), (ping, Ok(Response::Done)));
 }
 
 #[test]
