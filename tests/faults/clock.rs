@@ -3,8 +3,9 @@
 use std::fs;
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
-use crate::harness::{PATIENCE, Pool, Program, alive, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, Talk, alive, wait_until};
 
 const DAYS: i64 = 48 * 3_600_000;
 
@@ -55,7 +56,20 @@ fn a_clock_that_is_set_ends_deletes_expires_and_forgets_nothing() {
     pool.ok(&["work", "long", "--kind", "done", "--until-empty", "--", "true"]);
     let named = ["new", "named", "--op-id", "op1", "--", "sleep", "1000"];
     let made = pool.ok(&named);
-    let all_is_there = |when: &str| {
+    for name in ["held", "locked"] {
+        pool.script(name, "exec sleep 1000");
+    }
+    let claimed = pool.ok(&["send", "held", "--kind", "slow", "text"]);
+    let _worker = Talk::start(pool.poolctl().args(["work", "held", "--kind", "slow", "--", "sleep", "1000"]));
+    let mut holder = Talk::start(pool.poolctl().args(["lock", "locked", "--", "sleep", "1000"]));
+    let claim = || {
+        let message = pool.json(&["queue", "show", "held", &claimed]);
+        (message["state"].clone(), message["attempts"].clone(), message["claim"]["token"].clone())
+    };
+    let lock = || pool.show("locked")["lock"]["token"].clone();
+    wait_until("both are held", PATIENCE, || claim().0 == "claimed" && lock() != Value::Null);
+    let held = (claim(), lock());
+    let mut all_is_there = |when: &str| {
         // Real elapsed time still counts: short limits run out meanwhile.
         let name = when.replace(' ', "-");
         let short = pool.ok(&["new", &name, "--max-runtime", "300ms", "--", "sleep", "1000"]);
@@ -72,6 +86,7 @@ fn a_clock_that_is_set_ends_deletes_expires_and_forgets_nothing() {
         assert_eq!(state(&waits), "queued", "{when}");
         assert_eq!(send(&["--kind", "done", "--key", "once"]), keyed, "{when}");
         assert_eq!(pool.ok(&named), made, "{when}");
+        assert_eq!(((claim(), lock()), holder.has_ended()), (held.clone(), false), "{when}");
     };
     clocked.set(DAYS);
     all_is_there("set forward");
