@@ -167,8 +167,11 @@ impl Pool {
         self.queues.queued(message, clock::moment(&self.clock, message.created_at));
         let Entered { active_at, .. } = self.entered(message.session, message.created_at);
         self.change(message.session, |s| {
-            s.total_requests = s.total_requests.max(message.ordinal);
-            s.last_activity_at = active_at;
+            // On a load the record of the session has some already, and what came after them.
+            if message.ordinal > s.total_requests {
+                s.total_requests = message.ordinal;
+                s.last_activity_at = active_at;
+            }
         });
     }
 

@@ -1,12 +1,16 @@
 //! Requests about sessions.
 
 use pool::session::CreateOutcome;
-use pool::{Pool, session};
+use pool::{Pool, QueueRules, session};
+use protocol::clock::{Clock, ClockStep};
 use protocol::request::New;
 use protocol::session::Reason;
-use protocol::{Event, SessionId, Tag};
+use protocol::{Event, OpId, SessionId, Tag, Timestamp};
 
-use crate::world::{World, launch, settings};
+use crate::queue::{asked, send};
+use crate::world::{World, launch, server, settings};
+
+const HOUR: u64 = 3_600_000;
 
 #[test]
 fn w02_an_id_is_never_used_twice() {
@@ -51,4 +55,30 @@ fn names_and_workspaces_share_one_namespace() {
     let reuse = New { workspace: Some("w".into()), reuse: true, ..asked };
     let again = session::create(&world.pool, &settings(), &reuse, &launch(Tag([2; 16]), 0));
     assert_eq!(again, Ok(CreateOutcome::Existing(made.session)));
+}
+
+#[test]
+fn p01_a_message_is_an_activity_of_its_session_and_a_load_turns_none_back() {
+    let mut world = World { now: 8 * HOUR, ..World::default() };
+    let id = world.live("a", server(1), 1);
+    let post = |world: &mut World, op: &str| {
+        send(world, &QueueRules::default(), &asked(id, "job"), &OpId::Named(op.into())).unwrap();
+    };
+    let is_kept = |world: &World| {
+        let active_at = |pool: &Pool| pool.session(id).unwrap().last_activity_at;
+        assert_eq!(active_at(&world.pool), Timestamp(world.now));
+        assert_eq!(active_at(&world.rebuilt()), Timestamp(world.now));
+    };
+    world.now = 9 * HOUR;
+    post(&mut world, "first");
+    is_kept(&world);
+    // The clock is set back by an hour.
+    let step = ClockStep { before: Timestamp(10 * HOUR), after: Timestamp(9 * HOUR) };
+    world.emit(Event::ClockRead(Clock { steps: vec![step], ..Clock::default() }));
+    world.now = 9 * HOUR + 1000;
+    post(&mut world, "second");
+    is_kept(&world);
+    world.now = 9 * HOUR + 2000;
+    world.emit(Event::SessionStopped { session: id, reason: Reason::Exited, exit: None });
+    is_kept(&world);
 }
