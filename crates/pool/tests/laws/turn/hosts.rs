@@ -190,6 +190,32 @@ fn sessions_take_turns_and_within_one_the_priority_decides() {
 }
 
 #[test]
+fn a_worker_of_some_sessions_leaves_the_messages_of_all_others_alone() {
+    for (sessions, own) in [("s1", ONE), ("agent:claude", TWO), ("label:team=x", THREE)] {
+        let mut engine =
+            Engine::with_workers(3, &[WorkerSpec { sessions: sessions.parse().unwrap(), ..spec("w") }]);
+        engine.change(TWO, |session| session.spec.agent = "claude".to_owned());
+        engine.change(THREE, |session| session.labels = [("team".to_owned(), "x".to_owned())].into());
+        let all = [ONE, TWO, THREE];
+        for other in all.into_iter().filter(|other| *other != own) {
+            engine.post(other, "a", 9);
+        }
+        assert!(engine.starts().is_empty(), "{sessions}: no message is for it");
+        let id = engine.post(own, "a", 0);
+        let (pool, workers) = (&engine.world.pool, &engine.volatile.workers);
+        let worked = all.map(|session| pool::worker::is_worked(pool, workers, session, "a"));
+        assert_eq!(worked, all.map(|session| session == own), "{sessions}");
+        assert_eq!(pool::worker::waiting(pool, engine.session(engine.host("w"))), 1, "{sessions}");
+        assert_eq!(engine.starts(), ["w"]);
+        let claimed = engine.claims("w", 9, SessionId(0));
+        assert_eq!(claimed.iter().map(|claimed| claimed.id).collect::<Vec<_>>(), [id], "{sessions}");
+        engine.acks(&claimed[0]);
+        engine.ends("w", 0);
+        assert!(engine.starts().is_empty(), "{sessions}: those of others still wait");
+    }
+}
+
+#[test]
 fn a_worker_runs_no_more_handlers_for_one_session_than_it_may() {
     let kinds = vec!["a".into(), "b".into(), "c".into()];
     let mut engine =
