@@ -424,6 +424,28 @@ fn a_host_is_started_for_a_message_ends_for_free_and_pauses_after_a_failure() {
 }
 
 #[test]
+fn the_death_of_its_tmux_server_is_no_failure_of_a_host() {
+    let mut engine = Engine::with_workers(1, &[spec("w")]);
+    engine.settings.restart.max = 2;
+    engine.post(ONE, "a", 0);
+    let host = engine.host("w");
+    for _ in 0..5 {
+        assert_eq!(engine.starts(), ["w"], "at once, and again and again");
+        assert_eq!(engine.session(host).budget, Budget::default());
+        let (session, reason) = (host, Reason::ServerGone);
+        engine.world.emit(Event::SessionLost { session, reason, exit: None });
+    }
+}
+
+#[test]
+fn no_host_is_started_while_the_daemon_ends() {
+    let mut engine = Engine::with_workers(1, &[spec("w")]);
+    engine.post(ONE, "a", 0);
+    engine.volatile.stop();
+    assert!(engine.starts().is_empty());
+}
+
+#[test]
 fn a_stopped_worker_stays_stopped_and_what_its_host_held_is_freed() {
     let mut engine = Engine::with_workers(1, &[spec("w")]);
     let id = engine.post(ONE, "a", 0);
