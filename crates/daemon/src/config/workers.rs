@@ -87,11 +87,14 @@ mod tests {
     #[test]
     fn a_worker_is_a_table_and_its_mistakes_are_named() {
         let good = "[workers.a]\ncommand = ['sh', '-c', 'true']\nkinds = ['job']\nsessions = 'agent:claude,label:team=x'\n\
-                    fallback = ['b']\nlimits = 'mem=1G'\n[workers.b]\ncommand = ['true']\nsessions = 'pool'";
+                    fallback = ['b']\nlimits = 'mem=1G'\nlease = '5s'\ntimeout = '1m'\n[workers.b]\ncommand = ['true']\nsessions = 'pool'";
         let workers = Config::parse(good).unwrap().settings("/s".as_ref(), 0).unwrap().workers;
-        assert_eq!((workers["a"].spec.concurrency, workers["a"].spec.idle_end_ms), (4, 180_000));
-        assert_eq!(workers["a"].spec.sessions.to_string(), "agent:claude,label:team=x");
-        assert_eq!(workers["b"].spec.sessions.to_string(), "pool");
+        let (a, b) = (&workers["a"].spec, &workers["b"].spec);
+        assert_eq!((a.concurrency, a.idle_end_ms), (4, 180_000));
+        assert_eq!((a.lease_ms, a.timeout_ms), (Some(5000), Some(60_000)));
+        assert_eq!((b.lease_ms, b.timeout_ms), (None, None));
+        assert_eq!(a.sessions.to_string(), "agent:claude,label:team=x");
+        assert_eq!(b.sessions.to_string(), "pool");
         let wrong = |key: &str| error(&format!("[workers.a]\ncommand = ['true']\n{key}"));
         assert!(error("[workers.a]\n").contains("[workers.a]: no command to run"));
         assert!(error("[workers.A]\ncommand = ['true']").contains("bad name of a worker"));
@@ -100,6 +103,8 @@ mod tests {
         assert!(wrong("sessions = 'agent:'").contains("[workers.a] sessions: sessions are"));
         assert!(wrong("concurrency = 0").contains("at least 1"));
         assert!(wrong("idle_end = 'soon'").contains("[workers.a] idle_end is a duration"));
+        assert!(wrong("lease = 'soon'").contains("[workers.a] lease is a duration"));
+        assert!(wrong("lease = '10ms'").contains("lease is at least 1s"));
         assert!(wrong("fallback = ['c']").contains("there is no [workers.c]"));
         assert!(wrong("fallback = ['a']").contains("its own fallback"));
         assert!(wrong("cwd = 'x'").contains("absolute path"));
