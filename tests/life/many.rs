@@ -20,12 +20,13 @@ fn start(pool: &Pool, count: usize, script: &str) -> Vec<String> {
 }
 
 /// Starts sessions that note their TERM, and end by themselves once all have one; TERM and HUP do not end them.
+/// Those that are started again sleep.
 fn companions(pool: &Pool) -> Vec<String> {
     let noted = pool.path("noted");
     fs::create_dir(&noted).unwrap();
     let noted = noted.display();
     let script = format!(
-        "trap '' HUP; trap ': >{noted}/$POOL_SESSION' TERM; : >ready; \
+        "[ ! -e ready ] || exec sleep 1000; trap '' HUP; trap ': >{noted}/$POOL_SESSION' TERM; : >ready; \
          while [ $(ls {noted} | wc -l) -lt {MANY} ]; do sleep 0.05; done; exit 0"
     );
     start(pool, MANY, &script)
@@ -65,6 +66,31 @@ fn c13_what_is_deaf_to_all_but_kill_ends_within_one_grace() {
     let took = ends.iter().max().unwrap() - asked.iter().map(|event| clock_ms(&event["at"])).min().unwrap();
     let took = took.rem_euclid(24 * 3600 * 1000);
     assert!((grace..2 * grace).contains(&took), "{many} sessions took {took} ms");
+}
+
+#[test]
+fn c13_those_of_a_selection_that_run_are_restarted_at_the_same_time_and_what_is_over_stays_so() {
+    let pool = Pool::with("[pool]\nmax_sessions = 16\n[reaper]\ngrace = '10m'\n");
+    let ids = companions(&pool);
+    let over = pool.ok(&["new", "over", "--label", "team=core", "--", "true"]);
+    pool.await_lifecycle(&over, "stopped");
+    let other = pool.script("other", "exec sleep 1000");
+    let is = |id: &str, lifecycle: &str, runs: u32| {
+        let shown = pool.show(id);
+        assert_eq!(
+            (&shown["lifecycle"], &shown["incarnations"]),
+            (&lifecycle.into(), &runs.into()),
+            "{shown}"
+        );
+    };
+    for (selection, runs, of_other) in [("--label=team=core", 2, 1), ("--all", 3, 2)] {
+        let told = pool.ok(&["restart", selection]);
+        let size = MANY + usize::from(selection == "--all");
+        assert!(told.starts_with(&format!("{size} sessions to restart\n")), "{told}");
+        ids.iter().for_each(|id| is(id, "live", runs));
+        is(&other, "live", of_other);
+        is(&over, "stopped", 1);
+    }
 }
 
 #[test]

@@ -388,6 +388,16 @@ fn a_selection_is_asked_for_and_its_size_is_told() {
         pool.run("park --label team=core --agent shell").success(),
         "1 session to park\nsess_1  web  live\n"
     );
+    assert_eq!(
+        pool.run("restart --all").success(),
+        "1 session to restart\nsess_1  web  live\n",
+        "what is over stays so"
+    );
+    let restarted = |request: Request| match request {
+        Request::Restart(restart) => Some(restart.session),
+        _ => None,
+    };
+    assert_eq!(requests(&pool).into_iter().filter_map(restarted).collect::<Vec<_>>(), [named("sess_1")]);
     let labels = [("team".to_owned(), "core".to_owned())].into();
     let asked = List { labels, agent: Some("shell".to_owned()), ..list };
     assert!(requests(&pool).contains(&Request::List(asked)));
