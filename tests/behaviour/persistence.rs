@@ -285,6 +285,10 @@ fn t05_w06_output_is_activity_and_the_loss_of_its_server_is_none() {
     pool.tmux_text(&["kill-server"]);
     let lost = pool.await_lifecycle(&id, "lost");
     assert_eq!(lost["last_activity_at"], last, "{lost}");
+    // Nor is the restart, which finds the time of its log.
+    pool.restart_poold();
+    assert_eq!(active(), last);
+    assert_eq!(pool.lifecycle(&id), "lost");
 }
 
 #[test]

@@ -42,7 +42,7 @@ use crate::loops::{
 };
 use crate::net::accept;
 use crate::net::listen::{self, SocketFile};
-use crate::sense::{exits, hook_spool};
+use crate::sense::{exits, hook_spool, past_output};
 
 pub use crate::run::open::open_database;
 pub use crate::run::options::{Options, check_config, print_config};
@@ -53,6 +53,9 @@ const OPEN_FILES: u64 = 65_536;
 
 /// Time that reading spooled hook reports may delay the start.
 const SPOOL_LIMIT: Duration = Duration::from_secs(5);
+
+/// Time that reading the times of logs may delay the start.
+const LOGS_LIMIT: Duration = Duration::from_secs(1);
 
 /// Runs the daemon until a signal ends it.
 ///
@@ -171,8 +174,8 @@ async fn store_failed(failed: &mut watch::Receiver<Option<String>>) -> DaemonErr
     DaemonError::Storage(why.unwrap_or_else(|| "the engine ended".to_owned()))
 }
 
-/// Recovers the claims and the hook reports of before, then serves connections until a signal ends the
-/// daemon. Sets `created` to the socket's file that it creates.
+/// Recovers the claims, the hook reports and the times of output of before, then serves connections until a
+/// signal ends the daemon. Sets `created` to the socket's file that it creates.
 async fn work(
     daemon: &Arc<Daemon>,
     (socket, created): (Socket, &mut Option<SocketFile>),
@@ -187,6 +190,11 @@ async fn work(
             return Err(DaemonError::Storage("it failed while spooled hook reports were read".to_owned()));
         }
         Err(_) => tracing::warn!("reading spooled hook reports takes long; the rest is read later"),
+    }
+    // Goes on meanwhile if it takes longer.
+    let noted = daemon.world.detach("past_output", past_output::note(Arc::clone(daemon)));
+    if timeout(LOGS_LIMIT, noted).await.is_err() {
+        tracing::warn!("the logs of sessions do not answer; their last output is not known yet");
     }
     let listener = match socket {
         Socket::Path => {

@@ -9,6 +9,7 @@ pub(crate) mod machine_capacity;
 pub(crate) mod notification;
 pub(crate) mod observe;
 pub(crate) mod pane_state;
+pub(crate) mod past_output;
 pub(crate) mod quiet;
 pub(crate) mod sample_target;
 pub(crate) mod sampler;

@@ -1,0 +1,56 @@
+//! The output of sessions before this start of the daemon. No event tells it, for output is no commit: after a
+//! restart the times of the logs do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use protocol::session::Reason;
+use protocol::{Refusal, Session, SessionId, Timestamp};
+use world::clock::timestamp;
+
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+use crate::host::blocking_pool::Purpose;
+use crate::host::files;
+
+/// Notes the time of the last output of each session whose record may lack it. A later sample takes precedence.
+///
+/// # Errors
+/// The engine has stopped.
+pub(crate) async fn note(daemon: Arc<Daemon>) -> Result<(), Refusal> {
+    let context = Arc::clone(&daemon);
+    let logs = daemon.engine.turn(move |turn| logs(turn, &context)).await?;
+    let look = move || {
+        let written = |(session, log): (SessionId, PathBuf)| Some((session, last_output(&log)?));
+        logs.into_iter().filter_map(written).collect::<Vec<_>>()
+    };
+    let found = daemon.blocking.with_timeout(Purpose::Logs, look).await.unwrap_or_default();
+    let note = move |turn: &mut Turn<'_>| {
+        for (session, at) in found {
+            if turn.volatile.agents.output_at(session).is_none() {
+                turn.volatile.agents.note_output(session, at);
+            }
+        }
+    };
+    daemon.engine.turn(note).await
+}
+
+fn logs(turn: &Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, PathBuf)> {
+    let log = |id| daemon.paths.session(id).join("logs").join(protocol::logs::CURRENT);
+    let sessions = turn.pool().sessions().filter(|session| may_lack_output(session));
+    sessions.map(|session| (session.id, log(session.id))).collect()
+}
+
+/// True if the last recorded activity of a session may be older than its last output: any other end is an
+/// activity itself.
+fn may_lack_output(session: &Session) -> bool {
+    session.lifecycle.holds_slot() || session.reason == Some(Reason::ServerGone)
+}
+
+/// Returns the time of the last output in a log; `None` if there is none, as in that of an adopted session at
+/// first.
+fn last_output(log: &Path) -> Option<Timestamp> {
+    let has_output = fs::metadata(log).is_ok_and(|meta| meta.len() > 0);
+    files::last_written(log).filter(|_| has_output).map(timestamp)
+}
