@@ -131,7 +131,7 @@ fn a_session_starts_as_in_the_callers_shell_without_what_is_of_its_terminal() {
     let env = environment_of(&pool, "web", &[]);
     let lines: BTreeSet<&str> = env.lines().collect();
     let secret = format!("AWS_SECRET={SECRET}");
-    for line in ["LC_TIME=C", "EDITOR=ed", secret.as_str(), "POOL_SESSION=sess_1"] {
+    for line in ["LC_TIME=C", "EDITOR=ed", secret.as_str(), "POOL_SESSION=sess_1", "TERM=tmux-256color"] {
         assert!(lines.contains(line), "{line}: {env}");
     }
     for name in ["TMUX=", "TERM_PROGRAM=", "NOTIFY_SOCKET=", "SHLVL=7"] {

@@ -31,6 +31,7 @@ mod tests {
     fn one_option_a_line() {
         let text = text(50_000);
         assert!(text.lines().all(|line| line.starts_with("# ") || line.starts_with("set-option -")));
+        assert!(text.contains("default-terminal tmux-256color\n"));
         assert!(text.contains("history-limit 50000\n") && text.contains("\"[#{session_name}] \""));
     }
 }
