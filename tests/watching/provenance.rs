@@ -43,13 +43,18 @@ fn t05_an_adopted_session_is_as_old_and_as_active_as_its_tmux_session() {
     let pool = Pool::with(NO_SWEEP);
     let theirs = Theirs::start(&pool, &pool.tmux_socket(), "");
     await_event(&pool, "tmux_server_changed", |_| true);
-    let times =
-        theirs.text(&["display-message", "-p", "-t", "first", "#{session_created} #{session_activity}"]);
-    let (created, active) = times.split_once(' ').unwrap();
+    let read = |format: &str| theirs.text(&["display-message", "-p", "-t", "first", format]);
+    let created = read("#{session_created}");
+    // A client that attaches is an activity, told in whole seconds; tmux ignores one that leaves at once.
+    wait_until("it is active after its creation", PATIENCE, || {
+        theirs.text(&["-C", "attach-session", "-t", "=first"]);
+        read("#{session_activity}") != created
+    });
+    let active = read("#{session_activity}");
     let shown = pool.json(&["adopt", "first"]);
     assert_eq!(
         (&shown["created_at"], &shown["last_activity_at"]),
-        (&written(&pool, created), &written(&pool, active)),
+        (&written(&pool, &created), &written(&pool, &active)),
         "{shown}"
     );
     assert_eq!(creation(&pool, "first")["created_at"], shown["created_at"]);
