@@ -87,7 +87,7 @@ mod tests {
     }
 
     fn after_a_sleep() {
-        let since_boot = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap());
+        let since_boot = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).expect("a clock of Linux"));
         let awake = SystemClock.awake();
         assert!(since_boot >= Duration::from_secs(ASLEEP), "{since_boot:?}: the machine slept");
         let asleep = since_boot.saturating_sub(awake);
