@@ -115,7 +115,14 @@ const TRAPS: &[(&str, &[&str])] = &[
             "w05_an_external_rename_is_followed_where_it_is_a_name",
         ],
     ),
-    ("W-06", &["w06_a_session_whose_server_died_is_kept_as_lost", "rest_and_status_follow_life"]),
+    (
+        "W-06",
+        &[
+            "w06_a_session_whose_server_died_is_kept_as_lost",
+            "w06_what_has_ended_or_is_lost_keeps_the_colours_of_its_directory",
+            "rest_and_status_follow_life",
+        ],
+    ),
     (
         "W-07",
         &[
@@ -181,7 +188,13 @@ const TRAPS: &[(&str, &[&str])] = &[
             "w16_w17_w18_what_a_new_session_is_told_arrives_once_and_as_it_is",
         ],
     ),
-    ("W-19", &["w19_a_removed_session_is_not_found_again"]),
+    (
+        "W-19",
+        &[
+            "w19_a_removed_session_is_not_found_again",
+            "w19_without_a_reaper_kill_and_rm_say_that_nobody_verified_it",
+        ],
+    ),
     (
         "W-20",
         &[
@@ -221,6 +234,7 @@ const TRAPS: &[(&str, &[&str])] = &[
         &[
             "w25_the_colours_of_a_repository_are_its_own_or_made_of_its_path_and_nothing_is_written",
             "w25_colours_that_are_no_file_keep_nobody_waiting",
+            "w25_a_pipe_in_place_of_the_colours_keeps_no_list_waiting",
             "w25_w26_w38_one_answer_has_the_colours_the_output_and_the_thought_of_every_session",
         ],
     ),
@@ -228,6 +242,7 @@ const TRAPS: &[(&str, &[&str])] = &[
         "W-26",
         &[
             "w26_the_replay_is_the_last_500_characters_whatever_they_are_made_of",
+            "w26_files_that_do_not_answer_keep_no_list_waiting",
             "w25_w26_w38_one_answer_has_the_colours_the_output_and_the_thought_of_every_session",
             "w21_a_program_that_does_not_react_is_not_forgotten",
         ],

@@ -5,6 +5,7 @@ use std::fs;
 use pool::Pool;
 use protocol::{Event, Seq, SessionId, Stamped, Timestamp};
 use store::Store;
+use tempfile::TempDir;
 
 use crate::history::{Batch, History};
 
@@ -15,30 +16,81 @@ const EVENTS: u64 = 800;
 const KEEP: u64 = 100;
 const TRIM_EVERY: u64 = 50;
 
+/// A store with a session, whose labels are the events.
+struct Filled {
+    dir: TempDir,
+    store: Store,
+    pool: Pool,
+    session: SessionId,
+}
+
+impl Filled {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&dir.path().join("pool.redb"), |_| {}).unwrap().0;
+        let mut batch = Batch::default();
+        let mut history = History::new(1);
+        while history.now.pool.sessions().next().is_none() {
+            history.step(0, &mut batch);
+        }
+        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+        let pool = history.now.pool;
+        let session = pool.sessions().next().unwrap().id;
+        Self { dir, store, pool, session }
+    }
+
+    /// Commits an event of [`EVENT`] bytes.
+    fn add(&mut self, n: u64) {
+        let stamped = labelled(&mut self.pool, self.session, n);
+        self.store.commit(&self.pool, &[stamped], &[]).unwrap();
+    }
+
+    fn trim(&mut self, keep: u64) {
+        while self.store.trim_journal(keep, Timestamp(0)).unwrap() >= store::TRIM_MAX {}
+    }
+
+    /// Size of the file in bytes.
+    fn size(&self) -> u64 {
+        fs::metadata(self.dir.path().join("pool.redb")).unwrap().len()
+    }
+}
+
 #[test]
 fn o04_the_file_is_bounded_by_twice_what_is_live_and_64_mib() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool.redb");
-    let mut store = Store::open(&path, |_| {}).unwrap().0;
-    let mut batch = Batch::default();
-    let mut history = History::new(1);
-    while history.now.pool.sessions().next().is_none() {
-        history.step(0, &mut batch);
-    }
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
-    let mut pool = history.now.pool;
-    let session = pool.sessions().next().unwrap().id;
+    let mut filled = Filled::new();
     for n in 0..EVENTS {
-        let stamped = labelled(&mut pool, session, n);
-        store.commit(&pool, &[stamped], &[]).unwrap();
+        filled.add(n);
         if n % TRIM_EVERY == 0 {
-            while store.trim_journal(KEEP, Timestamp(0)).unwrap() >= store::TRIM_MAX {}
+            filled.trim(KEEP);
         }
     }
     let live = (KEEP + TRIM_EVERY) * EVENT as u64;
-    let (bound, file) = (2 * live + (64 << 20), fs::metadata(&path).unwrap().len());
+    let (bound, file) = (2 * live + (64 << 20), filled.size());
     assert!(EVENTS * EVENT as u64 > bound, "the journal would not fit without being trimmed");
     assert!(file <= bound, "{} MiB, of {} live", file >> 20, live >> 20);
+}
+
+#[test]
+fn o04_what_was_deleted_is_used_again_and_given_back_by_compact() {
+    /// Events that are not trimmed, then those that are written into what they leave.
+    const FILL: u64 = 400;
+    const AGAIN: u64 = 160;
+    const LEFT: u64 = 20;
+    let mut filled = Filled::new();
+    (0..FILL).for_each(|n| filled.add(n));
+    let full = filled.size();
+    filled.trim(LEFT);
+    for n in FILL..FILL + AGAIN {
+        filled.add(n);
+        if n % LEFT == 0 {
+            filled.trim(LEFT);
+        }
+    }
+    assert!(filled.size() <= full, "{} MiB, {} before", filled.size() >> 20, full >> 20);
+    filled.trim(LEFT);
+    let (bound, compacted) = (2 * LEFT * EVENT as u64 + (64 << 20), filled.store.compact().unwrap());
+    assert_eq!(compacted.1, filled.size());
+    assert!(full > bound && filled.size() <= bound, "{compacted:?}, bounded by {bound}");
 }
 
 /// An event of [`EVENT`] bytes, applied.
