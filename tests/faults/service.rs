@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::support::{crashing, has, may_trace};
+use super::support::{crashing, hang_syncs, has, may_trace};
 use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, wait_until};
 
 /// The watchdog's period; it is fed three times in it.
@@ -114,17 +114,7 @@ fn o03_the_watchdog_is_fed_while_the_engine_answers_and_not_while_it_hangs() {
         fed += manager.take("WATCHDOG=1");
         fed >= 3
     });
-    // Every sync of a file hangs, so that the engine hangs in its next commit; all other threads run.
-    let mut tracer = pool.command("strace");
-    tracer.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
-    tracer.args(["-e", "inject=fsync,fdatasync:delay_enter=60000000", "-p", &poold.to_string()]);
-    let tracer = Talk::start(&mut tracer);
-    let traced = || {
-        let tasks = std::fs::read_dir(format!("/proc/{poold}/task")).unwrap().flatten();
-        let mut statuses = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
-        statuses.all(|status| status.lines().any(|l| l.starts_with("TracerPid:") && !l.ends_with("\t0")))
-    };
-    wait_until("it is traced", PATIENCE, traced);
+    let tracer = hang_syncs(&pool, poold);
     let mut send = pool.poolctl();
     let mut send = Talk::start(send.args(["--timeout", "60s", "send", "web", "--kind", "a", "text"]));
     // What is on its way comes within a period; afterwards a bare timer would feed it three times in each.

@@ -8,7 +8,7 @@ use std::thread;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::harness::{Output, PATIENCE, Pool, Program, is_stopped, send_signal, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, Program, Talk, is_stopped, send_signal, wait_until};
 
 /// A process stopped by a signal; continued on drop, however the test ends.
 #[derive(Debug)]
@@ -145,4 +145,21 @@ pub(super) fn may_trace() -> bool {
         crate::harness::skipped("strace may not trace here");
     }
     may
+}
+
+/// Makes every sync of a file of a running `poold` hang until dropped, at most for a minute: its engine hangs in
+/// the next commit, and all other threads run. Only where [`may_trace`].
+#[track_caller]
+pub(super) fn hang_syncs(pool: &Pool, poold: u32) -> Talk {
+    let mut tracer = pool.command("strace");
+    tracer.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
+    tracer.args(["-e", "inject=fsync,fdatasync:delay_enter=60000000", "-p", &poold.to_string()]);
+    let tracer = Talk::start(&mut tracer);
+    let traced = || {
+        let tasks = fs::read_dir(format!("/proc/{poold}/task")).unwrap().flatten();
+        let mut statuses = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
+        statuses.all(|status| status.lines().any(|l| l.starts_with("TracerPid:") && !l.ends_with("\t0")))
+    };
+    wait_until("it is traced", PATIENCE, traced);
+    tracer
 }

@@ -8,8 +8,8 @@ use protocol::blocking::Connection;
 use protocol::request::Send;
 use protocol::{Hello, OpId, Request, Role};
 
-use super::support::may_trace;
-use crate::harness::{PATIENCE, Pool, Program, send_signal, wait_until};
+use super::support::{hang_syncs, may_trace};
+use crate::harness::{PATIENCE, Pool, Program, Talk, send_signal, wait_until};
 use crate::queue::support::sending;
 
 /// Messages whose answers are looked at.
@@ -116,4 +116,29 @@ fn o02_a_poold_that_was_told_to_end_takes_no_new_client_and_ends_though_tmux_sta
     assert_eq!(pool.await_end(Program::Poold), 0);
     assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
     send_signal(tmux, Signal::SIGCONT);
+}
+
+#[test]
+fn o02_a_poold_that_was_told_to_end_ends_though_its_disk_stands_still() {
+    if !may_trace() {
+        return;
+    }
+    let pool = Pool::bare("");
+    let poold = pool.start(Program::Poold);
+    pool.await_poold();
+    pool.script("web", "exec sleep 1000");
+    let tracer = hang_syncs(&pool, poold);
+    let mut send = pool.poolctl();
+    let mut send = Talk::start(send.args(["--timeout", "60s", "send", "web", "--kind", "a", "text"]));
+    wait_until("the engine hangs", PATIENCE, || pool.ctl(&["--timeout", "1s", "ls"]).code != 0);
+    let told = Instant::now();
+    send_signal(poold, Signal::SIGTERM);
+    pool.await_end(Program::Poold);
+    // Ten seconds, and what the end of a traced process takes on a busy machine.
+    assert!(told.elapsed() < Duration::from_secs(20), "{:?}", told.elapsed());
+    drop(tracer);
+    pool.start(Program::Poold);
+    // Nobody was told that it is stored; the client tries again until it is.
+    assert_eq!(send.await_end(), Some(0), "{}", send.errors());
+    assert_eq!(pool.lines(&["queue", "ls", "web"]).len(), 1);
 }
