@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use protocol::message::{Breaker, InDoubt, PROMPT};
 use protocol::request::{Send, Until, Wait};
-use protocol::{Message, MessageId, MessageState, OsBytes, Request, Response, SessionRef};
+use protocol::{Message, MessageId, MessageState, OsBytes, Refusal, Request, Response, SessionRef};
 use serde_json::{Value, json};
 
 use crate::args::{Repeat, kind};
@@ -131,7 +131,8 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     // The id is printed even if the session does not start.
     let ready =
         if args.wake && args.wait != Some(Stage::Queued) { ready::woken(context, &session) } else { Ok(()) };
-    let message = wait(context, &session, sent.message, stage)?;
+    let id = sent.message.id;
+    let message = wait(context, &session, sent.message, stage).map_err(|error| naming(id, error))?;
     if context.style.json {
         out::json(&document(&message, sent.held_back.as_ref()))?;
     }
@@ -183,6 +184,17 @@ fn document(message: &Message, held_back: Option<&Breaker>) -> Value {
     let mut document = json!(MessageJson::new(message));
     document["held_back"] = json!(held_back.map(Json));
     document
+}
+
+/// The error of a wait for a message, whose id may not have been printed.
+fn naming(id: MessageId, error: Error) -> Error {
+    match error {
+        Error::Refused(refusal) => {
+            let message = format!("message {id} is sent: {}", refusal.message);
+            Refusal { message, ..refusal }.into()
+        }
+        error @ Error::Output(_) => error,
+    }
 }
 
 /// Waits until the message has reached the stage, or cannot reach it: also while it is in doubt or never

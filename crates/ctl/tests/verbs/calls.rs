@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_timeout_says_what_was_waited_for", a_timeout_says_what_was_waited_for),
     ("a_lock_token_goes_along", a_lock_token_goes_along),
     ("send_reads_standard_input", send_reads_standard_input),
+    ("a_send_whose_wait_runs_out_names_its_message", a_send_whose_wait_runs_out_names_its_message),
     (
         "send_says_where_it_comes_from_and_what_holds_it_back",
         send_says_where_it_comes_from_and_what_holds_it_back,
@@ -255,6 +256,19 @@ fn send_reads_standard_input() {
     pool.run("send web hello world --json --wake --wait queued").success();
     let Request::Send(send) = pool.request() else { panic!() };
     assert_eq!((send.body, send.wake), ("hello world".into(), true));
+}
+
+/// Also where the id is not printed by itself.
+fn a_send_whose_wait_runs_out_names_its_message() {
+    let pool = Pool::new(|call| match &call.request {
+        Request::Send(_) => ok(sent(7)),
+        _ => Answer::Reply(Err(Refusal::new(ErrorCode::Timeout, "the wait timed out"))),
+    });
+    for line in ["send web x --wait done", "send web x --result", "send web x --wait done --json"] {
+        let ran = pool.run(&format!("{line} --timeout 500ms"));
+        assert_eq!(ran.code, 6, "{ran:?}");
+        assert!(ran.err.contains("message 7 is sent: the wait timed out"), "{ran:?}");
+    }
 }
 
 fn send_says_where_it_comes_from_and_what_holds_it_back() {
