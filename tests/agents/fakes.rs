@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Output, PATIENCE, Pool, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, pause, wait_until};
 
 const SCRIPT: &str = include_str!("fake.sh");
 /// Part that the scripts source.
@@ -220,7 +220,7 @@ impl<'a> Agent<'a> {
                 return shown;
             }
             assert!(began.elapsed() < PATIENCE, "not {what}: {shown}\n{}", self.pool.journal());
-            std::thread::sleep(Duration::from_millis(20));
+            pause(began);
         }
     }
 
@@ -266,7 +266,7 @@ impl<'a> Agent<'a> {
                 return message;
             }
             assert!(began.elapsed() < limit, "not within {limit:?}: {message}\n{}", self.show());
-            std::thread::sleep(Duration::from_millis(20));
+            pause(began);
         }
     }
 

@@ -18,4 +18,4 @@ pub(crate) use procs::{
     alive, children, descendants, environ, gone, is_stopped, parent, pids, send_signal, words,
 };
 pub(crate) use talk::Talk;
-pub(crate) use wait::{PATIENCE, eventually, number, wait_until};
+pub(crate) use wait::{PATIENCE, eventually, number, pause, wait_until};

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::daemons::{Daemon, Program};
 use super::output::Output;
 use super::procs::{find_marked, pids, send_signal, words};
-use super::wait::{PATIENCE, eventually, wait_until};
+use super::wait::{PATIENCE, eventually, pause, wait_until};
 
 /// Uid of `nobody` on Linux.
 const NOBODY: u32 = 65534;
@@ -226,7 +226,7 @@ impl Pool {
                 return shown;
             }
             assert!(began.elapsed() < PATIENCE, "{session} is not {state}: {shown}\n{}", self.journal());
-            std::thread::sleep(Duration::from_millis(10));
+            pause(began);
         }
     }
 
@@ -361,7 +361,7 @@ impl Pool {
             }
             last.clone_from(&status.stdout);
             assert!(began.elapsed() < PATIENCE, "the pool is not complete: {last} {}", self.logs());
-            std::thread::sleep(Duration::from_millis(20));
+            pause(began);
         }
     }
 

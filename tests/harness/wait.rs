@@ -15,8 +15,13 @@ pub(crate) fn wait_until(what: &str, deadline: Duration, mut holds: impl FnMut()
 /// Longest pause between two polls, each of which may start programs.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// Polls until `look` returns a value, with pauses of a part of the time waited so far: a condition that takes long
-/// costs few polls, and none is seen much later than it comes true.
+/// Sleeps between two polls of a wait that began then, for a part of the time waited so far: a condition that takes
+/// long costs few polls, and none is seen much later than it comes true.
+pub(crate) fn pause(began: Instant) {
+    thread::sleep((began.elapsed() / 16).clamp(Duration::from_millis(2), PAUSE_MAX));
+}
+
+/// Polls until `look` returns a value.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, deadline: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
@@ -25,7 +30,7 @@ pub(crate) fn eventually<T>(what: &str, deadline: Duration, mut look: impl FnMut
             return found;
         }
         assert!(began.elapsed() < deadline, "not within {deadline:?}: {what}");
-        thread::sleep((began.elapsed() / 16).clamp(Duration::from_millis(2), PAUSE_MAX));
+        pause(began);
     }
 }
 
