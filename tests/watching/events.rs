@@ -34,9 +34,12 @@ fn w34_a_follower_of_one_session_hears_of_no_other() {
     let other = pool.script("other", "exec sleep 1000");
     let mut command = pool.poolctl();
     let follower = Talk::start(command.args(["--json", "events", "--follow", "--session", "web"]));
+    let mut beat = 0;
     wait_until("the change after another session's is heard", PATIENCE, || {
-        pool.ok(&["label", &other, "beat=1"]);
-        pool.ok(&["label", &id, "beat=1"]);
+        // Another value each time: what is labelled so already is no change.
+        beat += 1;
+        pool.ok(&["label", &other, &format!("beat={beat}")]);
+        pool.ok(&["label", &id, &format!("beat={beat}")]);
         follower.lines().iter().any(|line| line.contains("session_labelled"))
     });
     let lines = follower.end();
