@@ -1,17 +1,14 @@
 //! Prompts that wait, each with its reason, and are typed afterwards: a person types, copies or holds
 //! the lock, the program does not read, is full-screen or gone.
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
 use std::thread;
 
-use nix::pty::{Winsize, openpty};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::agents::person::Person;
 use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, send_signal, wait_until};
 
 /// An agent kind whose prompts wait for full-screen programs to end; a short typing pause.
@@ -26,45 +23,6 @@ args = ['-c', 'stty raw -echo opost onlcr; while [ ! -e quit ]; do \"$SCREEN\" t
 wait_for_screen = true
 ";
 
-/// A person at a terminal, attached by `poolctl attach`. The client is killed on drop.
-struct Person {
-    keyboard: File,
-    client: Child,
-}
-
-impl Person {
-    #[track_caller]
-    fn attached(pool: &Pool, session: &str) -> Self {
-        let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
-        let ends = openpty(Some(&size), None).unwrap();
-        let terminal = |end: &OwnedFd| Stdio::from(end.try_clone().unwrap());
-        let mut command = pool.poolctl();
-        command.args(["attach", session]);
-        command.stdin(terminal(&ends.slave)).stdout(terminal(&ends.slave)).stderr(terminal(&ends.slave));
-        let client = command.spawn().unwrap();
-        let keyboard = File::from(ends.master);
-        let mut screen = keyboard.try_clone().unwrap();
-        // Until the terminal is closed.
-        thread::spawn(move || while screen.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {});
-        let person = Self { keyboard, client };
-        wait_until("a client is attached", PATIENCE, || pool.show(session)["attached_clients"] == 1);
-        person
-    }
-
-    #[track_caller]
-    fn types(&mut self, keys: &[u8]) {
-        self.keyboard.write_all(keys).unwrap();
-    }
-}
-
-impl Drop for Person {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        drop(self.client.kill());
-        drop(self.client.wait());
-    }
-}
-
 /// Creates a session whose program copies its raw terminal input to the file `name`.
 fn recorder(pool: &Pool, name: &str) -> String {
     let out = pool.path(name);
@@ -75,7 +33,7 @@ fn recorder(pool: &Pool, name: &str) -> String {
 
 /// Waits until the message waits with this reason, and checks that `show` and the queue both say so.
 #[track_caller]
-fn await_reason(pool: &Pool, session: &str, message: &str, reason: &str) {
+pub(super) fn await_reason(pool: &Pool, session: &str, message: &str, reason: &str) {
     let says = |value: &Value| value.as_str().is_some_and(|why| why.contains(reason));
     eventually(&format!("it waits: {reason}; {}", pool.show(session)), PATIENCE, || {
         says(&pool.show(session)["waits"]).then_some(())
@@ -91,7 +49,7 @@ fn await_reason(pool: &Pool, session: &str, message: &str, reason: &str) {
 }
 
 #[track_caller]
-fn await_done(pool: &Pool, session: &str, message: &str) {
+pub(super) fn await_done(pool: &Pool, session: &str, message: &str) {
     pool.ok(&["wait", session, "--for", &format!("message:{message}")]);
     assert_eq!(pool.show(session)["waits"], Value::Null);
 }
@@ -294,7 +252,7 @@ fn t07_what_twenty_send_at_once_arrives_whole_and_in_each_senders_order() {
     assert!(listed.len() == SENDERS * EACH && listed.iter().all(|message| message["state"] == "done"));
 }
 
-fn dir(pool: &Pool, session: &str) -> PathBuf {
+pub(super) fn dir(pool: &Pool, session: &str) -> PathBuf {
     PathBuf::from(pool.show(session)["dir"].as_str().unwrap())
 }
 

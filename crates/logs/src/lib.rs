@@ -3,7 +3,8 @@
 //!
 //! The modules in the order in which a reader uses them: `writer_state` tells whether output may still come,
 //! `time_index` and `last_lines` find the offset to begin at, and `log_reader` reads the bytes from there.
-//! `clean` and `emulator` turn them into text for people; `replay` is the end of a log as such text.
+//! `clean` and `emulator` turn them into text for people; `replay` is the end of a log as such text, and
+//! `paused_line` the line in which a person may type.
 
 #![warn(missing_docs)]
 
@@ -11,6 +12,7 @@ pub mod clean;
 pub mod emulator;
 mod last_lines;
 mod log_reader;
+mod paused_line;
 mod replay;
 mod time_index;
 mod writer_state;
@@ -20,6 +22,7 @@ use std::path::Path;
 
 pub use last_lines::last_lines;
 pub use log_reader::Reader;
+pub use paused_line::{PausedLine, paused_line};
 pub use replay::replay;
 pub use time_index::{Times, offset_at, recorded_start_offset, start_offset};
 pub use writer_state::{is_complete, should_wait, wait_for_writer};

@@ -16,4 +16,5 @@ pub(crate) mod sampler;
 pub(crate) mod session_sample;
 pub(crate) mod tmux_snapshot;
 pub(crate) mod transcript;
+pub(crate) mod unfinished_line;
 pub(crate) mod usage;

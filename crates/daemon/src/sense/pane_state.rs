@@ -13,7 +13,7 @@ use tmux::{Answer, PaneRef};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
-use crate::sense::bracketed_paste;
+use crate::sense::{bracketed_paste, unfinished_line};
 
 /// Returns the state that decides whether a prompt may be typed; the error is the reason why it cannot be determined.
 pub(crate) async fn read_pane(
@@ -34,17 +34,23 @@ pub(crate) async fn read_pane(
         let ago = |seconds: u64| turn.age(Timestamp(seconds.saturating_mul(1000)));
         let said_idle_ago = said_idle.map(|activity| turn.age(activity.since));
         // Agents that never enabled bracketed pastes within the limit do without.
-        let starting = session.filter(|_| turn.age(started_at) < ready_limit).map(|session| session.id);
-        (starting, said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago))
+        let is_starting = turn.age(started_at) < ready_limit;
+        let times = (said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago));
+        (session.map(|session| session.id), is_starting, times)
     };
     let reported =
         daemon.engine.turn(reported).await.map_err(|refusal| Blocked::for_now(refusal.to_string()))?;
-    let (starting, said_idle_ago, typed_ago, active_ago) = reported;
+    let (session, is_starting, (said_idle_ago, typed_ago, active_ago)) = reported;
+    let starting = session.filter(|_| is_starting);
     let takes_pastes = match starting.filter(|_| agent.asks_for_pastes()) {
         Some(session) if seen.bracketed.is_none() => bracketed_paste::is_enabled(daemon, session, tag).await,
         starting => starting.and(seen.bracketed),
     };
     let unread = unread_input(daemon, run).await;
+    let holds_unfinished_line = match session.filter(|_| agent.confirm == Confirm::Prompt) {
+        Some(session) => unfinished_line::is_left(daemon, (session, tag), &seen).await,
+        None => false,
+    };
     let shell = if agent.confirm == Confirm::Prompt { shell_state(daemon, run).await } else { None };
     Ok(PaneSnapshot {
         in_mode: seen.in_mode,
@@ -53,6 +59,7 @@ pub(crate) async fn read_pane(
         active_ago,
         unread,
         in_front: shell.map(|shell| shell.in_foreground),
+        holds_unfinished_line,
         screen: look,
         said_idle_ago,
         takes_pastes,

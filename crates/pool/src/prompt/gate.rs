@@ -114,6 +114,9 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
     if agent.confirm == Confirm::Prompt && pane.in_front == Some(false) {
         return Err(Blocked::for_now(NOT_IN_FRONT));
     }
+    if pane.holds_unfinished_line {
+        return Err(Blocked::by_terminal("somebody left an unfinished line in it: press Enter or C-c there"));
+    }
     if pane.alternate && agent.waits_for_screen {
         return Err(Blocked::by_terminal("it shows a full-screen program"));
     }

@@ -22,6 +22,8 @@ pub struct PaneSnapshot {
     pub unread: Option<u32>,
     /// For shells: true if the shell itself is in the foreground, if known.
     pub in_front: Option<bool>,
+    /// For shells: true if somebody has left text behind the shell's own prompt.
+    pub holds_unfinished_line: bool,
     /// The reading of its screen, if the agent's screen is known.
     pub screen: Option<ScreenReading>,
     /// Time since the agent's hook reported that it waits for a prompt, if that was its last report.

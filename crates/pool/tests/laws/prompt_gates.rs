@@ -172,6 +172,7 @@ fn reason(kind: &str, waits_for_screen: bool, pane: &PaneSnapshot) -> Option<&'s
         "not to be seen",
         "does not show",
         "does not take pastes",
+        "unfinished line",
     ];
     let word = *words.iter().find(|word| why.contains(**word)).unwrap_or_else(|| panic!("{why}"));
     assert_eq!(blocked.needs_person(), !["typing", "does not take pastes"].contains(&word), "{why}");
@@ -190,6 +191,7 @@ fn i3_nothing_is_typed_into_a_terminal_that_somebody_or_something_else_has() {
         ..of(seen(Composer::Unknown, None))
     };
     let held = || Composer::Holds("draft".to_owned());
+    let unfinished = PaneSnapshot { holds_unfinished_line: true, ..PaneSnapshot::default() };
     for (pane, claude, none) in [
         (free.clone(), None, None),
         (PaneSnapshot { in_mode: true, ..free }, Some("copy mode"), Some("copy mode")),
@@ -199,6 +201,7 @@ fn i3_nothing_is_typed_into_a_terminal_that_somebody_or_something_else_has() {
         (unread(0), None, None),
         (unread(1), Some("not read"), Some("not read")),
         (full, Some("full-screen"), Some("full-screen")),
+        (unfinished, Some("unfinished line"), Some("unfinished line")),
         (of(seen(Composer::Empty, None)), None, None),
         (of(seen(Composer::Unknown, None)), Some("does not show"), None),
         (said_idle(2999), Some("does not show"), None),

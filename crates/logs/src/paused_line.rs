@@ -1,0 +1,133 @@
+//! The last line of a log as it was when the program first paused in it: the prompt of a shell, before
+//! somebody edits a line behind it.
+
+use std::io;
+use std::num::NonZeroU16;
+use std::path::Path;
+
+use process::log_writer::times;
+use protocol::Timestamp;
+use protocol::ids::Tag;
+use vt100::Parser;
+
+use crate::log_reader::{self, Reader};
+use crate::time_index::recorded_start_offset;
+
+/// Bytes at the end of the log in which the line is looked for.
+const BYTES: u64 = 64 * 1024;
+
+/// Shortest pause, in milliseconds: the time index does not tell shorter ones.
+const PAUSE_MS: u64 = 1000;
+
+/// A line in which the output paused and then went on.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PausedLine {
+    /// The terminal's row with the cursor, when the output paused.
+    pub row: String,
+    /// Time at which the output went on.
+    pub resumed_at: Timestamp,
+}
+
+/// Returns the last line of this incarnation's output, for a terminal of this size; `None` if the output did not
+/// go on after a pause in it, or the log does not tell.
+///
+/// # Errors
+/// The files cannot be read.
+pub fn paused_line(dir: &Path, tag: Tag, size: (u16, u16)) -> io::Result<Option<PausedLine>> {
+    let Some(begin) = recorded_start_offset(dir, tag)? else { return Ok(None) };
+    let (kept, end) = log_reader::bounds(dir)?;
+    let from = begin.max(kept).max(end.saturating_sub(BYTES));
+    let bytes = read(dir, from, end)?;
+    let newline = bytes.iter().rposition(|byte| *byte == b'\n');
+    let Some(line) = newline.map(|at| at + 1).or((from == begin).then_some(0)) else { return Ok(None) };
+    let start = from + line as u64;
+    let entries = times::read(dir)?;
+    let pause = entries.windows(2).find(|pair| {
+        let [before, after] = [pair[0], pair[1]];
+        before.offset > start && after.offset == before.offset && after.at.abs_diff(before.at) >= PAUSE_MS
+    });
+    let Some([_, resumed]) = pause.filter(|pair| pair[1].offset < end) else { return Ok(None) };
+    let shown = usize::try_from(resumed.offset - from).map_or(&bytes[line..], |to| &bytes[line..to]);
+    Ok(Some(PausedLine { row: cursor_row(shown, size), resumed_at: Timestamp(resumed.at) }))
+}
+
+/// Reads a range of a log; less if it is trimmed meanwhile.
+fn read(dir: &Path, from: u64, end: u64) -> io::Result<Vec<u8>> {
+    let mut reader = Reader::new(dir, from);
+    let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(0)];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match reader.read(&mut bytes[filled..])? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Returns the row of the cursor after this output, on an empty screen.
+fn cursor_row(output: &[u8], (rows, columns): (u16, u16)) -> String {
+    let size = |n: u16| NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN);
+    let mut terminal = Parser::new(size(rows), size(columns), 0);
+    terminal.process(output);
+    let screen = terminal.screen();
+    screen.rows(0, columns).nth(screen.cursor_position().0.into()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use protocol::logs;
+
+    use super::*;
+
+    const TAG: &str = "00000000000000000000000000000007";
+
+    /// Returns the line of a log with this output and index.
+    fn line(output: &str, index: &[(u64, u64)]) -> Option<PausedLine> {
+        let dir = tempfile::tempdir().unwrap();
+        let first = format!("{} {} {TAG}\n", index[0].0, index[0].1);
+        let rest: String = index[1..].iter().map(|(at, offset)| format!("{at} {offset}\n")).collect();
+        fs::write(dir.path().join(logs::CURRENT), output).unwrap();
+        fs::write(dir.path().join(logs::TIMES), first + &rest).unwrap();
+        paused_line(dir.path(), TAG.parse().unwrap(), (24, 80)).unwrap()
+    }
+
+    fn found(row: &str, at: u64) -> Option<PausedLine> {
+        Some(PausedLine { row: row.to_owned(), resumed_at: Timestamp(at) })
+    }
+
+    #[test]
+    fn the_line_is_the_one_before_the_first_pause_after_the_last_newline() {
+        let typed = "out\r\n\x1b[1m$ \x1b[0mabc";
+        let prompt = typed.len() as u64 - 3;
+        assert_eq!(line(typed, &[(5000, 0), (6000, prompt), (9000, prompt)]), found("$ ", 9000));
+        // A second pause is one of the person who types.
+        let slow = [(5000, 0), (6000, prompt), (9000, prompt), (9500, prompt + 1), (12_000, prompt + 1)];
+        assert_eq!(line(typed, &slow), found("$ ", 9000));
+        // The first line has no newline before it.
+        assert_eq!(line("$ abc", &[(5000, 0), (6000, 2), (9000, 2)]), found("$ ", 9000));
+    }
+
+    #[test]
+    fn a_line_without_a_pause_is_none() {
+        let prompt = "out\r\n$ ";
+        let end = prompt.len() as u64;
+        assert_eq!(line(prompt, &[(5000, 0)]), None, "nothing came after it");
+        assert_eq!(line(prompt, &[(5000, 0), (6000, end), (9000, end)]), None, "nor is it there yet");
+        assert_eq!(line(prompt, &[(5000, 0), (6000, 5), (9000, 5)]), None, "the pause was before the prompt");
+        assert_eq!(line(prompt, &[(5000, 0), (6000, 6), (6500, 6)]), None, "output that goes on is no pause");
+        let run = "out\r\n$ abc\r\n$ ";
+        assert_eq!(line(run, &[(5000, 0), (6000, 7), (9000, 7)]), None, "Enter was pressed since");
+    }
+
+    #[test]
+    fn an_earlier_incarnation_has_no_part_in_the_line() {
+        // Its output ended without a newline.
+        let output = "gone$ abc";
+        assert_eq!(line(output, &[(5000, 4), (6000, 6), (9000, 6)]), found("$ ", 9000));
+        assert_eq!(line(output, &[(5000, 4), (8000, 4)]), None);
+    }
+}

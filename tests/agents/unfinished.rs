@@ -1,0 +1,85 @@
+//! A line that a person began in a shell and left: no prompt is appended to it.
+
+use std::time::Duration;
+
+use crate::agents::gates::{await_done, await_reason, dir};
+use crate::agents::person::Person;
+use crate::harness::{PATIENCE, Pool, wait_until};
+
+/// A short typing pause: only the line itself holds a prompt back.
+const CONFIG: &str = "
+[pool]
+typing_pause = '100ms'
+";
+
+/// The pause in its output by which a shell's prompt is told from what is typed behind it.
+const PAUSE: Duration = Duration::from_millis(1200);
+
+/// Creates a shell that is attached to and silent since it drew its prompt, `prompt`.
+fn shell_with_person(pool: &Pool, name: &str, prompt: &str) -> Person {
+    pool.ok(&[
+        "new",
+        name,
+        "--agent",
+        "shell",
+        "--env",
+        &format!("PS1={prompt}"),
+        "--",
+        "bash",
+        "--norc",
+        "-i",
+    ]);
+    let person = Person::attached(pool, name);
+    wait_until("its prompt is there", PATIENCE, || screen(pool, name).ends_with(prompt.trim_end()));
+    let log = dir(pool, name).join("logs").join(protocol::logs::CURRENT);
+    wait_until("it is silent", PATIENCE, || {
+        let written = std::fs::metadata(&log).and_then(|found| found.modified()).unwrap();
+        written.elapsed().is_ok_and(|ago| ago > PAUSE)
+    });
+    person
+}
+
+fn screen(pool: &Pool, name: &str) -> String {
+    pool.ok(&["capture", name]).trim_end().to_owned()
+}
+
+const REASON: &str = "somebody left an unfinished line in it";
+
+#[test]
+fn a_prompt_waits_until_a_line_that_somebody_began_in_a_shell_is_finished_or_erased() {
+    let pool = Pool::with(CONFIG);
+    let mut person = shell_with_person(&pool, "sh", "$ ");
+    person.types(b"echo half >line; ");
+    wait_until("it is echoed", PATIENCE, || screen(&pool, "sh").ends_with("line;"));
+    let message = pool.ok(&["send", "sh", "touch prompt"]);
+    await_reason(&pool, "sh", &message, REASON);
+    // He goes; the line stays.
+    drop(person);
+    wait_until("nobody is attached", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
+    await_reason(&pool, "sh", &message, REASON);
+    let work = dir(&pool, "sh").join("work");
+    assert!(!work.join("prompt").exists());
+    // Erased: its row is that of the prompt again.
+    pool.ok(&["keys", "sh", "C-u"]);
+    await_done(&pool, "sh", &message);
+    assert!(work.join("prompt").exists() && !work.join("line").exists());
+}
+
+#[test]
+fn who_only_attached_or_finished_the_line_and_other_output_hold_no_prompt_back() {
+    let pool = Pool::with(CONFIG);
+    // The terminal of the person has another width, so that the shell draws its prompt again.
+    let mut person = shell_with_person(&pool, "sh", "a long prompt $ ");
+    pool.ok(&["send", "--wait", "done", "sh", "true"]);
+    wait_until("its prompt is back", PATIENCE, || screen(&pool, "sh").ends_with("prompt $"));
+    person.types(b"touch line\r");
+    let work = dir(&pool, "sh").join("work");
+    wait_until("it has run", PATIENCE, || work.join("line").exists());
+    pool.ok(&["send", "--wait", "done", "sh", "touch prompt"]);
+    assert!(work.join("prompt").exists());
+    // A program in the background writes behind the prompt, and nobody is there.
+    pool.ok(&["send", "--wait", "done", "sh", "(sleep 2; printf later) &"]);
+    wait_until("it has written", PATIENCE, || screen(&pool, "sh").ends_with("later"));
+    pool.ok(&["send", "--wait", "done", "sh", "touch behind"]);
+    assert!(work.join("behind").exists());
+}
