@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::config::sections::*;
-use crate::config::values::{ConfigError, check_key};
+use crate::config::values::{ConfigError, invalid, nearest};
 
 /// Everything that can be configured.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -63,18 +63,39 @@ pub(crate) fn check_keys(table: &toml::Table) -> Result<(), ConfigError> {
     let agent = named(toml::Table::try_from(AgentSection::full()))?;
     let worker = named(toml::Table::try_from(WorkerSection::full()))?;
     for (section, value) in table {
-        check_key("", section, known.keys())?;
+        check_key("", section, &known, &known)?;
         let Some(value) = value.as_table() else { continue };
         for (key, inner) in value {
             if let "agents" | "workers" = section.as_str() {
                 let keys = if section == "agents" { &agent } else { &worker };
-                for key in inner.as_table().into_iter().flat_map(toml::Table::keys) {
-                    check_key(&format!("[{section}.…] "), key, keys.keys())?;
+                let Some(inner) = inner.as_table() else {
+                    let meant = meant_key(key, &format!("[{section}.NAME] "), keys, &known);
+                    return invalid(format!("unknown key [{section}] {key}; did you mean {meant}?"));
+                };
+                for inner in inner.keys() {
+                    check_key(&format!("[{section}.{key}] "), inner, keys, &known)?;
                 }
             } else if let Some(keys) = known.get(section).and_then(toml::Value::as_table) {
-                check_key(&format!("[{section}] "), key, keys.keys())?;
+                check_key(&format!("[{section}] "), key, keys, &known)?;
             }
         }
     }
     Ok(())
+}
+
+fn check_key(place: &str, key: &str, keys: &toml::Table, sections: &toml::Table) -> Result<(), ConfigError> {
+    if keys.contains_key(key) {
+        return Ok(());
+    }
+    let meant = meant_key(key, "", keys, sections);
+    invalid(format!("unknown key {place}{key}; did you mean {meant}?"))
+}
+
+/// Returns the same key of another section, or else the nearest of these keys.
+fn meant_key(key: &str, place: &str, keys: &toml::Table, sections: &toml::Table) -> String {
+    let has_it = |value: &toml::Value| value.as_table().is_some_and(|section| section.contains_key(key));
+    match sections.iter().find(|(_, section)| has_it(section)) {
+        Some((section, _)) => format!("[{section}] {key}"),
+        None => format!("{place}{}", nearest(key, keys.keys().map(String::as_str)).unwrap_or_default()),
+    }
 }

@@ -50,6 +50,13 @@ mod tests {
         assert!(error("[pool]\nmax_session = 3").contains("[pool] max_session; did you mean max_sessions?"));
         assert!(error("[tmuxx]\n").contains("did you mean tmux?"));
         assert!(error("[agents.x]\ncomand = 'y'").contains("did you mean command?"));
+        // A key of another section.
+        let cap = "did you mean [pool] max_processes?";
+        assert!(
+            error("[workers.x]\nmax_processes = 3").contains(&format!("[workers.x] max_processes; {cap}"))
+        );
+        assert!(error("[workers]\nmax_processes = 3").contains(&format!("[workers] max_processes; {cap}")));
+        assert!(error("[workers]\nkinds = ['a']").contains("did you mean [workers.NAME] kinds?"));
         assert!(error("[reaper]\ngrace = 'soon'").contains("duration like 5s"));
         assert!(error("[queue]\nmax_bytes = '1 furlong'").contains("size like 64MiB"));
         assert!(error("[tmux]\nsize = '0x5'").contains("200x50"));

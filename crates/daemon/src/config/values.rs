@@ -85,20 +85,6 @@ pub(crate) fn check_actions(place: &str, actions: &BTreeMap<Rule, Action>) -> Re
     }
 }
 
-/// Refuses an unknown key, and suggests the nearest one.
-pub(crate) fn check_key<'a>(
-    place: &str,
-    key: &str,
-    known: impl Iterator<Item = &'a String>,
-) -> Result<(), ConfigError> {
-    let known: Vec<&str> = known.map(String::as_str).collect();
-    if known.contains(&key) {
-        return Ok(());
-    }
-    let nearest = nearest(key, known.into_iter());
-    invalid(format!("unknown key {place}{key}; did you mean {}?", nearest.unwrap_or("pool")))
-}
-
 /// Returns the known word nearest to a mistyped one.
 pub(crate) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let like = |word: &str| strsim::jaro_winkler(word, written);
