@@ -2,10 +2,8 @@
 
 use std::fs;
 
-use nix::sys::signal::Signal;
-
 use super::fakes::{self, Agent};
-use crate::harness::{PATIENCE, send_signal, wait_until};
+use crate::harness::{PATIENCE, wait_until};
 
 /// Number of times the session was to be parked and was not.
 fn kept(agent: &Agent<'_>) -> usize {
@@ -64,7 +62,7 @@ fn what_an_agent_runs_and_does_not_show_keeps_its_session() {
         agent.tell("TREE");
         let tool: u32 = agent.lines("tool")[0].parse().unwrap();
         stays(&agent, &format!("it runs sleep (pid {tool}) in the background"));
-        send_signal(tool, Signal::SIGKILL);
+        crate::harness::send_signal(tool, nix::sys::signal::Signal::SIGKILL);
         pool.ok(&["park", &agent.id]);
     }
 }

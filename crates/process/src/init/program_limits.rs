@@ -2,14 +2,13 @@
 //! processors and resource limits. Everything is prepared before the fork; the child only makes system calls.
 #![expect(unsafe_code, reason = "only async-signal-safe calls are possible between fork and exec")]
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
-use nix::unistd::{SysconfVar, sysconf};
 use protocol::job::Job;
 use protocol::limits::Limits;
 
@@ -117,8 +116,10 @@ fn processors(limits: &Limits) -> Option<Limit> {
 }
 
 /// Number of processors of this machine, in use or not.
-fn processor_count() -> Option<i64> {
-    sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten()
+fn processor_count() -> Option<c_long> {
+    // SAFETY: a call on a plain integer. `nix` has this one for Linux alone.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    (count > 0).then_some(count)
 }
 
 #[cfg(target_os = "linux")]
