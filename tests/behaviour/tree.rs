@@ -12,7 +12,7 @@ sh -c "$(note plain)" &
 setsid sh -c "$(note setsid)" &
 ( setsid sh -c "$(note forked)" & ) &
 env -i "$(command -v sh)" -c "PATH=$PATH; trap '' HUP TERM; $(note bare)" &
-while [ "$(ls *.pid 2>/dev/null | wc -l)" -lt 4 ]; do sleep 0.02; done
+until set -- *.pid && [ $# -ge 4 ]; do sleep 0.05; done
 touch ready
 "#;
 

@@ -27,7 +27,7 @@ fn companions(pool: &Pool) -> Vec<String> {
     let noted = noted.display();
     let script = format!(
         "[ ! -e ready ] || exec sleep 1000; trap '' HUP; trap ': >{noted}/$POOL_SESSION' TERM; : >ready; \
-         while [ $(ls {noted} | wc -l) -lt {MANY} ]; do sleep 0.05; done; exit 0"
+         until set -- {noted}/* && [ $# -ge {MANY} ]; do sleep 0.1; done; exit 0"
     );
     start(pool, MANY, &script)
 }
