@@ -78,6 +78,27 @@ fn h34_an_adopted_session_is_one_like_any_other() {
 }
 
 #[test]
+fn h34_a_prompt_for_an_adopted_shell_waits_for_the_program_in_front_of_it() {
+    let pool = Pool::with(NO_SWEEP);
+    let theirs = theirs_in(&pool);
+    theirs.text(&["new-session", "-d", "-s", "theirs", "exec bash --norc -i"]);
+    let front = || theirs.text(&["display-message", "-p", "-t", "=theirs:", "#{pane_current_command}"]);
+    wait_until("the shell runs", PATIENCE, || front() == "bash");
+    let id = pool.ok(&["adopt", "theirs"]);
+    assert_eq!(pool.show(&id)["agent"], "shell");
+    theirs.text(&["send-keys", "-t", "=theirs:", "sleep 1000", "Enter"]);
+    wait_until("another program is in front", PATIENCE, || front() == "sleep");
+    wait_until("it is busy", PATIENCE, || pool.show(&id)["activity"] == "busy");
+    let message = pool.ok(&["send", &id, "touch after"]);
+    wait_until("it says why", PATIENCE, || {
+        pool.show(&id)["waits"].as_str().is_some_and(|why| why.contains("another program is in front"))
+    });
+    theirs.text(&["send-keys", "-t", "=theirs:", "C-c"]);
+    pool.ok(&["wait", &id, "--for", &format!("message:{message}")]);
+    assert!(pool.path("work/after").exists());
+}
+
+#[test]
 fn h34_an_adopted_session_is_watched_from_then_on() {
     let pool = Pool::with(NO_SWEEP);
     let theirs = theirs_in(&pool);

@@ -11,7 +11,7 @@ use protocol::{
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
-use crate::session::create::{COMMAND, CreateInputs, Creation};
+use crate::session::create::{COMMAND, CreateInputs, Creation, SHELL};
 use crate::session::naming::{first_free, name_taken};
 use crate::session::{create, input};
 use crate::settings::Settings;
@@ -180,6 +180,7 @@ fn record(
     let created_at = past(adoptee.created_at);
     let last_activity_at = past(program.active_at.unwrap_or(created_at)).max(created_at);
     let pane = &adoptee.pane;
+    let command = without_dash(program.argv);
     let incarnation = Incarnation {
         server: Some(adoptee.server),
         session: Some(pane.session),
@@ -189,8 +190,8 @@ fn record(
         ..Incarnation::intended(launch.tag, launch.now)
     };
     let spec = Spec {
-        agent: agent_kind(settings, &program.argv),
-        command: without_dash(program.argv),
+        agent: agent_kind(settings, &command),
+        command,
         cwd: program.cwd,
         env: Vec::new(),
         size: Size { cols: pane.width.max(1), rows: pane.height.max(1) },
@@ -216,11 +217,20 @@ fn without_dash(mut argv: Vec<OsBytes>) -> Vec<OsBytes> {
     argv
 }
 
-/// The agent kind with the program's name, or `command`.
+/// Programs that are shells where they run without a script.
+const SHELLS: [&str; 10] = ["ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh"];
+
+/// The agent kind with the program's name; `shell` for a shell with options alone; else `command`.
 fn agent_kind(settings: &Settings, argv: &[OsBytes]) -> String {
-    let program = argv.first().and_then(|word| word.as_path().file_name()).and_then(|name| name.to_str());
-    let known = program.filter(|name| settings.agents.contains_key(*name));
-    known.unwrap_or(COMMAND).to_owned()
+    let Some((program, args)) = argv.split_first() else { return COMMAND.to_owned() };
+    let name = program.as_path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_option = |arg: &OsBytes| matches!(arg.0.first(), Some(b'-' | b'+'));
+    let kind = match name {
+        name if settings.agents.contains_key(name) => name,
+        name if SHELLS.contains(&name) && args.iter().all(is_option) => SHELL,
+        _ => COMMAND,
+    };
+    kind.to_owned()
 }
 
 /// True if a starting session is being adopted: its pane was there before.

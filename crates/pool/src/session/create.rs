@@ -20,7 +20,7 @@ use crate::slots::capacity::free;
 pub(crate) const COMMAND: &str = "command";
 
 /// The agent kind of a session with neither.
-const SHELL: &str = "shell";
+pub(crate) const SHELL: &str = "shell";
 
 /// Additional inputs to a creation.
 #[derive(Debug)]

@@ -152,6 +152,18 @@ fn a_login_shell_can_be_started_again() {
 }
 
 #[test]
+fn a_shell_without_a_script_is_a_shell() {
+    let kind = |argv: &[&str]| adopt_beside(&["one", "last"], "one", argv).spec.agent;
+    for shell in [&["-bash"][..], &["/bin/zsh"], &["bash", "--norc", "-i"], &["sh", "+x"], &["fish"]] {
+        assert_eq!(kind(shell), "shell", "{shell:?}");
+    }
+    for command in [&["sh", "-c", "make"][..], &["bash", "build.sh"], &["vim"], &["-"], &[]] {
+        assert_eq!(kind(command), "command", "{command:?}");
+    }
+    assert_eq!(kind(&["/opt/claude", "--resume"]), "claude");
+}
+
+#[test]
 fn any_name_of_tmux_gives_a_name() {
     for name in ["", "...", "UPPER", "-x-", "日本", "sess_5", &"long".repeat(40), "#(rm)", "a:b"] {
         let state = state(&[name]);
