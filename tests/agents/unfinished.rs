@@ -83,3 +83,17 @@ fn who_only_attached_or_finished_the_line_and_other_output_hold_no_prompt_back()
     pool.ok(&["send", "--wait", "done", "sh", "touch behind"]);
     assert!(work.join("behind").exists());
 }
+
+#[test]
+fn a_prompt_waits_for_the_end_of_a_line_that_was_begun_by_keys() {
+    let pool = Pool::with(CONFIG);
+    drop(shell_with_person(&pool, "sh", "$ "));
+    wait_until("nobody is attached", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
+    pool.ok(&["keys", "sh", "h", "a", "l", "f"]);
+    wait_until("it is echoed", PATIENCE, || screen(&pool, "sh").ends_with("half"));
+    let message = pool.ok(&["send", "sh", "touch prompt"]);
+    await_reason(&pool, "sh", &message, REASON);
+    pool.ok(&["keys", "sh", "C-u"]);
+    await_done(&pool, "sh", &message);
+    assert!(dir(&pool, "sh").join("work/prompt").exists());
+}

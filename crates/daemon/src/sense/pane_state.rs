@@ -36,11 +36,12 @@ pub(crate) async fn read_pane(
         // Agents that never enabled bracketed pastes within the limit do without.
         let is_starting = turn.age(started_at) < ready_limit;
         let times = (said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago));
-        (session.map(|session| session.id), is_starting, times)
+        let has_keys = session.is_some_and(|session| turn.volatile.prompts.has_keys(session.id));
+        (session.map(|session| session.id), is_starting, has_keys, times)
     };
     let reported =
         daemon.engine.turn(reported).await.map_err(|refusal| Blocked::for_now(refusal.to_string()))?;
-    let (session, is_starting, (said_idle_ago, typed_ago, active_ago)) = reported;
+    let (session, is_starting, has_keys, (said_idle_ago, typed_ago, active_ago)) = reported;
     let starting = session.filter(|_| is_starting);
     let takes_pastes = match starting.filter(|_| agent.asks_for_pastes()) {
         Some(session) if seen.bracketed.is_none() => bracketed_paste::is_enabled(daemon, session, tag).await,
@@ -48,7 +49,7 @@ pub(crate) async fn read_pane(
     };
     let unread = unread_input(daemon, run).await;
     let holds_unfinished_line = match session.filter(|_| agent.confirm == Confirm::Prompt) {
-        Some(session) => unfinished_line::is_left(daemon, (session, tag), &seen).await,
+        Some(session) => unfinished_line::is_left(daemon, (session, tag), &seen, has_keys).await,
         None => false,
     };
     let shell = if agent.confirm == Confirm::Prompt { shell_state(daemon, run).await } else { None };

@@ -1,4 +1,4 @@
-//! A line that a person began to type in a shell and left: a prompt would be appended to it, and both run.
+//! A line that somebody began to type in a shell and left: a prompt would be appended to it, and both run.
 
 use protocol::{SessionId, Tag, Timestamp};
 
@@ -8,11 +8,13 @@ use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
 
 /// True if the row with the cursor has changed since the shell's own prompt was drawn there, and somebody was at
-/// the terminal when it did. False if the log does not tell.
+/// the terminal when it did, or keys were pressed by `poolctl keys` since the last prompt (`has_keys`). False if
+/// the log does not tell.
 pub(crate) async fn is_left(
     daemon: &Daemon,
     (session, tag): (SessionId, Tag),
     seen: &tmux::PaneSnapshot,
+    has_keys: bool,
 ) -> bool {
     let Some(active_at) = seen.active_at else { return false };
     let (dir, size) = (daemon.log_options(session).dir, (seen.size.height, seen.size.width));
@@ -24,7 +26,7 @@ pub(crate) async fn is_left(
     let was_there = Timestamp(active_at.saturating_add(1).saturating_mul(1000)) > prompt.resumed_at;
     let screen = Screen::new(&seen.screen);
     let row = screen.lines().nth(seen.cursor.1.into()).unwrap_or_default();
-    was_there && letters(row).ne(letters(&prompt.row))
+    (was_there || has_keys) && letters(row).ne(letters(&prompt.row))
 }
 
 /// Returns the letters of a row. Blanks do not count: a text at the right margin moves with the terminal's size.
