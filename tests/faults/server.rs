@@ -5,6 +5,7 @@ use std::fs;
 use std::thread;
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use super::support::{OutOfReach, Stopped, lines_of, panes, recorder, records};
 use crate::harness::{PATIENCE, Pool, Program, alive, eventually, gone, send_signal, wait_until};
@@ -155,6 +156,33 @@ fn a_killed_server_loses_its_sessions_and_says_so() {
     assert_eq!(pool.lifecycle(&id), "live");
     pool.ok(&["restore", "--all"]);
     await_health(&pool);
+}
+
+#[test]
+fn nobody_is_told_to_wake_a_server_that_is_proved_dead() {
+    // What is deaf is being ended all the while.
+    let pool = Pool::with("[reaper]\ngrace = '8s'\n");
+    let id = pool.script("deaf", "trap '' HUP TERM; while :; do sleep 1; done");
+    let killed = pool.script("killed", "trap '' HUP TERM; while :; do sleep 1; done");
+    pool.ok(&["sync"]);
+    pool.ctl(&["--timeout", "1s", "kill", &killed]).expect(6);
+    send_signal(pool.tmux_pid().unwrap(), Signal::SIGKILL);
+    for session in [&id, &killed] {
+        pool.await_lifecycle(session, "draining");
+    }
+    let is_quiet = |state: &str| {
+        let status = pool.status();
+        assert_eq!((&status["tmux"]["state"], &status["tmux"]["detail"]), (&state.into(), &Value::Null));
+        assert!(!status["problems"].to_string().contains("not proved dead"), "{status}");
+    };
+    wait_until("its end is known", PATIENCE, || pool.show(&id)["reason"] == "server_gone");
+    is_quiet("absent");
+    let other = pool.script("other", "exec cat");
+    assert_eq!(pool.lifecycle(&other), "live");
+    wait_until("the new server is seen", PATIENCE, || pool.status()["tmux"]["state"] != "absent");
+    is_quiet("up");
+    pool.await_lifecycle(&id, "lost");
+    pool.await_lifecycle(&killed, "stopped");
 }
 
 #[test]

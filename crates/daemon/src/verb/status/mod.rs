@@ -53,7 +53,7 @@ async fn program_problem(daemon: &Daemon) -> Option<String> {
 /// Composes the overview. `program` is the problem of the tmux program.
 fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status {
     let (pool, volatile, capacity) = (turn.pool(), &*turn.volatile, machine_capacity::latest(daemon));
-    let observed = (&volatile.observed, capacity);
+    let observed = (volatile, capacity);
     let tmux = server::status(pool, observed, daemon.tmux_socket());
     let counts = pool.queue_counts(None);
     let rules = &daemon.loaded().settings.queue;

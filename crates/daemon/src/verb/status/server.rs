@@ -1,6 +1,6 @@
 //! The tmux server in `status`: its state, and what to do about a problem.
 
-use pool::observe::Observed;
+use pool::Volatile;
 use protocol::reply::TmuxStatus;
 use protocol::text::counted;
 use protocol::tmux::{NoAnswer, Server, ServerProblem};
@@ -10,14 +10,14 @@ use tmux::version::OLDEST;
 use crate::host::machine_sample::MachineSample;
 use crate::sense::machine_capacity::near_file_limit;
 
-/// The last observation of tmux, and the last sample of the machine.
-pub(super) type Observation<'a> = (&'a Observed, MachineSample);
+/// What was last observed, and the last sample of the machine.
+pub(super) type Observation<'a> = (&'a Volatile, MachineSample);
 
 pub(super) fn status(pool: &pool::Pool, observation: Observation<'_>, socket: OsBytes) -> TmuxStatus {
-    let (observed, capacity) = observation;
+    let (Volatile { observed, .. }, capacity) = observation;
     let elsewhere = on_other_server(pool, observation);
     let (state, server) = match &observed.state().server {
-        Server::Up(server) if elsewhere > 0 => ("replaced", Some(*server)),
+        Server::Up(server) if !elsewhere.is_empty() => ("replaced", Some(*server)),
         Server::Up(server) => ("up", Some(*server)),
         Server::Absent => ("absent", None),
         Server::Unknown(silence) => (problem_name(silence.trouble), silence.server),
@@ -60,7 +60,7 @@ fn problem_name(problem: ServerProblem) -> &'static str {
 }
 
 fn problem_of(pool: &pool::Pool, observation: Observation<'_>, socket: &OsBytes) -> Option<String> {
-    let (observed, capacity) = observation;
+    let (Volatile { observed, .. }, capacity) = observation;
     match &observed.state().server {
         Server::Unknown(silence) => Some(no_answer(silence, socket)),
         Server::Absent => match missing(pool, observation) {
@@ -72,9 +72,9 @@ fn problem_of(pool: &pool::Pool, observation: Observation<'_>, socket: &OsBytes)
                 pool.server().map(|server| format!(" (pid {})", server.process.pid)).unwrap_or_default()
             )),
         },
-        Server::Up(server) => match on_other_server(pool, observation) {
-            0 => near_file_limit(capacity, *server),
-            elsewhere => Some(replaced(pool, *server, elsewhere)),
+        Server::Up(server) => match on_other_server(pool, observation).as_slice() {
+            [] => near_file_limit(capacity, *server),
+            others @ [old, ..] => Some(replaced(*server, *old, others.len())),
         },
     }
 }
@@ -104,32 +104,33 @@ pub(in crate::verb) fn no_answer(silence: &NoAnswer, socket: &OsBytes) -> String
 }
 
 /// Returns the problem of another server at the socket of one that is not proved dead.
-fn replaced(pool: &pool::Pool, server: ServerId, elsewhere: usize) -> String {
-    let other = pool.sessions().filter_map(|s| s.incarnation.as_ref()?.server).find(|own| *own != server);
-    let old = other.map_or_else(|| "PID".to_owned(), |own| own.process.pid.to_string());
+fn replaced(server: ServerId, old: ServerId, sessions: usize) -> String {
+    let (new, old) = (server.process.pid, old.process.pid);
     format!(
-        "another tmux server (pid {}) answers at the socket, and that of {} (pid {old}) is not proved dead; what \
-         it runs is left as it is; end the new one, then `kill -USR1 {old}` makes the old \
-         one listen again",
-        server.process.pid,
-        counted(elsewhere as u64, "session")
+        "another tmux server (pid {new}) answers at the socket, and that of {} (pid {old}) is not proved dead; what \
+         it runs is left as it is; end the new one, then `kill -USR1 {old}` makes the old one listen again",
+        counted(sessions as u64, "session")
     )
 }
 
-fn running(pool: &pool::Pool) -> impl Iterator<Item = &Session> {
-    pool.sessions().filter(|s| s.lifecycle.holds_slot())
+/// Returns the sessions that hold a slot and whose server is not proved dead. Of others, the reaper ends what is left.
+fn running<'a>(pool: &'a pool::Pool, volatile: &'a Volatile) -> impl Iterator<Item = &'a Session> {
+    let exited = volatile.reaping.exited();
+    let server = |s: &Session| s.incarnation.as_ref().and_then(|run| run.server);
+    let is_left = move |s: &&Session| server(s).is_none_or(|own| !exited.contains(&own.process));
+    pool.sessions().filter(|s| s.lifecycle.holds_slot()).filter(is_left)
 }
 
 /// Returns the number of running sessions that the last observation does not show. Those started after it do
 /// not count.
-fn missing(pool: &pool::Pool, (observed, _): Observation<'_>) -> usize {
-    running(pool).filter(|s| observed.seen_at().is_some_and(|at| s.changed_at < at)).count()
+fn missing(pool: &pool::Pool, (volatile, _): Observation<'_>) -> usize {
+    let seen_at = volatile.observed.seen_at();
+    running(pool, volatile).filter(|s| seen_at.is_some_and(|at| s.changed_at < at)).count()
 }
 
-/// Returns the number of running sessions in another server than the one that answers.
-fn on_other_server(pool: &pool::Pool, (observed, _): Observation<'_>) -> usize {
-    let Server::Up(server) = observed.state().server else { return 0 };
-    let is_elsewhere =
-        |s: &&Session| s.incarnation.as_ref().and_then(|run| run.server).is_some_and(|own| own != server);
-    running(pool).filter(is_elsewhere).count()
+/// Returns the servers of the running sessions that are not in the one that answers.
+fn on_other_server(pool: &pool::Pool, (volatile, _): Observation<'_>) -> Vec<ServerId> {
+    let Server::Up(server) = volatile.observed.state().server else { return Vec::new() };
+    let own = running(pool, volatile).filter_map(|s| s.incarnation.as_ref()?.server);
+    own.filter(|own| *own != server).collect()
 }
