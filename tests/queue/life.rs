@@ -302,3 +302,18 @@ fn a_worker_that_is_told_twice_gives_back_what_it_holds() {
     let mut client = Client::new(&pool);
     assert_eq!(client.take(&[]).unwrap().message.id.to_string(), id);
 }
+
+#[test]
+fn a_worker_whose_terminal_is_closed_ends_its_handlers_and_gives_back_what_it_holds() {
+    let pool = pool("");
+    let id = send(&pool, "a", "text");
+    let child = pool.path("child");
+    let mut worker = worker(&pool, &[], &format!("sleep 1000 & echo $! >{}; wait", child.display()));
+    let pid = pool.await_file(&child, |bytes| bytes.ends_with(b"\n"));
+    let pid = String::from_utf8(pid).unwrap().trim().parse().unwrap();
+    crate::harness::send_signal(worker.pid(), nix::sys::signal::Signal::SIGHUP);
+    assert_eq!(worker.await_end(), Some(129));
+    assert!(crate::harness::gone(pid), "what the handler started is ended, too");
+    await_state(&pool, &id, "queued");
+    assert_eq!(shown(&pool, &id)["attempts"], 0, "it was not begun, for all that counts");
+}

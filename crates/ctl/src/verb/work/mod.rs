@@ -50,7 +50,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let register = Register { scope, kinds: args.kind.clone() };
     // Nothing is held before: a signal ends this process as usual.
     let (connection, registered) = Reconnecting::register(context, &register)?;
-    receive_signals(sender.clone())?;
+    receive_signals(sender.clone(), args.host)?;
     let lease = args.lease.unwrap_or(Duration::from_millis(registered.lease_ms));
     let every = args.heartbeat.unwrap_or(HEARTBEAT).min(lease / HEARTBEATS).max(Duration::from_millis(1));
     let of = registered.session.map(|session| format!(" of {session}")).unwrap_or_default();
@@ -79,8 +79,11 @@ fn scope(context: &Context, args: &Args) -> Result<ClaimScope, Error> {
     Ok(ClaimScope::Sessions(selection))
 }
 
-fn receive_signals(events: Sender<WorkEvent>) -> Result<(), Error> {
-    signals::receive([Signal::SIGTERM, Signal::SIGINT], move |signal| {
+/// Receives the signals that end a worker. HUP is left alone if it is ignored, as under `nohup`, and in a host,
+/// whose handlers the pool ends.
+fn receive_signals(events: Sender<WorkEvent>, is_host: bool) -> Result<(), Error> {
+    let hup = Some(Signal::SIGHUP).filter(|hup| !is_host && !process::identity::caller_ignores(*hup));
+    signals::receive([Signal::SIGTERM, Signal::SIGINT].into_iter().chain(hup), move |signal| {
         events.send(WorkEvent::Signal(signal)).is_ok()
     })
 }

@@ -203,10 +203,11 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Stops claiming at the first signal, and ends the handlers at the second.
+    /// Stops claiming at the first signal, and ends the handlers at the second, or when the terminal is closed.
     fn stop(&mut self, signal: Signal) {
-        if !std::mem::replace(&mut self.stop_requested, true) {
-            self.drain();
+        let is_first = !std::mem::replace(&mut self.stop_requested, true);
+        self.drain();
+        if is_first && signal != Signal::SIGHUP {
             if !self.running.is_empty() && !self.context.style.quiet {
                 out::note("poolctl: waiting for the running handlers; a second signal ends them");
             }
