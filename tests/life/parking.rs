@@ -1,5 +1,6 @@
 //! Many sessions on few slots: which are parked, which never are, and how each returns as it was.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -204,6 +205,34 @@ fn c11_the_idlest_that_may_be_parked_gives_its_slot_up() {
     pool.ok(&["new", "fourth", "--agent", "keeper"]);
     assert_eq!((pool.lifecycle(&first).as_str(), pool.lifecycle(&third).as_str()), ("parked", "live"));
     drop(client);
+}
+
+#[test]
+fn c11_those_who_create_the_same_session_together_park_one_for_it() {
+    let pool = Pool::with(&few_slots(4));
+    let ids: Vec<String> = ["a", "b", "c", "d"].map(|name| keeper(&pool, name)).into();
+    for id in &ids {
+        tell(&pool, id, "text");
+    }
+    let same = ["new", "--workspace", "same", "--reuse", "--agent", "keeper", "--wait-slot", "20s"];
+    let made: BTreeSet<String> = thread::scope(|scope| {
+        let asked: Vec<_> = (0..6).map(|_| scope.spawn(|| pool.ok(&same))).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    assert_eq!(made.len(), 1, "{made:?}");
+    pool.ok(&["sync"]);
+    let parked = ids.iter().filter(|id| pool.lifecycle(id) != "live").count();
+    assert_eq!(parked, 1);
+    // The same for a start.
+    let over = ids.iter().find(|id| pool.lifecycle(id) == "parked").unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| pool.ok(&["restore", over]));
+        }
+    });
+    pool.ok(&["sync"]);
+    let live = pool.lines(&["ls"]).iter().filter(|shown| shown["lifecycle"] == "live").count();
+    assert_eq!((live, pool.lifecycle(over).as_str()), (4, "live"));
 }
 
 #[test]

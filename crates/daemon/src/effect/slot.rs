@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::slots::Waiter;
+use pool::slots::{Waiter, Wanted};
 use pool::{session, slots};
 use protocol::{ErrorCode, Refusal};
 
@@ -26,19 +26,21 @@ pub(crate) enum SlotDecision<R> {
     Full,
 }
 
-/// Runs `decide` until there is a slot for it; its argument is the number of waiters before it. Waits if that
-/// was asked for, or a slot will come free, as long as a requester waits for the operation.
+/// Runs `decide` until there is a slot for it; its argument is the number of slots that are wanted before it.
+/// Waits if that was asked for, or a slot will come free, as long as a requester waits for the operation.
+/// Requests with the same `wanted` wait for one slot together; one without has one of its own.
 ///
 /// # Errors
 /// The error of `decide`; refused: no slot came free.
 pub(crate) async fn with_slot<R: Send + 'static>(
     daemon: &Arc<Daemon>,
     op: Option<&ClientOperation>,
-    wait_ms: Option<u64>,
+    (wait_ms, wanted): (Option<u64>, Option<Wanted>),
     mut decide: impl FnMut(&mut Turn<'_>, usize) -> Result<SlotDecision<R>, Refusal> + Send + 'static,
 ) -> Result<R, Refusal> {
     let wait = wait_ms.map_or(daemon.loaded().daemon.wait_slot, Duration::from_millis);
-    let waiter = Waiter::Request(daemon.engine.ticket());
+    let ticket = daemon.engine.ticket();
+    let (waiter, wanted) = (Waiter::Request(ticket), wanted.unwrap_or(Wanted::New(ticket)));
     let _guard = WaiterGuard { daemon: Arc::clone(daemon), waiter };
     let (context, op, patient) = (Arc::clone(daemon), op.cloned(), !wait.is_zero());
     let look = move |turn: &mut Turn<'_>| {
@@ -47,11 +49,11 @@ pub(crate) async fn with_slot<R: Send + 'static>(
             turn.volatile.scheduler.waiting.leave(waiter);
             return Some(Err(in_doubt()));
         }
-        let ahead = turn.volatile.scheduler.waiting.ahead(waiter);
+        let ahead = turn.volatile.scheduler.waiting.ahead(waiter, &wanted);
         let decided = match decide(turn, ahead) {
             Ok(SlotDecision::Done(result)) => Ok(result),
             Ok(SlotDecision::Full) if patient || may_come_free(turn, &context, ahead) => {
-                if turn.volatile.scheduler.waiting.join(waiter) {
+                if turn.volatile.scheduler.waiting.join(waiter, wanted.clone()) {
                     turn.wake();
                 }
                 return None;

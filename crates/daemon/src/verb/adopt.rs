@@ -90,7 +90,7 @@ pub(crate) async fn adopt_pane(
     let decide = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         let tag = random::identity(&*context.world.random)?.tag;
-        let ahead = turn.volatile.scheduler.waiting.len();
+        let ahead = turn.volatile.scheduler.waiting.slots_wanted();
         let (stamp, tmux_names) = (clock::name_stamp(now), turn.volatile.observed.names());
         let inputs =
             CreateInputs { tag, now, stamp: &stamp, conversation: "", ahead, tmux_names: &tmux_names };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pool::Naming;
 use pool::queue::Body;
 use pool::session::{CreateInputs, CreateOutcome};
-use pool::slots::{RunIdentity, Starter, begin_start};
+use pool::slots::{RunIdentity, Starter, Wanted, begin_start};
 use protocol::message::PROMPT;
 use protocol::request::{New, Send};
 use protocol::{ErrorCode, Event, Message, MessageId, Refusal, Reply, Seq, Session, SessionId, SessionRef};
@@ -26,13 +26,15 @@ pub(super) async fn new(daemon: &Arc<Daemon>, op: &ClientOperation, asked: New) 
     cgroup::refresh(daemon).await;
     daemon.refresh_disk(0).await;
     let wait_ms = asked.wait_slot_ms;
+    let wanted =
+        asked.workspace.as_ref().or(asked.name.as_ref()).map(|name| Wanted::Name(name.trim().to_owned()));
     let is_generated = asked.name.is_none() && asked.workspace.is_none();
     let is_numbered = is_generated && daemon.settings().naming == Naming::Numeric;
     let creation = Creation { prompt: first_prompt(&asked)?, asked };
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let decide =
         move |turn: &mut Turn<'_>, ahead: usize| decide(turn, &context, &operation, &creation, ahead);
-    let outcome = slot::with_slot(daemon, Some(op), wait_ms, decide).await?;
+    let outcome = slot::with_slot(daemon, Some(op), (wait_ms, wanted), decide).await?;
     crate::crash::point("new-intent");
     match outcome {
         Outcome::Created(session) => start::launch_new(daemon, op, (session, is_numbered)).await,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::slots::{Starter, begin_start};
+use pool::slots::{Starter, Wanted, begin_start};
 use process::init::LIMIT_NOT_HELD;
 use protocol::session::Reason;
 use protocol::{ErrorCode, Incarnation, Lifecycle, Refusal, Reply, Session, SessionId};
@@ -199,7 +199,7 @@ pub(crate) async fn start_next<R: Send + 'static>(
         }
         Ok(SlotDecision::Done(Some(session)))
     };
-    match slot::with_slot(daemon, op, options.wait_ms, decide).await? {
+    match slot::with_slot(daemon, op, (options.wait_ms, Some(Wanted::Session(id))), decide).await? {
         Some(before) => launch_next(daemon, before, conclude).await.map(Some),
         None => Ok(None),
     }

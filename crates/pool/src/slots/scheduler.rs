@@ -165,10 +165,10 @@ fn depends_on_silence(turn: &Turn<'_>, settings: &Settings) -> bool {
         || turn.pool().sessions().any(is_drained)
 }
 
-/// Number of waiters without a slot, free or about to come free.
+/// Number of slots that are wanted beyond those that are free or about to come free.
 fn missing_slots(turn: &Turn<'_>, settings: &Settings) -> usize {
     let free = free(turn.pool(), settings) + leaving(turn);
-    turn.volatile.scheduler.waiting.len().saturating_sub(free)
+    turn.volatile.scheduler.waiting.slots_wanted().saturating_sub(free)
 }
 
 /// Number of sessions that are about to give up their slots.

@@ -1,6 +1,6 @@
-//! The queue for slots: first come, first served.
+//! The queue for slots: first come, first served. Waiters for the same session want one slot together.
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 use protocol::SessionId;
 
@@ -13,9 +13,20 @@ pub enum Waiter {
     Session(SessionId),
 }
 
+/// The session for which a slot is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wanted {
+    /// A session that there is.
+    Session(SessionId),
+    /// A session of this workspace or name, which the first waiter creates.
+    Name(String),
+    /// A session of its own, for the request with this ticket.
+    New(u64),
+}
+
 /// The waiters, in the order in which they came.
 #[derive(Debug, Default)]
-pub struct WaitQueue(VecDeque<Waiter>);
+pub struct WaitQueue(Vec<(Waiter, Wanted)>);
 
 impl WaitQueue {
     /// Number of waiters.
@@ -30,24 +41,32 @@ impl WaitQueue {
         self.0.is_empty()
     }
 
-    /// Number of waiters before this one; of all waiters if it does not wait.
+    /// Number of slots that are wanted.
     #[must_use]
-    pub fn ahead(&self, waiter: Waiter) -> usize {
-        self.0.iter().position(|waiting| *waiting == waiter).unwrap_or(self.0.len())
+    pub fn slots_wanted(&self) -> usize {
+        distinct(&self.0).len()
+    }
+
+    /// Number of slots that are wanted before this waiter's; of all if it does not wait.
+    #[must_use]
+    pub fn ahead(&self, waiter: Waiter, wanted: &Wanted) -> usize {
+        let at = self.0.iter().position(|(waiting, _)| *waiting == waiter).unwrap_or(self.0.len());
+        let before = distinct(&self.0[..at]);
+        before.len() - usize::from(before.contains(wanted))
     }
 
     /// The position of a session, from 1.
     #[must_use]
     pub fn position(&self, session: SessionId) -> Option<u64> {
-        let at = self.0.iter().position(|waiting| *waiting == Waiter::Session(session))?;
+        let at = self.0.iter().position(|(waiting, _)| *waiting == Waiter::Session(session))?;
         Some(at as u64 + 1)
     }
 
     /// Adds a waiter at the end. Returns false if it waits already.
-    pub fn join(&mut self, waiter: Waiter) -> bool {
-        let is_new = !self.0.contains(&waiter);
+    pub fn join(&mut self, waiter: Waiter, wanted: Wanted) -> bool {
+        let is_new = !self.0.iter().any(|(waiting, _)| *waiting == waiter);
         if is_new {
-            self.0.push_back(waiter);
+            self.0.push((waiter, wanted));
         }
         is_new
     }
@@ -55,51 +74,82 @@ impl WaitQueue {
     /// Removes a waiter. Returns true if it waited.
     pub fn leave(&mut self, waiter: Waiter) -> bool {
         let before = self.0.len();
-        self.0.retain(|waiting| *waiting != waiter);
+        self.0.retain(|(waiting, _)| *waiting != waiter);
         self.0.len() != before
     }
 
     /// Sets the sessions that wait. New ones go to the end, in this order. Returns true if others have left.
     pub fn set_sessions(&mut self, wanting: &[SessionId]) -> bool {
         let before = self.0.len();
-        self.0.retain(|waiting| match waiting {
+        self.0.retain(|(waiting, _)| match waiting {
             Waiter::Session(session) => wanting.contains(session),
             Waiter::Request(_) => true,
         });
         let have_left = self.0.len() != before;
         for session in wanting {
-            self.join(Waiter::Session(*session));
+            self.join(Waiter::Session(*session), Wanted::Session(*session));
         }
         have_left
     }
 
-    /// The first session among the first `within` waiters.
+    /// The first session that is wanted among the first `within` slots.
     #[must_use]
     pub fn first_session(&self, within: usize) -> Option<SessionId> {
-        self.0.iter().take(within).find_map(|waiting| match waiting {
-            Waiter::Session(session) => Some(*session),
+        let sessions = self.0.iter().filter_map(|(waiting, wanted)| match waiting {
+            Waiter::Session(session) => Some((*session, self.ahead(*waiting, wanted))),
             Waiter::Request(_) => None,
-        })
+        });
+        sessions.into_iter().find(|(_, ahead)| *ahead < within).map(|(session, _)| session)
     }
+}
+
+fn distinct(waiters: &[(Waiter, Wanted)]) -> BTreeSet<&Wanted> {
+    waiters.iter().map(|(_, wanted)| wanted).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn request(ticket: u64) -> (Waiter, Wanted) {
+        (Waiter::Request(ticket), Wanted::New(ticket))
+    }
+
     #[test]
     fn who_comes_first_is_served_first() {
         let mut queue = WaitQueue::default();
-        let (a, b) = (Waiter::Request(1), Waiter::Request(2));
-        assert_eq!(queue.ahead(a), 0, "nobody waits");
-        assert!(queue.join(a) && !queue.join(a));
+        let [a, b, c] = [1, 2, 3].map(Waiter::Request);
+        let ahead = |queue: &WaitQueue, ticket| queue.ahead(request(ticket).0, &request(ticket).1);
+        assert_eq!(ahead(&queue, 1), 0, "nobody waits");
+        assert!(queue.join(a, request(1).1) && !queue.join(a, request(1).1));
         assert!(!queue.set_sessions(&[SessionId(7), SessionId(8)]));
-        assert!(queue.join(b));
-        assert_eq!((queue.ahead(a), queue.ahead(b), queue.ahead(Waiter::Request(3))), (0, 3, 4));
+        assert!(queue.join(b, request(2).1));
+        assert_eq!((ahead(&queue, 1), ahead(&queue, 2), ahead(&queue, 3)), (0, 3, 4));
         assert_eq!((queue.first_session(1), queue.first_session(2)), (None, Some(SessionId(7))));
         assert!(queue.set_sessions(&[SessionId(9), SessionId(8)]), "session 7 has left");
         assert_eq!((queue.position(SessionId(8)), queue.position(SessionId(9))), (Some(2), Some(4)));
-        assert!(queue.leave(a) && !queue.leave(a));
+        assert!(queue.leave(a) && !queue.leave(a) && !queue.leave(c));
         assert_eq!(queue.first_session(1), Some(SessionId(8)));
+    }
+
+    #[test]
+    fn waiters_for_the_same_session_want_one_slot() {
+        let mut queue = WaitQueue::default();
+        let name = || Wanted::Name("web".to_owned());
+        let waiters = [1, 2, 3].map(Waiter::Request);
+        for waiter in waiters {
+            queue.join(waiter, name());
+        }
+        queue.join(request(4).0, request(4).1);
+        assert_eq!((queue.len(), queue.slots_wanted()), (4, 2));
+        assert_eq!(waiters.map(|waiter| queue.ahead(waiter, &name())), [0, 0, 0]);
+        assert_eq!(queue.ahead(request(4).0, &request(4).1), 1);
+        // A session that has something to do, and a request that starts it.
+        queue.join(Waiter::Request(5), Wanted::Session(SessionId(7)));
+        queue.set_sessions(&[SessionId(7), SessionId(8)]);
+        assert_eq!((queue.len(), queue.slots_wanted()), (7, 4));
+        assert_eq!((queue.first_session(2), queue.first_session(3)), (None, Some(SessionId(7))));
+        queue.set_sessions(&[SessionId(8)]);
+        assert_eq!((queue.first_session(3), queue.first_session(4)), (None, Some(SessionId(8))));
     }
 }
