@@ -57,6 +57,21 @@ fn p26_what_waits_for_a_worker_is_worked_off_too_and_poold_may_die_meanwhile() {
 }
 
 #[test]
+fn p26_a_shell_whose_own_prompt_is_back_is_drained_at_once() {
+    // Longer than the test: only programs that confirm nothing are given this time.
+    let pool = Pool::with("[pool]\nidle_quiet = '200ms'\nidle_settle = '10m'\n");
+    let id = pool.ok(&["new", "sh", "--agent", "shell"]);
+    pool.ok(&["send", &id, "--wait", "done", "true"]);
+    pool.ok(&["--timeout", "60s", "drain", "--wait", &id]);
+    assert_eq!(pool.show(&id)["reason"], "drained");
+    let silent = pool.script("silent", "exec cat");
+    pool.ok(&["send", &silent, "--wait", "done", "text"]);
+    pool.ok(&["drain", &silent]);
+    wait_until("it says why", PATIENCE, || pool.ok(&["show", &silent]).contains("and confirms nothing"));
+    pool.ok(&["kill", &silent]);
+}
+
+#[test]
 fn what_was_not_worked_when_a_program_ended_by_itself_is_told_who_waits_for_its_drain() {
     let pool = quick();
     let id = pool.script("web", "while [ ! -e end ]; do sleep 0.05; done");

@@ -208,6 +208,22 @@ fn c11_the_idlest_that_may_be_parked_gives_its_slot_up() {
 }
 
 #[test]
+fn c11_an_agent_that_has_only_said_that_it_started_is_not_parked_for_another() {
+    let ctl = env!("CARGO_BIN_EXE_poolctl");
+    let report = r#"echo "{\"event\":\"started\"}" | "#;
+    let agent = format!(
+        "[pool]\nmax_sessions = 1\n[agents.hooked]\ncommand = 'sh'\nconfirm = 'hook'\nparkable = true\n\
+         args = ['-c', '{report}{ctl} hook generic; exec cat']\n"
+    );
+    let pool = Pool::with(&agent);
+    let id = pool.ok(&["new", "first", "--agent", "hooked"]);
+    wait_until("it has reported", PATIENCE, || pool.show(&id)["activity_source"] == "hook");
+    let refused = pool.ctl(&["new", "second", "--agent", "hooked"]).expect(5);
+    assert!(refused.stderr.contains("full"), "{refused:?}");
+    assert_eq!(pool.lifecycle(&id), "live");
+}
+
+#[test]
 fn c11_those_who_create_the_same_session_together_park_one_for_it() {
     let pool = Pool::with(&few_slots(4));
     let ids: Vec<String> = ["a", "b", "c", "d"].map(|name| keeper(&pool, name)).into();

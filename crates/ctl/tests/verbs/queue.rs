@@ -182,7 +182,7 @@ fn many_are_mended_by_one_flag() {
     assert_eq!(pool.run("queue cancel web --all --kind b").success(), "4  cancelled\n");
     assert_eq!(pool.run("queue retry web --dead --kind a").success(), "3  queued\n");
     assert_eq!(pool.run("queue cancel web --kind a --kind b").success(), "2  cancelled\n4  cancelled\n");
-    assert_eq!(pool.run("queue retry web --kind b").success(), "4  queued\n6  queued\n");
+    assert_eq!(pool.run("queue retry web --kind b").success(), "4  queued\n", "the dead stay so");
     assert_eq!(pool.run("queue cancel web 2 --kind a").code, 2, "ids, or a kind");
     assert_eq!(pool.run("queue cancel web --all --kind none").success(), "");
     assert_eq!(pool.run("queue dead web -q").success(), "3\n6\n");

@@ -50,7 +50,10 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     turn.volatile.agents.note_artefacts(session.id, &hook.signal);
     asks::note_open_asks(turn, session.id, &open);
     let now = turn.now();
-    turn.volatile.prompts.delivered(hook.tag, hook.at.min(now));
+    // That it has started says nothing of what it was given.
+    if !matches!(hook.signal, HookEvent::Started { .. }) {
+        turn.volatile.prompts.delivered(hook.tag, hook.at.min(now));
+    }
     follow_up::queue_message(turn, daemon, &session, (agent, &hook));
     if matches!(hook.signal, HookEvent::TurnOver { .. }) {
         usage_limit::limit_lifted(turn, session.id);

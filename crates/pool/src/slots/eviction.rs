@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use agents::Confirm;
 use agents::screen::Composer;
 use protocol::activity::Source;
 use protocol::{ActivityState, Lifecycle, Session, SessionId, Tag, Timestamp};
@@ -95,24 +96,34 @@ pub(crate) fn at_rest_since(
         ActivityState::Idle | ActivityState::Error if tells => {
             Ok(pool.latest(inputs.now, [known.since, session.last_activity_at]))
         }
-        _ => quiet_since(pool, settings, session, inputs).ok_or("its program is writing"),
+        _ => quiet_since(pool, settings, session, inputs),
     }
 }
 
 /// Time since which a session has written nothing and was given nothing, if that is long enough.
-#[must_use]
-pub(crate) fn quiet_since(
+///
+/// # Errors
+/// The reason why it is not.
+fn quiet_since(
     pool: &Pool,
     settings: &Settings,
     session: &Session,
     inputs: &EvictionInputs<'_>,
-) -> Option<Timestamp> {
-    let quiet = *inputs.quiet_since.get(&session.id)?;
+) -> Result<Timestamp, &'static str> {
+    let quiet = *inputs.quiet_since.get(&session.id).ok_or("its program is writing")?;
     let since = pool.latest(inputs.now, [quiet, session.last_activity_at]);
-    // An unconfirmed message may not have been read yet: silence soon after it says little.
+    // An unconfirmed message may not have been read yet: silence soon after it says little. A shell's own prompt
+    // confirms it.
+    let is_shell = settings.agent_of(session).confirm == Confirm::Prompt;
     let given = session.incarnation.as_ref().and_then(|run| inputs.delivered_at.get(&run.tag));
-    let settled = given.is_none_or(|at| pool.age(inputs.now, *at) >= settings.idle_settle);
-    (settled && pool.age(inputs.now, since) >= settings.idle_quiet).then_some(since)
+    let is_fresh = |at: &Timestamp| !is_shell && pool.age(inputs.now, *at) < settings.idle_settle;
+    if given.is_some_and(is_fresh) {
+        return Err("it was given something a moment ago, and confirms nothing");
+    }
+    if pool.age(inputs.now, since) < settings.idle_quiet {
+        return Err("its program is writing");
+    }
+    Ok(since)
 }
 
 /// Time by which a session that may be parked for another one is ordered, the earliest first: since when it

@@ -17,14 +17,12 @@ use crate::show::json::{MessageJson, json_name};
 use crate::show::{out, time};
 use crate::targets::{for_each, only_one};
 
-/// The alternative to ids: all messages in a state, by a flag, or of a kind.
+/// The alternative to ids: all messages in a state, by a flag, or those of a kind that wait.
 pub(super) struct Many {
     /// True if the flag is given.
     pub asked: bool,
     /// The state that the flag selects.
     pub state: MessageState,
-    /// The states of which a kind alone selects all.
-    pub of_kind: &'static [MessageState],
     /// The flag, for messages to the user.
     pub flag: &'static str,
 }
@@ -44,8 +42,8 @@ pub(super) fn each(
     let mut client = context.client();
     let of = session_id(context, &mut client, session)?;
     let ids = if selected {
-        let states = if many.asked { vec![many.state] } else { many.of_kind.to_vec() };
-        let list = Messages { session: of.into(), kinds: which.kind, states, limit: u32::MAX };
+        let state = if many.asked { many.state } else { MessageState::Queued };
+        let list = Messages { session: of.into(), kinds: which.kind, states: vec![state], limit: u32::MAX };
         let mut ids = Vec::new();
         messages::for_each(&mut client, list, |message| {
             ids.push(message.id);
@@ -88,7 +86,7 @@ pub(super) fn resolve(
     (resolution, repeat): (Resolution, &Repeat),
 ) -> Result<(), Error> {
     let which = Selection { ids, kind: Vec::new() };
-    let none = Many { asked: false, state: MessageState::InDoubt, of_kind: &[], flag: "" };
+    let none = Many { asked: false, state: MessageState::InDoubt, flag: "" };
     let request = |id| Request::ResolveMessage(ResolveMessage { id, resolution });
     each(context, session, (which, none, repeat), request)
 }

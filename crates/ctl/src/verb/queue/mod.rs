@@ -140,11 +140,11 @@ pub(crate) fn run(context: &Context, command: QueueCommand) -> Result<(), Error>
         QueueCommand::Dead { session, kinds } => inspect::dead(context, &session, kinds)?,
         QueueCommand::Show { session, ids, body } => inspect::show(context, &session, &ids, body)?,
         QueueCommand::Cancel { session, which, all, repeat } => {
-            let many = Many { asked: all, state: Queued, of_kind: &[Queued], flag: "--all" };
+            let many = Many { asked: all, state: Queued, flag: "--all" };
             admin::each(context, &session, (which, many, &repeat), Request::Cancel)?;
         }
         QueueCommand::Retry { session, which, dead, repeat } => {
-            let many = Many { asked: dead, state: Dead, of_kind: &[Queued, Dead], flag: "--dead" };
+            let many = Many { asked: dead, state: Dead, flag: "--dead" };
             admin::each(context, &session, (which, many, &repeat), Request::Retry)?;
         }
         QueueCommand::Resolve { session, ids, resolution, repeat } => {

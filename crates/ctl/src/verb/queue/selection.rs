@@ -33,7 +33,7 @@ pub(crate) struct Selection {
     /// The messages
     #[arg(value_name = "ID")]
     pub ids: Vec<MessageId>,
-    /// All of this kind, or with the flag those of them; may be repeated
+    /// All of this kind that wait, or with the flag those of them; may be repeated
     #[arg(long, value_parser = kind, conflicts_with = "ids")]
     pub kind: Vec<String>,
 }
