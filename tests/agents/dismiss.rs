@@ -81,6 +81,19 @@ fn a_restart_of_the_daemon_changes_no_bell() {
 }
 
 #[test]
+fn the_bell_of_an_earlier_run_rings_for_no_later_one() {
+    let pool = Pool::with("[pool]\nidle_quiet = '300ms'\n[reaper]\ngrace = '300ms'\n");
+    let id = pool.script("web", "[ -e rang ] || { : >rang; printf '\\a'; }; echo ready; exec cat");
+    await_inbox(&pool, &id, &["bell"]);
+    pool.ok(&["restart", &id]);
+    wait_until("its silence is seen", PATIENCE, || {
+        let shown = pool.show(&id);
+        (&shown["activity_source"], &shown["activity"]) == (&json!("output"), &json!("idle"))
+    });
+    assert!(inbox(&pool, &id).is_empty());
+}
+
+#[test]
 fn a_bell_ends_when_keys_or_a_prompt_are_typed() {
     let pool = Pool::with("[pool]\nidle_quiet = '300ms'\n[reaper]\ngrace = '300ms'\n");
     for (name, typed) in

@@ -43,8 +43,17 @@ pub(crate) fn write_job(run: &Path, job: &Job) -> io::Result<PathBuf> {
 /// that is kept apart. `None` if there is no log.
 pub(crate) fn last_written(log: &Path) -> Option<SystemTime> {
     let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
-    let apart = log.with_file_name(protocol::logs::STDERR).join(protocol::logs::CURRENT);
-    modified(log).map(|written| modified(&apart).map_or(written, |other| other.max(written)))
+    modified(log).map(|written| modified(&apart(log)).map_or(written, |other| other.max(written)))
+}
+
+/// True if a session's program has written anything, also to a standard error that is kept apart.
+pub(crate) fn has_output(log: &Path) -> bool {
+    [log, &apart(log)].into_iter().any(|path| fs::metadata(path).is_ok_and(|found| found.len() > 0))
+}
+
+/// The log of a standard error that is kept apart.
+fn apart(log: &Path) -> PathBuf {
+    log.with_file_name(protocol::logs::STDERR).join(protocol::logs::CURRENT)
 }
 
 /// Writes a small file atomically, with mode 0600, and creates its directory if missing. The temporary file

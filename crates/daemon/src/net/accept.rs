@@ -103,6 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn s04_the_oldest_silent_peer_is_evicted_after_half_a_second_and_not_before() {
+        assert_eq!(PENDING_MAX, 64, "the number that is promised");
         let connected = Instant::now();
         let (senders, mut peers): (Vec<_>, Vec<_>) = (0..PENDING_MAX).map(|_| oneshot::channel()).unzip();
         let mut pending: Pending = senders.into_iter().map(|sender| (connected, sender)).collect();

@@ -1,7 +1,6 @@
 //! The output of sessions before this start of the daemon. No event tells it, for output is no commit: after a
 //! restart the times of the logs do.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,6 +50,5 @@ fn may_lack_output(session: &Session) -> bool {
 /// Returns the time of the last output in a log; `None` if there is none, as in that of an adopted session at
 /// first.
 fn last_output(log: &Path) -> Option<Timestamp> {
-    let has_output = fs::metadata(log).is_ok_and(|meta| meta.len() > 0);
-    files::last_written(log).filter(|_| has_output).map(timestamp)
+    files::last_written(log).filter(|_| files::has_output(log)).map(timestamp)
 }

@@ -42,6 +42,9 @@ const MTIME_LAG: Duration = Duration::from_millis(10);
 /// Silence after which a working agent may have stopped without a report.
 const STALL: Duration = Duration::from_secs(1);
 
+/// Time in which the log writer of a new incarnation starts.
+const WRITER_START: Duration = Duration::from_secs(5);
+
 /// Largest difference between the time of a bell on record and the one that the log's index has for it.
 const BELL_TIMES: Duration = Duration::from_secs(2);
 
@@ -167,7 +170,7 @@ impl SampleState {
         }
         if let Ok(meta) = std::fs::metadata(&target.log) {
             self.quiet_since = files::last_written(&target.log).map(timestamp);
-            self.has_output |= meta.len() > 0;
+            self.has_output |= files::has_output(&target.log);
             match target.agent.adapter {
                 Adapter::None => self.read_log(target, &meta, now),
                 Adapter::Codex if target.known.state.is_at_work() => self.read_title(target, &meta, now),
@@ -203,7 +206,12 @@ impl SampleState {
     fn read_earlier(&mut self, target: &SampleTarget, meta: &Metadata, now: Timestamp) {
         let dir = target.log.parent().unwrap_or(&target.log);
         let base = logs::bounds(dir).map_or(0, |(_, end)| end.saturating_sub(meta.len()));
-        let start = logs::recorded_start_offset(dir, target.tag).ok().flatten().unwrap_or(0);
+        let start = match logs::recorded_start_offset(dir, target.tag).ok().flatten() {
+            Some(start) => start,
+            // Its log writer has not started: what is there is of an earlier incarnation.
+            None if now.since(target.started_at) < WRITER_START => return,
+            None => 0,
+        };
         let from = start.saturating_sub(base).max(meta.len().saturating_sub(OUTPUT_MAX));
         let Ok(piece) = read_range(&target.log, from, meta.len().saturating_sub(from)) else { return };
         self.log = (meta.ino(), meta.len());
