@@ -99,6 +99,19 @@ fn h34_a_prompt_for_an_adopted_shell_waits_for_the_program_in_front_of_it() {
 }
 
 #[test]
+fn h34_what_was_given_back_is_adopted_again_and_ended_like_any_other() {
+    let pool = Pool::with(NO_SWEEP);
+    let id = pool.script("keep", "exec sleep 1000");
+    let (agent, init) = pool.pane_pids(&id);
+    pool.ok(&["rm", "--keep-tmux", &id]);
+    assert!(alive(agent) && alive(init), "it was given back");
+    let again = pool.ok(&["adopt", "keep"]);
+    pool.ok(&["--timeout", "60s", "kill", &again]);
+    assert!(gone(agent) && gone(init));
+    assert_eq!(pool.show(&again)["reason"], "killed");
+}
+
+#[test]
 fn h34_an_adopted_session_is_watched_from_then_on() {
     let pool = Pool::with(NO_SWEEP);
     let theirs = theirs_in(&pool);

@@ -23,8 +23,11 @@ pub(crate) async fn check(lease: &Lease, pane_found: bool) -> Result<(), String>
     }
     let Some(init) = candidate.init.filter(|init| is_alive(*init)) else { return Ok(()) };
     let Some(argv) = argv(init).await? else { return Ok(()) };
+    let run = lease.run.as_path();
     match job_of(&argv) {
-        Some(job) if job == lease.run.as_path().join(format!("{}.job", candidate.tag)) => Ok(()),
+        Some(job) if job == run.join(format!("{}.job", candidate.tag)) => Ok(()),
+        // A session of this pool that was given back, and adopted again with another tag.
+        Some(job) if pane_found && job.parent() == Some(run) => Ok(()),
         Some(_) => Err(format!("process {init} is an init of another pool")),
         // An adopted program, or not an init: only its pane proves the owner.
         None if pane_found => Ok(()),
