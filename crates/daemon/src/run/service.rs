@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use protocol::Refusal;
 use sd_notify::NotifyState;
 use tokio::time::{sleep, timeout};
 
@@ -31,22 +32,38 @@ pub(super) fn stopping() {
     notify(NotifyState::Stopping);
 }
 
-/// Feeds the watchdog as long as the engine answers a turn, never by a bare timer; during long work of the
-/// engine, as long as that may take.
+/// Feeds the watchdog of the service manager, if there is one.
 pub(super) async fn watchdog(daemon: Arc<Daemon>) {
     let Some(period) = sd_notify::watchdog_enabled() else { return };
-    let pause = period / 3;
+    let engine = &daemon.engine;
+    feed(period, (|| engine.turn(|_| ()), || engine.is_in_long_work()), || notify(NotifyState::Watchdog))
+        .await;
+}
+
+/// Feeds a watchdog with this period as long as the engine answers, never by a bare timer; during long work of
+/// the engine, as long as that may take. Ends with the engine.
+async fn feed<A: Future<Output = Result<(), Refusal>>>(
+    period: Duration,
+    (ask, is_in_long_work): (impl Fn() -> A, impl Fn() -> bool),
+    feed: impl Fn(),
+) {
+    let pause = pause(period);
     loop {
-        match timeout(pause, daemon.engine.turn(|_| ())).await {
+        match timeout(pause, ask()).await {
             Ok(Ok(())) => {
-                notify(NotifyState::Watchdog);
+                feed();
                 sleep(pause).await;
             }
             Ok(Err(_)) => return,
-            Err(_) if daemon.engine.is_in_long_work() => notify(NotifyState::Watchdog),
+            Err(_) if is_in_long_work() => feed(),
             Err(_) => {}
         }
     }
+}
+
+/// Time between two feeds of a watchdog, and that the engine has to answer: together less than its period.
+fn pause(period: Duration) -> Duration {
+    period / 3
 }
 
 /// Asks for more time, until it is dropped, as long as this process uses the processor or the disk. While the
@@ -92,5 +109,48 @@ fn resources_used() -> Option<(i64, i64, i64, i64)> {
 fn notify(state: NotifyState) {
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::debug!(%error, "the service manager was not notified");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::pending;
+
+    use protocol::ErrorCode;
+
+    use super::*;
+
+    /// Returns the number of feeds, up to three, while the engine answers or hangs.
+    async fn feeds(answers: bool, in_long_work: bool) -> u32 {
+        let (fed, period) = (Cell::new(0), Duration::from_millis(3));
+        let ask = || async move { if answers { Ok(()) } else { pending().await } };
+        let three = || fed.set(fed.get() + 1);
+        let until_three = async {
+            while fed.get() < 3 {
+                sleep(period).await;
+            }
+        };
+        // The engine that hangs is not fed however long that takes.
+        let limit = if answers || in_long_work { Duration::from_secs(30) } else { period * 20 };
+        tokio::select! {
+            () = feed(period, (ask, || in_long_work), three) => unreachable!("the engine runs"),
+            _ = timeout(limit, until_three) => fed.get().min(3),
+        }
+    }
+
+    #[tokio::test]
+    async fn o03_the_watchdog_is_fed_while_the_engine_answers_or_works_long_and_else_not_at_all() {
+        assert_eq!(
+            (feeds(true, false).await, feeds(false, true).await, feeds(false, false).await),
+            (3, 3, 0)
+        );
+        assert!(pause(Duration::from_secs(30)) * 2 < Duration::from_secs(30), "an answer may take as long");
+    }
+
+    #[tokio::test]
+    async fn o03_feeding_ends_with_the_engine() {
+        let ended = || async { Err(Refusal::new(ErrorCode::Unavailable, "the engine has ended")) };
+        feed(Duration::from_secs(3), (ended, || true), || panic!("it was fed")).await;
     }
 }

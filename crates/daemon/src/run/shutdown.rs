@@ -63,3 +63,14 @@ async fn end_empty_server(daemon: &Arc<Daemon>) {
         tracing::warn!(%error, "the empty tmux server was not ended");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o02_the_parts_of_a_stop_fit_into_the_ten_seconds_that_are_promised() {
+        assert_eq!(STOP_LIMIT, Duration::from_secs(10));
+        assert!(TYPING_LIMIT + SERVER_LIMIT < STOP_LIMIT);
+    }
+}
