@@ -47,12 +47,11 @@ impl WaitQueue {
         distinct(&self.0).len()
     }
 
-    /// Number of slots that are wanted before this waiter's; of all if it does not wait.
+    /// Number of slots that are wanted before the one that this waiter wants; of all if nobody waits for it.
     #[must_use]
     pub fn ahead(&self, waiter: Waiter, wanted: &Wanted) -> usize {
-        let at = self.0.iter().position(|(waiting, _)| *waiting == waiter).unwrap_or(self.0.len());
-        let before = distinct(&self.0[..at]);
-        before.len() - usize::from(before.contains(wanted))
+        let at = self.0.iter().position(|(waiting, other)| *waiting == waiter || other == wanted);
+        distinct(&self.0[..at.unwrap_or(self.0.len())]).len()
     }
 
     /// The position of a session, from 1.
@@ -95,11 +94,16 @@ impl WaitQueue {
     /// The first session that is wanted among the first `within` slots.
     #[must_use]
     pub fn first_session(&self, within: usize) -> Option<SessionId> {
-        let sessions = self.0.iter().filter_map(|(waiting, wanted)| match waiting {
-            Waiter::Session(session) => Some((*session, self.ahead(*waiting, wanted))),
-            Waiter::Request(_) => None,
-        });
-        sessions.into_iter().find(|(_, ahead)| *ahead < within).map(|(session, _)| session)
+        let mut wanted_so_far = BTreeSet::new();
+        for (waiting, wanted) in &self.0 {
+            wanted_so_far.insert(wanted);
+            match waiting {
+                _ if wanted_so_far.len() > within => return None,
+                Waiter::Session(session) => return Some(*session),
+                Waiter::Request(_) => {}
+            }
+        }
+        None
     }
 }
 
