@@ -7,7 +7,7 @@ use pool::agent::ScreenReading;
 use pool::prompt::{Blocked, PaneSnapshot};
 use process::inspect::tty::ShellState;
 use protocol::activity::Source;
-use protocol::{ActivityState, Incarnation, Timestamp};
+use protocol::{ActivityState, Incarnation, Timestamp, time};
 use tmux::{Answer, PaneRef};
 
 use crate::engine::Turn;
@@ -36,12 +36,13 @@ pub(crate) async fn read_pane(
         // Agents that never enabled bracketed pastes within the limit do without.
         let is_starting = turn.age(started_at) < ready_limit;
         let times = (said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago));
-        let has_keys = session.is_some_and(|session| turn.volatile.prompts.has_keys(session.id));
-        (session.map(|session| session.id), is_starting, has_keys, times)
+        let pressed = session.and_then(|session| turn.volatile.prompts.keys_age(session.id, turn.mono()));
+        let keys_at = pressed.map(|ago| Timestamp(turn.now().0.saturating_sub(time::millis(ago))));
+        (session.map(|session| session.id), is_starting, keys_at, times)
     };
     let reported =
         daemon.engine.turn(reported).await.map_err(|refusal| Blocked::for_now(refusal.to_string()))?;
-    let (session, is_starting, has_keys, (said_idle_ago, typed_ago, active_ago)) = reported;
+    let (session, is_starting, keys_at, (said_idle_ago, typed_ago, active_ago)) = reported;
     let starting = session.filter(|_| is_starting);
     let takes_pastes = match starting.filter(|_| agent.asks_for_pastes()) {
         Some(session) if seen.bracketed.is_none() => bracketed_paste::is_enabled(daemon, session, tag).await,
@@ -49,7 +50,7 @@ pub(crate) async fn read_pane(
     };
     let unread = unread_input(daemon, run).await;
     let holds_unfinished_line = match session.filter(|_| agent.confirm == Confirm::Prompt) {
-        Some(session) => unfinished_line::is_left(daemon, (session, tag), &seen, has_keys).await,
+        Some(session) => unfinished_line::is_left(daemon, (session, tag), &seen, keys_at).await,
         None => false,
     };
     let shell = if agent.confirm == Confirm::Prompt { shell_state(daemon, run).await } else { None };

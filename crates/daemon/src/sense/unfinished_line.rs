@@ -1,5 +1,7 @@
 //! A line that somebody began to type in a shell and left: a prompt would be appended to it, and both run.
 
+use std::time::Duration;
+
 use protocol::{SessionId, Tag, Timestamp};
 
 use agents::screen::Screen;
@@ -7,14 +9,16 @@ use agents::screen::Screen;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
 
+/// Longest time between the press of a key and the record of it, either of which may come first.
+const ECHO_LIMIT: Duration = Duration::from_millis(500);
+
 /// True if the row with the cursor has changed since the shell's own prompt was drawn there, and somebody was at
-/// the terminal when it did, or keys were pressed by `poolctl keys` since the last prompt (`has_keys`). False if
-/// the log does not tell.
+/// the terminal when it did, or keys were pressed by `poolctl keys` (last `keys_at`). False if the log does not tell.
 pub(crate) async fn is_left(
     daemon: &Daemon,
     (session, tag): (SessionId, Tag),
     seen: &tmux::PaneSnapshot,
-    has_keys: bool,
+    keys_at: Option<Timestamp>,
 ) -> bool {
     let Some(active_at) = seen.active_at else { return false };
     let (dir, size) = (daemon.log_options(session).dir, (seen.size.height, seen.size.width));
@@ -22,11 +26,14 @@ pub(crate) async fn is_left(
     let Some(prompt) = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() else {
         return false;
     };
-    // The activity of a person is known to the second.
-    let was_there = Timestamp(active_at.saturating_add(1).saturating_mul(1000)) > prompt.resumed_at;
+    // The activity of a person is known to the second. Whoever pressed Enter before a command whose output has no
+    // newline was there before that output's pause, not after it.
+    let person = Timestamp(active_at.saturating_add(1).saturating_mul(1000));
+    let was_there =
+        person.max(keys_at.map(|at| at.after(ECHO_LIMIT)).unwrap_or_default()) > prompt.resumed_at;
     let screen = Screen::new(&seen.screen);
     let row = screen.lines().nth(seen.cursor.1.into()).unwrap_or_default();
-    (was_there || has_keys) && letters(row).ne(letters(&prompt.row))
+    was_there && letters(row).ne(letters(&prompt.row))
 }
 
 /// Returns the letters of a row. Blanks do not count: a text at the right margin moves with the terminal's size.

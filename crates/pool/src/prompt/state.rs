@@ -89,6 +89,12 @@ impl Prompts {
         self.keys_at.contains_key(&session)
     }
 
+    /// Time since the pool last pressed keys in a session's terminal, if it did since its last prompt.
+    #[must_use]
+    pub fn keys_age(&self, session: SessionId, now: Mono) -> Option<Duration> {
+        self.keys_at.get(&session).map(|at| at.until(now))
+    }
+
     /// Time since the pool last pressed keys in a session's terminal; returned once.
     pub fn take_keys_age(&mut self, session: SessionId, now: Mono) -> Option<Duration> {
         self.keys_at.remove(&session).map(|at| at.until(now))

@@ -112,13 +112,16 @@ fn quiet_since(
 ) -> Result<Timestamp, &'static str> {
     let quiet = *inputs.quiet_since.get(&session.id).ok_or("its program is writing")?;
     let since = pool.latest(inputs.now, [quiet, session.last_activity_at]);
-    // An unconfirmed message may not have been read yet: silence soon after it says little. A shell's own prompt
-    // confirms it.
-    let is_shell = settings.agent_of(session).confirm == Confirm::Prompt;
+    // An unconfirmed message may not have been read yet: silence soon after it says little. A shell that is in front
+    // of its terminal has read it.
+    let known = current_activity(pool, session);
+    let is_shell = settings.agent_of(session).confirm == Confirm::Prompt
+        && known.state == ActivityState::Idle
+        && matches!(known.source, Source::Terminal | Source::Process);
     let given = session.incarnation.as_ref().and_then(|run| inputs.delivered_at.get(&run.tag));
     let is_fresh = |at: &Timestamp| !is_shell && pool.age(inputs.now, *at) < settings.idle_settle;
     if given.is_some_and(is_fresh) {
-        return Err("it was given something a moment ago, and confirms nothing");
+        return Err("it was given something a moment ago");
     }
     if pool.age(inputs.now, since) < settings.idle_quiet {
         return Err("its program is writing");

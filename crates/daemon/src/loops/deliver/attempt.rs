@@ -40,9 +40,7 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
         return Ok(Attempt::NothingToType);
     };
     let agent = daemon.loaded().settings.agent_of(&record).clone();
-    if agent.shows_composer() {
-        wait_for_keys(daemon, session).await?;
-    }
+    wait_for_keys(daemon, session, &agent).await?;
     let observed = read_pane(daemon, &agent, &run, pane).await;
     if let Ok(pane_state) = &observed {
         dialog::clear_usage_limit(daemon, (session, pane), &agent, pane_state).await;
@@ -79,11 +77,15 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
     Ok(Attempt::NotTyped)
 }
 
-/// Waits until keys that were pressed a moment ago are drawn on the screen.
-async fn wait_for_keys(daemon: &Daemon, session: SessionId) -> Result<(), Refusal> {
+/// Waits until keys that were pressed a moment ago are drawn on a screen that tells whether a prompt may be typed.
+async fn wait_for_keys(daemon: &Daemon, session: SessionId, agent: &Agent) -> Result<(), Refusal> {
+    let (has_composer, is_shell) = (agent.shows_composer(), agent.confirm == Confirm::Prompt);
     let age = move |turn: &mut Turn<'_>| {
         let now = turn.mono();
-        turn.volatile.prompts.take_keys_age(session, now)
+        match has_composer {
+            true => turn.volatile.prompts.take_keys_age(session, now),
+            false => turn.volatile.prompts.keys_age(session, now).filter(|_| is_shell),
+        }
     };
     let age = daemon.engine.turn(age).await?;
     sleep(age.map_or(Duration::ZERO, |age| DRAW_TIME.saturating_sub(age))).await;
