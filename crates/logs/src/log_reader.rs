@@ -177,6 +177,21 @@ pub(crate) fn bounds(dir: &Path) -> io::Result<(u64, u64)> {
     Ok((extents.first().map_or(0, |extent| extent.0), extents.last().map_or(0, |extent| extent.1)))
 }
 
+/// Reads a range of a log; less if it is trimmed meanwhile.
+pub(crate) fn read_range(dir: &Path, from: u64, end: u64) -> io::Result<Vec<u8>> {
+    let mut reader = Reader::new(dir, from);
+    let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(0)];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match reader.read(&mut bytes[filled..])? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
 fn is_current(file: &File, dir: &Path) -> bool {
     let named = fs::metadata(dir.join(logs::CURRENT));
     named.is_ok_and(|named| file.metadata().is_ok_and(|open| id(&open) == id(&named)))

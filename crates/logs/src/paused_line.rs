@@ -10,8 +10,8 @@ use protocol::Timestamp;
 use protocol::ids::Tag;
 use vt100::Parser;
 
-use crate::log_reader::{self, Reader};
-use crate::time_index::recorded_start_offset;
+use crate::log_reader;
+use crate::time_index::incarnation_start;
 
 /// Bytes at the end of the log in which the line is looked for.
 const BYTES: u64 = 64 * 1024;
@@ -34,14 +34,14 @@ pub struct PausedLine {
 /// # Errors
 /// The files cannot be read.
 pub fn paused_line(dir: &Path, tag: Tag, size: (u16, u16)) -> io::Result<Option<PausedLine>> {
-    let Some(begin) = recorded_start_offset(dir, tag)? else { return Ok(None) };
+    let entries = times::read(dir)?;
+    let Some(begin) = incarnation_start(&entries, tag) else { return Ok(None) };
     let (kept, end) = log_reader::bounds(dir)?;
     let from = begin.max(kept).max(end.saturating_sub(BYTES));
-    let bytes = read(dir, from, end)?;
+    let bytes = log_reader::read_range(dir, from, end)?;
     let newline = bytes.iter().rposition(|byte| *byte == b'\n');
     let Some(line) = newline.map(|at| at + 1).or((from == begin).then_some(0)) else { return Ok(None) };
     let start = from + line as u64;
-    let entries = times::read(dir)?;
     let pause = entries.windows(2).find(|pair| {
         let [before, after] = [pair[0], pair[1]];
         before.offset > start && after.offset == before.offset && after.at.abs_diff(before.at) >= PAUSE_MS
@@ -49,21 +49,6 @@ pub fn paused_line(dir: &Path, tag: Tag, size: (u16, u16)) -> io::Result<Option<
     let Some([_, resumed]) = pause.filter(|pair| pair[1].offset < end) else { return Ok(None) };
     let shown = usize::try_from(resumed.offset - from).map_or(&bytes[line..], |to| &bytes[line..to]);
     Ok(Some(PausedLine { row: cursor_row(shown, size), resumed_at: Timestamp(resumed.at) }))
-}
-
-/// Reads a range of a log; less if it is trimmed meanwhile.
-fn read(dir: &Path, from: u64, end: u64) -> io::Result<Vec<u8>> {
-    let mut reader = Reader::new(dir, from);
-    let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(0)];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match reader.read(&mut bytes[filled..])? {
-            0 => break,
-            read => filled += read,
-        }
-    }
-    bytes.truncate(filled);
-    Ok(bytes)
 }
 
 /// Returns the row of the cursor after this output, on an empty screen.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::emulator::Emulator;
-use crate::log_reader::{self, Reader};
+use crate::log_reader;
 
 /// Bytes at the end of the log that are read: most may be control sequences.
 const BYTES: u64 = 64 * 1024;
@@ -17,22 +17,9 @@ const BYTES: u64 = 64 * 1024;
 pub fn replay(dir: &Path, (rows, columns): (u16, u16), characters: usize) -> io::Result<String> {
     // Up to the present end only: a program may write faster than this reads.
     let (start, end) = log_reader::bounds(dir)?;
-    let mut reader = Reader::new(dir, end.saturating_sub(BYTES).max(start));
+    let bytes = log_reader::read_range(dir, end.saturating_sub(BYTES).max(start), end)?;
     let mut emulator = Emulator::new(rows, columns);
-    let (mut text, mut block) = (Vec::new(), vec![0; 16 * 1024]);
-    loop {
-        let left =
-            usize::try_from(end.saturating_sub(reader.offset())).unwrap_or(usize::MAX).min(block.len());
-        // An empty block would read as the end of a file.
-        if left == 0 {
-            break;
-        }
-        let read = reader.read(&mut block[..left])?;
-        if read == 0 {
-            break;
-        }
-        text.extend(emulator.write(&block[..read]));
-    }
+    let mut text = emulator.write(&bytes);
     text.extend(emulator.end());
     Ok(last_characters(&String::from_utf8_lossy(&text), characters))
 }

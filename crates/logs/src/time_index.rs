@@ -78,6 +78,10 @@ pub fn start_offset(dir: &Path, tag: Tag) -> io::Result<u64> {
 /// # Errors
 /// The log cannot be read.
 pub fn recorded_start_offset(dir: &Path, tag: Tag) -> io::Result<Option<u64>> {
-    let start = times::read(dir)?.into_iter().find(|entry| entry.tag == Some(tag));
-    Ok(start.map(|entry| entry.offset))
+    Ok(incarnation_start(&times::read(dir)?, tag))
+}
+
+/// The offset at which the output of this incarnation begins, if it is recorded.
+pub(crate) fn incarnation_start(entries: &[TimeEntry], tag: Tag) -> Option<u64> {
+    entries.iter().find(|entry| entry.tag == Some(tag)).map(|entry| entry.offset)
 }
