@@ -49,11 +49,7 @@ pub(crate) async fn with_slot<R: Send + 'static>(
             turn.volatile.scheduler.waiting.leave(waiter);
             return Some(Err(in_doubt()));
         }
-        let wanted = match &wanted {
-            Wanted::Name(name) => turn.pool().named(name).map(|session| Wanted::Session(session.id)),
-            _ => None,
-        }
-        .unwrap_or_else(|| wanted.clone());
+        let wanted = wanted.resolve(turn.pool());
         let ahead = turn.volatile.scheduler.waiting.ahead(waiter, &wanted);
         let decided = match decide(turn, ahead) {
             Ok(SlotDecision::Done(result)) => Ok(result),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agents::Confirm;
 use agents::screen::Composer;
 use protocol::activity::Source;
-use protocol::{ActivityState, Lifecycle, Session, SessionId, Tag, Timestamp};
+use protocol::{Activity, ActivityState, Lifecycle, Session, SessionId, Tag, Timestamp};
 
 use crate::agent::activity::{current_activity, waits_for_person};
 use crate::agent::screen::ScreenReading;
@@ -96,7 +96,7 @@ pub(crate) fn at_rest_since(
         ActivityState::Idle | ActivityState::Error if tells => {
             Ok(pool.latest(inputs.now, [known.since, session.last_activity_at]))
         }
-        _ => quiet_since(pool, settings, session, inputs),
+        _ => quiet_since(pool, settings, (session, &known), inputs),
     }
 }
 
@@ -107,14 +107,13 @@ pub(crate) fn at_rest_since(
 fn quiet_since(
     pool: &Pool,
     settings: &Settings,
-    session: &Session,
+    (session, known): (&Session, &Activity),
     inputs: &EvictionInputs<'_>,
 ) -> Result<Timestamp, &'static str> {
     let quiet = *inputs.quiet_since.get(&session.id).ok_or("its program is writing")?;
     let since = pool.latest(inputs.now, [quiet, session.last_activity_at]);
     // An unconfirmed message may not have been read yet: silence soon after it says little. A shell that is in front
     // of its terminal has read it.
-    let known = current_activity(pool, session);
     let is_shell = settings.agent_of(session).confirm == Confirm::Prompt
         && known.state == ActivityState::Idle
         && matches!(known.source, Source::Terminal | Source::Process);

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use protocol::SessionId;
 
+use crate::pool::Pool;
+
 /// A waiter for a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
@@ -22,6 +24,18 @@ pub enum Wanted {
     Name(String),
     /// A session of its own, for the request with this ticket.
     New(u64),
+}
+
+impl Wanted {
+    /// The session that has the wanted name already, or else what is wanted.
+    #[must_use]
+    pub fn resolve(&self, pool: &Pool) -> Self {
+        let session = match self {
+            Self::Name(name) => pool.named(name),
+            Self::Session(_) | Self::New(_) => None,
+        };
+        session.map_or_else(|| self.clone(), |session| Self::Session(session.id))
+    }
 }
 
 /// The waiters, in the order in which they came.
