@@ -53,7 +53,7 @@ fn a_prompt_waits_until_a_line_that_somebody_began_in_a_shell_is_finished_or_era
     wait_until("it is echoed", PATIENCE, || screen(&pool, "sh").ends_with("line;"));
     let message = pool.ok(&["send", "sh", "touch prompt"]);
     await_reason(&pool, "sh", &message, REASON);
-    // He goes; the line stays.
+    // The person leaves; the line stays.
     drop(person);
     wait_until("nobody is attached", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
     await_reason(&pool, "sh", &message, REASON);

@@ -70,7 +70,7 @@ pub(crate) fn check_keys(table: &toml::Table) -> Result<(), ConfigError> {
                 let keys = if section == "agents" { &agent } else { &worker };
                 let Some(inner) = inner.as_table() else {
                     let meant = meant_key(key, &format!("[{section}.NAME] "), keys, &known);
-                    return invalid(format!("unknown key [{section}] {key}; did you mean {meant}?"));
+                    return unknown_key(&format!("[{section}] "), key, &meant);
                 };
                 for inner in inner.keys() {
                     check_key(&format!("[{section}.{key}] "), inner, keys, &known)?;
@@ -87,7 +87,10 @@ fn check_key(place: &str, key: &str, keys: &toml::Table, sections: &toml::Table)
     if keys.contains_key(key) {
         return Ok(());
     }
-    let meant = meant_key(key, "", keys, sections);
+    unknown_key(place, key, &meant_key(key, "", keys, sections))
+}
+
+fn unknown_key(place: &str, key: &str, meant: &str) -> Result<(), ConfigError> {
     invalid(format!("unknown key {place}{key}; did you mean {meant}?"))
 }
 

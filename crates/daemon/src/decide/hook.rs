@@ -50,7 +50,7 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     turn.volatile.agents.note_artefacts(session.id, &hook.signal);
     asks::note_open_asks(turn, session.id, &open);
     let now = turn.now();
-    // That it has started says nothing of what it was given.
+    // The report of a start is no sign that it was given anything.
     if !matches!(hook.signal, HookEvent::Started { .. }) {
         turn.volatile.prompts.delivered(hook.tag, hook.at.min(now));
     }

@@ -36,13 +36,15 @@ pub(super) fn stopping() {
 pub(super) async fn watchdog(daemon: Arc<Daemon>) {
     let Some(period) = sd_notify::watchdog_enabled() else { return };
     let engine = &daemon.engine;
-    feed(period, (|| engine.turn(|_| ()), || engine.is_in_long_work()), || notify(NotifyState::Watchdog))
-        .await;
+    feed_watchdog(period, (|| engine.turn(|_| ()), || engine.is_in_long_work()), || {
+        notify(NotifyState::Watchdog);
+    })
+    .await;
 }
 
 /// Feeds a watchdog with this period as long as the engine answers, never by a bare timer; during long work of
 /// the engine, as long as that may take. Ends with the engine.
-async fn feed<A: Future<Output = Result<(), Refusal>>>(
+async fn feed_watchdog<A: Future<Output = Result<(), Refusal>>>(
     period: Duration,
     (ask, is_in_long_work): (impl Fn() -> A, impl Fn() -> bool),
     feed: impl Fn(),
@@ -134,7 +136,7 @@ mod tests {
         // The engine that hangs is not fed however long that takes.
         let limit = if answers || in_long_work { Duration::from_secs(30) } else { period * 20 };
         tokio::select! {
-            () = feed(period, (ask, || in_long_work), three) => unreachable!("the engine runs"),
+            () = feed_watchdog(period, (ask, || in_long_work), three) => unreachable!("the engine runs"),
             _ = timeout(limit, until_three) => fed.get().min(3),
         }
     }
@@ -151,6 +153,6 @@ mod tests {
     #[tokio::test]
     async fn o03_feeding_ends_with_the_engine() {
         let ended = || async { Err(Refusal::new(ErrorCode::Unavailable, "the engine has ended")) };
-        feed(Duration::from_secs(3), (ended, || true), || panic!("it was fed")).await;
+        feed_watchdog(Duration::from_secs(3), (ended, || true), || panic!("it was fed")).await;
     }
 }

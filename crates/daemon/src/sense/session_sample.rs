@@ -208,7 +208,7 @@ impl SampleState {
         let base = logs::bounds(dir).map_or(0, |(_, end)| end.saturating_sub(meta.len()));
         let start = match logs::recorded_start_offset(dir, target.tag).ok().flatten() {
             Some(start) => start,
-            // Its log writer has not started: what is there is of an earlier incarnation.
+            // Its log writer has not started: the log still ends with an earlier incarnation.
             None if now.since(target.started_at) < WRITER_START => return,
             None => 0,
         };

@@ -26,8 +26,8 @@ pub(crate) async fn is_left(
     let Some(prompt) = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() else {
         return false;
     };
-    // The activity of a person is known to the second. Whoever pressed Enter before a command whose output has no
-    // newline was there before that output's pause, not after it.
+    // The activity of a person is known to the second. The Enter of a command is older than a pause in that
+    // command's output, so that a shell's prompt on the same row is nobody's line.
     let person = Timestamp(active_at.saturating_add(1).saturating_mul(1000));
     let was_there =
         person.max(keys_at.map(|at| at.after(ECHO_LIMIT)).unwrap_or_default()) > prompt.resumed_at;

@@ -10,7 +10,7 @@ use tmux::version::OLDEST;
 use crate::host::machine_sample::MachineSample;
 use crate::sense::machine_capacity::near_file_limit;
 
-/// What was last observed, and the last sample of the machine.
+/// The volatile state, with the last observation of tmux, and the last sample of the machine.
 pub(super) type Observation<'a> = (&'a Volatile, MachineSample);
 
 pub(super) fn status(pool: &pool::Pool, observation: Observation<'_>, socket: OsBytes) -> TmuxStatus {
