@@ -8,7 +8,7 @@ use super::support::{NO_SWEEP, Theirs, await_connection, await_end_of, await_eve
 use crate::harness::{PATIENCE, Pool, Program, Talk, alive, gone, wait_until};
 
 /// Starts foreign sessions in the pool's tmux server.
-fn theirs_in(pool: &Pool) -> Theirs<'_> {
+pub(super) fn theirs_in(pool: &Pool) -> Theirs<'_> {
     let theirs = Theirs::start(pool, &pool.tmux_socket(), "");
     await_event(pool, "tmux_server_changed", |_| true);
     theirs
@@ -16,7 +16,7 @@ fn theirs_in(pool: &Pool) -> Theirs<'_> {
 
 /// Starts a foreign session that records its input in the file `name`; returns session id, pane id and pid.
 #[track_caller]
-fn reader(pool: &Pool, theirs: &Theirs<'_>, name: &str) -> (String, String, u32) {
+pub(super) fn reader(pool: &Pool, theirs: &Theirs<'_>, name: &str) -> (String, String, u32) {
     let got = pool.path(format!("{name}.got"));
     let script = format!("exec cat >>'{}'", got.display());
     let format = "#{session_id} #{pane_id} #{pane_pid}";
@@ -27,7 +27,7 @@ fn reader(pool: &Pool, theirs: &Theirs<'_>, name: &str) -> (String, String, u32)
 }
 
 /// The pool's mark on a pane.
-fn mark(theirs: &Theirs<'_>, pane: &str) -> String {
+pub(super) fn mark(theirs: &Theirs<'_>, pane: &str) -> String {
     theirs.text(&["show-options", "-pqv", "-t", pane, "@pool_id"])
 }
 

@@ -2,6 +2,7 @@
 //! touched; adoption; and a watcher's stream, recorded, replayed, damaged.
 
 mod adopt;
+mod adopt_beside;
 mod events;
 mod feed;
 mod files;

@@ -135,6 +135,8 @@ pub struct TmuxSession {
     pub created_at: u64,
     /// Number of attached clients.
     pub attached: u32,
+    /// True if a pane of it is or was a session of a pool (`@pool_session`). It is not adopted automatically.
+    pub pooled: bool,
 }
 
 /// A pane as observed.

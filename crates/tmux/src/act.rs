@@ -1,6 +1,6 @@
 //! Guarded effects on a pane and its session, and captures of its text.
 
-use protocol::ids::{Tag, TmuxSessionId};
+use protocol::ids::{PaneId, Tag, TmuxSessionId};
 use protocol::text::Name;
 use protocol::tmux::HIDDEN_SESSION;
 
@@ -32,6 +32,16 @@ pub struct Client {
     pub control: bool,
     /// True if the client cannot type.
     pub read_only: bool,
+}
+
+/// The use that its user makes of a pane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PaneUse {
+    /// Time of the last activity in its session (its creation, a client that attached, a key), in seconds since
+    /// the Unix epoch.
+    pub active_at: u64,
+    /// True if its output is piped to a command (`pipe-pane`).
+    pub piped: bool,
 }
 
 const CLIENT: &str = "#{client_pid}\t#{client_control_mode}\t#{client_readonly}\t#{client_name}";
@@ -145,17 +155,20 @@ impl Device {
         lines.map(|line| client(line).ok_or_else(|| format::malformed(line))).collect()
     }
 
-    /// Returns the time of the last activity in a session (its creation, a client that attached, a key), in
-    /// seconds since the Unix epoch.
+    /// Reads what is to be known of a pane before its adoption.
     ///
     /// # Errors
-    /// [`TmuxError::NotFound`] if this server has no such session, or another server answers.
-    pub async fn active_at(&self, server: ServerRef, session: TmuxSessionId) -> Result<u64, TmuxError> {
-        let target = session.to_string();
-        let read: &[&str] = &["display-message", "-p", "-t", &target, "#{session_activity}"];
+    /// [`TmuxError::NotFound`] if this server has no such pane, or another server answers.
+    pub async fn pane_use(&self, server: ServerRef, pane: PaneId) -> Result<PaneUse, TmuxError> {
+        let target = pane.to_string();
+        let read: &[&str] = &["display-message", "-p", "-t", &target, "#{session_activity} #{pane_pipe}"];
         let text = self.on_server(server, &[read]).await?;
         format::take_line(&text)
-            .and_then(|(line, _)| format::field(Some(line)))
+            .and_then(|(line, _)| {
+                let mut fields = line.splitn(2, |&b| b == b' ');
+                let active_at = format::field(fields.next())?;
+                Some(PaneUse { active_at, piped: fields.next()? == b"1" })
+            })
             .ok_or_else(|| format::malformed(&text))
     }
 

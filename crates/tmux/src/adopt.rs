@@ -1,5 +1,5 @@
-//! Adoption of a pane that was created outside of the pool: it gets a tag and a log; nothing else about it
-//! changes.
+//! Adoption of a pane that was created outside of the pool: it gets a tag and a log, and its session a mark;
+//! nothing else about it changes.
 
 use std::path::PathBuf;
 
@@ -8,6 +8,7 @@ use protocol::ids::{PaneId, Tag, TmuxSessionId, Token};
 use crate::command::{CommandLine, script};
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
+use crate::format::POOLED;
 use crate::guard::{Answer, GuardReply, Nonce, ServerRef, guard_reply};
 use crate::log_pipe::{self, LogOptions};
 use crate::receipt;
@@ -23,17 +24,26 @@ pub struct Adopt {
     pub init: PathBuf,
     /// Log of the pane.
     pub log: LogOptions,
+    /// True if the log takes the place of a command that the pane's output is piped to.
+    pub replace_pipe: bool,
 }
 
-/// The facts that are checked. The option comes last: any program in the pane can set it to anything.
-const FACTS: &str = "#{pid} #{start_time} #{pane_id} #{pane_dead} #{@pool_id}";
+/// The facts that are checked.
+const FACTS: &str = "#{pid} #{start_time} #{pane_id} #{pane_dead}";
+
+/// The further facts of a refusal. The option comes last: any program in the pane can set it to anything.
+const REFUSED: &str = "#{pane_pipe} #{@pool_id}";
 
 /// Format: true of a pane that is no incarnation of any pool.
 const UNTAGGED: &str = "#{!=:#{n:@pool_id},32}";
 
+/// Format: true of a pane whose output is not piped to a command.
+const UNPIPED: &str = "#{?pane_pipe,0,1}";
+
 impl Device {
-    /// Tags a pane, and starts its log unless its output is piped already: the user's own pipe stays.
-    /// [`Answer::NotOurs`] if it has another tag; a pane with this tag is adopted again.
+    /// Tags a pane, and starts its log. [`Answer::NotOurs`] if it has another tag, [`Answer::Piped`] if its
+    /// output is piped already, unless [`Adopt::replace_pipe`]. A pane with this tag is adopted again, and keeps
+    /// its log.
     ///
     /// # Errors
     /// As any call. Safe to repeat.
@@ -63,20 +73,23 @@ impl Adopt {
     fn line(&self, nonce: Nonce, session: TmuxSessionId, pane: PaneId, expected: &str) -> CommandLine {
         let (session, target) = (&session.to_string(), &pane.to_string());
         let tag = self.tag.to_string();
-        let (yes, no) = (format!("YES {nonce}"), format!("NO {nonce} {FACTS}"));
+        let (yes, no) = (format!("YES {nonce}"), format!("NO {nonce} {FACTS} {REFUSED}"));
         let done: &[&str] = &["display-message", "-p", &yes];
         let log = log_pipe::command(&self.init, &self.log, self.tag);
         let pipe = ["pipe-pane".as_ref(), "-O".as_ref(), "-t".as_ref(), target.as_ref(), log.as_os_str()];
         let piped = script([&pipe[..]]) + " ; " + &script([done]);
         let tagged: &[&str] = &["set-option", "-p", "-t", target, "@pool_id", &tag];
+        let pooled: &[&str] = &["set-option", "-t", session, POOLED, "1"];
         let begins = receipt::revoked(target, self.token);
         let begins = &begins.each_ref().map(String::as_str)[..];
-        let log: &[&str] = &["if-shell", "-F", "-t", target, "#{pane_pipe}", &script([done]), &piped];
-        let (facts, _tag) = FACTS.rsplit_once(' ').unwrap_or_default();
+        let keeps_pipe = if self.replace_pipe { "0" } else { "#{pane_pipe}" };
+        let log: &[&str] = &["if-shell", "-F", "-t", target, keeps_pipe, &script([done]), &piped];
+        let free =
+            if self.replace_pipe { UNTAGGED.to_owned() } else { format!("#{{&&:{UNTAGGED},{UNPIPED}}}") };
         let condition =
-            format!("#{{&&:#{{==:{facts},{expected}}},#{{||:{UNTAGGED},#{{==:#{{@pool_id}},{tag}}}}}}}");
+            format!("#{{&&:#{{==:{FACTS},{expected}}},#{{||:{free},#{{==:#{{@pool_id}},{tag}}}}}}}");
         let refusal = script([&["display-message", "-p", "-t", target, no.as_str()][..]]);
-        let effect = script([tagged, begins, log]);
+        let effect = script([tagged, pooled, begins, log]);
         let guarded: &[&str] = &["if-shell", "-F", "-t", target, &condition, &effect, &refusal];
         let shown = format!("#{{m:* {pane} *,#{{W:#{{P: #{{pane_id}}}}}} }}");
         CommandLine::default().then(["if-shell", "-F", "-t", session, &shown, &script([guarded]), &refusal])
@@ -86,8 +99,8 @@ impl Adopt {
     /// malformed facts.
     fn reason(&self, expected: &str, facts: &str) -> Option<Answer> {
         let expected: Vec<&str> = expected.split(' ').collect();
-        let facts: Vec<&str> = facts.splitn(5, ' ').collect();
-        let &[_, _, _, dead, tag] = facts.as_slice() else { return None };
+        let facts: Vec<&str> = facts.splitn(6, ' ').collect();
+        let &[_, _, _, dead, piped, tag] = facts.as_slice() else { return None };
         if facts.get(..2) != expected.get(..2) {
             Some(Answer::OtherServer)
         } else if facts.get(..3) != expected.get(..3) {
@@ -96,6 +109,8 @@ impl Adopt {
             Some(Answer::Dead)
         } else if tag.len() == self.tag.to_string().len() && tag != self.tag.to_string() {
             Some(Answer::NotOurs)
+        } else if piped == "1" {
+            Some(Answer::Piped)
         } else {
             Some(Answer::Gone)
         }
@@ -109,15 +124,22 @@ mod tests {
     #[test]
     fn each_reason_is_named() {
         let log = LogOptions::new("/l");
-        let adopt = Adopt { tag: Tag([0xab; 16]), token: Token::default(), init: "/i".into(), log };
+        let adopt = Adopt {
+            tag: Tag([0xab; 16]),
+            token: Token::default(),
+            init: "/i".into(),
+            log,
+            replace_pipe: false,
+        };
         let read = |facts: &str| adopt.reason("10 99 %7 0", facts);
-        assert_eq!(read("11 99 %7 0 "), Some(Answer::OtherServer));
-        assert_eq!(read("10 99    "), Some(Answer::Gone));
-        assert_eq!(read("10 99 %8 0 "), Some(Answer::Gone));
-        assert_eq!(read("10 99 %7 1 "), Some(Answer::Dead));
-        assert_eq!(read(&format!("10 99 %7 0 {}", "cd".repeat(16))), Some(Answer::NotOurs));
-        assert_eq!(read(&format!("10 99 %7 0 {}", adopt.tag)), Some(Answer::Gone));
-        assert_eq!(read("10 99 %7 0 x"), Some(Answer::Gone));
+        assert_eq!(read("11 99 %7 0 0 "), Some(Answer::OtherServer));
+        assert_eq!(read("10 99     "), Some(Answer::Gone));
+        assert_eq!(read("10 99 %8 0 0 "), Some(Answer::Gone));
+        assert_eq!(read("10 99 %7 1 0 "), Some(Answer::Dead));
+        assert_eq!(read(&format!("10 99 %7 0 1 {}", "cd".repeat(16))), Some(Answer::NotOurs));
+        assert_eq!(read(&format!("10 99 %7 0 0 {}", adopt.tag)), Some(Answer::Gone));
+        assert_eq!(read("10 99 %7 0 0 x"), Some(Answer::Gone));
+        assert_eq!(read("10 99 %7 0 1 x"), Some(Answer::Piped));
         assert_eq!(read("nonsense"), None);
     }
 }

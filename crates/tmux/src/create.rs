@@ -100,6 +100,7 @@ impl Create {
         }
         line.then(self.new_session())
             .then(["set-option", "-p", "-t", &target, "@pool_id", &tag])
+            .then(["set-option", "-t", &target, format::POOLED, "1"])
             .then(receipt::revoked(&target, self.token))
             .then(["if-shell", "-F", "-t", &target, SCREEN_GOES, &keep_screen(&target)])
             .then(["pipe-pane", "-O", "-t", &target].map(OsString::from).into_iter().chain([log]))

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use protocol::ids::{PaneId, TmuxSessionId, Token};
 use protocol::text::Name;
 
-use crate::act::{Client, Lines};
+use crate::act::{Client, Lines, PaneUse};
 use crate::adopt::Adopt;
 use crate::create::{Create, Created, Size};
 use crate::device::Device;
@@ -72,8 +72,8 @@ pub trait Driver: Send + Sync {
     fn clear_history(&self, pane: PaneRef) -> Call<'_, Answer>;
     /// See [`Device::clients`].
     fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>>;
-    /// See [`Device::active_at`].
-    fn active_at(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, u64>;
+    /// See [`Device::pane_use`].
+    fn pane_use(&self, server: ServerRef, pane: PaneId) -> Call<'_, PaneUse>;
     /// See [`Device::switch_client`].
     fn switch_client<'a>(
         &'a self,
@@ -176,8 +176,8 @@ impl Driver for Device {
         Box::pin(self.clients(server, session))
     }
 
-    fn active_at(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, u64> {
-        Box::pin(self.active_at(server, session))
+    fn pane_use(&self, server: ServerRef, pane: PaneId) -> Call<'_, PaneUse> {
+        Box::pin(self.pane_use(server, pane))
     }
 
     fn switch_client<'a>(

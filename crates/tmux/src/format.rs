@@ -10,7 +10,9 @@ use protocol::tmux::{TmuxPane, TmuxSession};
 use crate::error::{TmuxError, shorten};
 
 /// Format of a session, one a line.
-pub const SESSION: &str = "S\t#{session_id}\t#{session_created}\t#{session_attached}\t#{session_name}";
+pub const SESSION: &str = concat!(
+    "S\t#{session_id}\t#{session_created}\t#{session_attached}\t#{?@pool_session,1,0}\t#{session_name}"
+);
 
 /// Format of a pane, one a line. A program in the pane can set the option to anything, line ends included:
 /// it is printed only if it has a tag's length in bytes, and parsed by length. `=` stands for `detached`.
@@ -19,6 +21,9 @@ pub const PANE: &str = concat!(
     "#{pane_dead_signal}\t#{pane_in_mode}\t#{pane_width}\t#{pane_height}\t",
     "#{?#{==:#{@pool_id},detached},=,#{?#{==:#{n:@pool_id},32},+#{@pool_id},-}}"
 );
+
+/// Option of a tmux session one of whose panes is or was the pool's; it stays when that pane goes.
+pub(crate) const POOLED: &str = "@pool_session";
 
 /// Value of the option in a pane that was given back to its user.
 pub(crate) const DETACHED: &str = "detached";
@@ -44,15 +49,16 @@ pub fn sessions(text: &[u8]) -> Result<BTreeMap<TmuxSessionId, TmuxSession>, Tmu
 }
 
 fn session(line: &[u8]) -> Option<(TmuxSessionId, TmuxSession)> {
-    let mut fields = line.splitn(5, |&b| b == b'\t');
+    let mut fields = line.splitn(6, |&b| b == b'\t');
     if fields.next()? != b"S" {
         return None;
     }
     let id = field(fields.next())?;
     let created_at = field(fields.next())?;
     let attached = field(fields.next())?;
+    let pooled = flag(fields.next()?)?;
     let name = String::from_utf8_lossy(fields.next()?).into_owned();
-    if name.is_empty() { None } else { Some((id, TmuxSession { name, created_at, attached })) }
+    if name.is_empty() { None } else { Some((id, TmuxSession { name, created_at, attached, pooled })) }
 }
 
 /// Parses the panes of a listing, by id, without their processes. Panes of the session `hidden` alone are

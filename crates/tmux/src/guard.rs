@@ -58,6 +58,8 @@ pub enum Answer {
     Attached,
     /// The pane's [receipt](crate::receipt) is not older than this token.
     Already,
+    /// The pane's output is piped to a command of its user (`pipe-pane`).
+    Piped,
 }
 
 /// Requirements on the pane beyond its identity and tag.

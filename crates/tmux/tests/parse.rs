@@ -6,8 +6,8 @@ use protocol::tmux::{TmuxPane, TmuxSession};
 use tmux::format::{panes, sessions};
 
 fn session_line(id: TmuxSessionId, session: &TmuxSession) -> String {
-    let TmuxSession { name, created_at, attached } = session;
-    format!("S\t{id}\t{created_at}\t{attached}\t{name}\n")
+    let TmuxSession { name, created_at, attached, pooled } = session;
+    format!("S\t{id}\t{created_at}\t{attached}\t{}\t{name}\n", u8::from(*pooled))
 }
 
 fn pane_line(id: PaneId, pane: &TmuxPane) -> String {
@@ -40,8 +40,10 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn any_session()(name in "[ -~é]{1,20}", created_at: u64, attached: u32) -> TmuxSession {
-        TmuxSession { name, created_at, attached }
+    fn any_session()(
+        name in "[ -~é]{1,20}", created_at: u64, attached: u32, pooled: bool,
+    ) -> TmuxSession {
+        TmuxSession { name, created_at, attached, pooled }
     }
 }
 
@@ -124,7 +126,15 @@ fn hostile_lines_spoil_the_listing() {
     for text in spoilt {
         assert!(panes(format!("{GOOD}{text}").replacen("%3", "%4", 1).as_bytes(), None).is_err(), "{text:?}");
     }
-    for text in ["S\t$1\t5\t0\t\n", "S\t$1\t5\t0\n", "S\t$1\t-5\t0\tx\n", "S\t$1\t5\t0\tx", "x\n", "\n"] {
+    for text in [
+        "S\t$1\t5\t0\t0\t\n",
+        "S\t$1\t5\t0\t0\n",
+        "S\t$1\t5\t0\t2\tx\n",
+        "S\t$1\t-5\t0\t0\tx\n",
+        "S\t$1\t5\t0\t0\tx",
+        "x\n",
+        "\n",
+    ] {
         assert!(sessions(text.as_bytes()).is_err(), "{text:?}");
     }
 }
@@ -136,7 +146,7 @@ fn one_pane_in_two_sessions_is_one_pane() {
     assert_eq!(listed[&PaneId(3)].session, TmuxSessionId(0));
     let differing = other.replace("44", "45");
     assert!(panes(format!("{GOOD}{differing}").as_bytes(), None).is_err());
-    assert!(sessions(b"S\t$1\t5\t0\tx\nS\t$1\t5\t0\tx\n").is_err());
+    assert!(sessions(b"S\t$1\t5\t0\t0\tx\nS\t$1\t5\t0\t0\tx\n").is_err());
 }
 
 #[test]

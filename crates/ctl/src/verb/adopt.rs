@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// The workspace it belongs to [default: its name]
     #[arg(long, value_name = "NAME")]
     workspace: Option<String>,
+    /// End a `pipe-pane` of yours in that pane: tmux has one a pane, and the pool's log needs it
+    #[arg(long)]
+    replace_pipe: bool,
     #[command(flatten)]
     repeat: Repeat,
 }
@@ -55,7 +58,8 @@ fn holder(client: &mut Client, target: &str, adopted: &SessionView) -> Option<St
 }
 
 fn request(args: Args) -> Request {
-    Request::Adopt(request::Adopt { target: args.target, workspace: args.workspace })
+    let Args { target, workspace, replace_pipe, .. } = args;
+    Request::Adopt(request::Adopt { target, workspace, replace_pipe })
 }
 
 #[cfg(test)]
@@ -73,14 +77,18 @@ mod tests {
     #[test]
     fn a_target_goes_as_it_is() {
         let asked = |line: &[&str]| request(Line::try_parse_from(line).unwrap().args);
-        let adopt = |target: &str, workspace: Option<&str>| {
+        let adopt = |target: &str, workspace: Option<&str>, replace_pipe| {
             Request::Adopt(request::Adopt {
                 target: target.to_owned(),
                 workspace: workspace.map(str::to_owned),
+                replace_pipe,
             })
         };
-        assert_eq!(asked(&["adopt", "%7"]), adopt("%7", None));
-        assert_eq!(asked(&["adopt", "$3", "--workspace", "w"]), adopt("$3", Some("w")));
-        assert_eq!(asked(&["adopt", "My own session"]), adopt("My own session", None));
+        assert_eq!(asked(&["adopt", "%7"]), adopt("%7", None, false));
+        assert_eq!(asked(&["adopt", "$3", "--workspace", "w"]), adopt("$3", Some("w"), false));
+        assert_eq!(
+            asked(&["adopt", "My own session", "--replace-pipe"]),
+            adopt("My own session", None, true)
+        );
     }
 }

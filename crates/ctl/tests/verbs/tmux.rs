@@ -29,7 +29,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 ];
 
 fn named(name: &str) -> TmuxSession {
-    TmuxSession { name: name.to_owned(), created_at: 1, attached: 0 }
+    TmuxSession { name: name.to_owned(), created_at: 1, attached: 0, pooled: false }
 }
 
 fn observe(seq: u64, view: View) -> Observe {
@@ -216,7 +216,7 @@ fn adopt_prints_the_id() {
     assert_eq!((ran.out.as_str(), ran.err.as_str(), ran.code), ("sess_1\n", "$3 is web in the pool\n", 0));
     let ran = pool.run("adopt web --op-id x");
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("sess_1\n", ""), "its own name is no news");
-    let adopt = Adopt { target: "$3".into(), workspace: Some("w".into()) };
+    let adopt = Adopt { target: "$3".into(), workspace: Some("w".into()), replace_pipe: false };
     assert_eq!(pool.calls()[0].request, Request::Adopt(adopt));
     assert_eq!(pool.calls()[0].op, Some(OpId::Named("x".into())));
     let document: Value = serde_json::from_str(&pool.run("adopt mine --json").success()).unwrap();

@@ -14,6 +14,9 @@ use crate::verb::adopt::{PaneClaim, adopt_pane};
 /// Pause after an automatic adoption, before the next attempt on the same pane.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// The same for a pane that its user has to free first, of a `pipe-pane` for example.
+const CONFLICT_PAUSE: Duration = Duration::from_secs(60);
+
 /// Adopts until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let mut turns = daemon.engine.turns();
@@ -48,18 +51,32 @@ async fn adopt_one(daemon: Arc<Daemon>, pane: PaneId) {
     };
     let found = daemon.engine.turn(find).await.and_then(|found| found);
     let done = match found {
-        Ok(AdoptTarget::Foreign(adoptee)) => adopt_pane(&daemon, None, *adoptee, None).await.map(drop),
+        Ok(AdoptTarget::Foreign(adoptee)) => {
+            adopt_pane(&daemon, None, *adoptee, (None, false)).await.map(drop)
+        }
         Ok(AdoptTarget::Ours(_)) => Ok(()),
         Err(refusal) => Err(refusal),
     };
     if let Err(refusal) = done {
-        match refusal.code {
-            // The pool is full, or the server does not answer: tried again later.
-            ErrorCode::Refused | ErrorCode::Unavailable => {
-                tracing::debug!(%pane, %refusal, "not adopted yet");
-            }
-            _ => tracing::warn!(%pane, %refusal, "not adopted"),
+        sleep(pause_after(pane, &refusal)).await;
+    }
+}
+
+/// Logs why a pane was not adopted. Returns the time until the next attempt.
+fn pause_after(pane: PaneId, refusal: &Refusal) -> Duration {
+    match refusal.code {
+        // The pool is full, or the server does not answer.
+        ErrorCode::Refused | ErrorCode::Unavailable => {
+            tracing::debug!(%pane, %refusal, "not adopted yet");
+            PAUSE
         }
-        sleep(PAUSE).await;
+        ErrorCode::Conflict => {
+            tracing::info!(%pane, %refusal, "not adopted by itself");
+            CONFLICT_PAUSE
+        }
+        _ => {
+            tracing::warn!(%pane, %refusal, "not adopted");
+            PAUSE
+        }
     }
 }

@@ -40,20 +40,27 @@ pub(super) async fn adopt(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Ado
         pool::session::adopt_target(turn.pool(), state, &target)
     };
     match daemon.engine.turn(find).await?? {
-        AdoptTarget::Ours(session) => already_adopted(daemon, op, session, asked.workspace).await,
-        AdoptTarget::Foreign(adoptee) => adopt_pane(daemon, Some(op), *adoptee, asked.workspace).await,
+        AdoptTarget::Ours(session) => already_adopted(daemon, Some(op), session, asked.workspace).await,
+        AdoptTarget::Foreign(adoptee) => {
+            adopt_pane(daemon, Some(op), *adoptee, (asked.workspace, asked.replace_pipe)).await
+        }
     }
 }
 
 /// Answers with a session of the pool that has the target already, unless it has ended or has another
-/// workspace.
+/// workspace. An adoption that is under way is waited for.
 async fn already_adopted(
     daemon: &Arc<Daemon>,
-    op: &ClientOperation,
+    op: Option<&ClientOperation>,
     id: SessionId,
     workspace: Option<String>,
 ) -> Reply {
-    let (context, operation) = (Arc::clone(daemon), op.clone());
+    let under_way =
+        move |turn: &mut Turn<'_>| turn.pool().session(id).is_some_and(pool::session::is_being_adopted);
+    if daemon.engine.turn(under_way).await? {
+        drop(daemon.engine.lock_inside(id, "adopt").await?);
+    }
+    let (context, operation) = (Arc::clone(daemon), op.cloned());
     let show = move |turn: &mut Turn<'_>| {
         let record = turn.pool().session(id);
         let has_other_workspace =
@@ -70,9 +77,15 @@ async fn already_adopted(
                 let why = format!("it is {id} already, with the workspace {}", s.workspace);
                 Err(Refusal::new(ErrorCode::Conflict, why))
             }
-            _ => session_view::reply(turn, &context, id),
+            Some(_) => session_view::reply(turn, &context, id),
+            None => {
+                let why = format!("its adoption by another client, as {id}, failed; try again");
+                Err(Refusal::new(ErrorCode::Conflict, why))
+            }
         };
-        operation.record_answer(turn, &reply);
+        if let Some(op) = operation {
+            op.record_answer(turn, &reply);
+        }
         reply
     };
     daemon.engine.turn(show).await?
@@ -83,30 +96,18 @@ pub(crate) async fn adopt_pane(
     daemon: &Arc<Daemon>,
     op: Option<&ClientOperation>,
     adoptee: ForeignPane,
-    workspace: Option<String>,
+    (workspace, replace_pipe): (Option<String>, bool),
 ) -> Reply {
-    let program = program(daemon, &adoptee).await?;
-    let (context, operation, pane) = (Arc::clone(daemon), op.cloned(), adoptee.id);
+    let program = program(daemon, &adoptee, replace_pipe).await?;
+    let pane = adoptee.id;
+    let (context, operation, wanted) = (Arc::clone(daemon), op.cloned(), workspace.clone());
     let decide = move |turn: &mut Turn<'_>| {
-        let now = turn.now();
-        let tag = random::identity(&*context.world.random)?.tag;
-        let ahead = turn.volatile.scheduler.waiting.slots_wanted();
-        let (stamp, tmux_names) = (clock::name_stamp(now), turn.volatile.observed.names());
-        let inputs =
-            CreateInputs { tag, now, stamp: &stamp, conversation: "", ahead, tmux_names: &tmux_names };
-        let by_itself = operation.is_none().then_some(context.started_at);
-        let origin = pool::session::adoption_origin(&adoptee, by_itself);
-        let with = (program, workspace.as_deref(), origin);
-        let made = pool::session::adopt(turn.pool(), &context.settings(), &adoptee, with, &inputs)?;
-        turn.emit_all(made.events);
-        turn.volatile.scheduler.begin_start(made.session);
-        turn.volatile.observed.begin_adoption(pane);
-        if let Some(op) = operation {
-            op.record_begun(turn, made.session);
-        }
-        Ok(made.session)
+        begin(turn, &context, operation.as_ref(), (&adoptee, program), wanted.as_deref())
     };
-    let session: SessionId = daemon.engine.turn(decide).await??;
+    let session = match daemon.engine.turn(decide).await?? {
+        Begun::Own(session) => session,
+        Begun::Others(session) => return already_adopted(daemon, op, session, workspace).await,
+    };
     let _start_claim = StartClaim::new(daemon, session);
     // An automatic adoption has claimed the pane already, and for longer.
     let _pane_claim = op.map(|_| PaneClaim { daemon: Arc::clone(daemon), pane });
@@ -114,7 +115,7 @@ pub(crate) async fn adopt_pane(
     crate::crash::point("adopt-intent");
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
     let outcome = match &record {
-        Some(record) => mark(daemon, record).await,
+        Some(record) => mark(daemon, record, replace_pipe).await,
         None => Ok(()),
     };
     let (context, operation) = (Arc::clone(daemon), op.cloned());
@@ -130,20 +131,65 @@ pub(crate) async fn adopt_pane(
     reply
 }
 
+/// The decision on the adoption of a pane.
+enum Begun {
+    /// The pane becomes this new session.
+    Own(SessionId),
+    /// It is, or becomes, this session, by another request.
+    Others(SessionId),
+}
+
+/// Decides on the adoption of a pane; `op` is none if nobody requested it.
+fn begin(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    op: Option<&ClientOperation>,
+    (adoptee, program): (&ForeignPane, ForeignProgram),
+    workspace: Option<&str>,
+) -> Result<Begun, Refusal> {
+    let (now, state) = (turn.now(), turn.volatile.observed.state());
+    let target = pool::session::adopt_target(turn.pool(), state, &adoptee.id.to_string())?;
+    if let AdoptTarget::Ours(session) = target {
+        return Ok(Begun::Others(session));
+    }
+    let tag = random::identity(&*daemon.world.random)?.tag;
+    let ahead = turn.volatile.scheduler.waiting.slots_wanted();
+    let (stamp, tmux_names) = (clock::name_stamp(now), turn.volatile.observed.names());
+    let inputs = CreateInputs { tag, now, stamp: &stamp, conversation: "", ahead, tmux_names: &tmux_names };
+    let origin = pool::session::adoption_origin(adoptee, op.is_none().then_some(daemon.started_at));
+    let with = (program, workspace, origin);
+    let made = pool::session::adopt(turn.pool(), &daemon.settings(), adoptee, with, &inputs)?;
+    turn.emit_all(made.events);
+    turn.volatile.scheduler.begin_start(made.session);
+    turn.volatile.observed.begin_adoption(adoptee.id);
+    if let Some(op) = op {
+        op.record_begun(turn, made.session);
+    }
+    Ok(Begun::Own(made.session))
+}
+
 fn is_starting(turn: &Turn<'_>, session: SessionId) -> bool {
     turn.pool().session(session).is_some_and(|s| s.lifecycle == Lifecycle::Starting)
 }
 
 /// Returns the pane's program, from the process table. While a process executes another program, its command
 /// line is empty for a moment.
-async fn program(daemon: &Daemon, adoptee: &ForeignPane) -> Result<ForeignProgram, Refusal> {
+async fn program(
+    daemon: &Daemon,
+    adoptee: &ForeignPane,
+    replace_pipe: bool,
+) -> Result<ForeignProgram, Refusal> {
     let ended = || Refusal::new(ErrorCode::Refused, format!("the program in {} has ended", adoptee.id));
     let process = adoptee.pane.process.ok_or_else(ended)?;
+    let pane_use = daemon.tmux.pane_use(adoptee.server.into(), adoptee.id).await.ok();
+    if pane_use.is_some_and(|told| told.piped) && !replace_pipe {
+        return Err(Refusal::new(ErrorCode::Conflict, format!("{} was not adopted: {PIPED}", adoptee.id)));
+    }
     for _ in 0..ARGV_TRIES {
         let argv = daemon.world.processes.argv(process).ok_or_else(ended)?;
         if !argv.is_empty() {
             let cwd = daemon.world.processes.current_dir(process.pid);
-            let active_at = active_at(daemon, adoptee).await;
+            let active_at = pane_use.map(|told| Timestamp(told.active_at.saturating_mul(1000)));
             return Ok(ForeignProgram { argv, cwd: cwd.unwrap_or_else(|| "/".into()), active_at });
         }
         sleep(ARGV_PAUSE).await;
@@ -151,14 +197,12 @@ async fn program(daemon: &Daemon, adoptee: &ForeignPane) -> Result<ForeignProgra
     Err(Refusal::new(ErrorCode::Failed, format!("{} has no command line", adoptee.id)))
 }
 
-/// Returns the time of the last activity in the tmux session of a pane, if tmux tells.
-async fn active_at(daemon: &Daemon, adoptee: &ForeignPane) -> Option<Timestamp> {
-    let seconds = daemon.tmux.active_at(adoptee.server.into(), adoptee.pane.session).await.ok()?;
-    Some(Timestamp(seconds.saturating_mul(1000)))
-}
+/// The reason for leaving a pane alone that its user reads with `pipe-pane`.
+const PIPED: &str = "its output goes to a command of yours (`tmux pipe-pane`), and tmux has one such command a \
+                     pane; `adopt --replace-pipe` ends it and starts the pool's log";
 
 /// Marks the pane of an adoption, and commits the result.
-async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
+async fn mark(daemon: &Arc<Daemon>, record: &Session, replace_pipe: bool) -> Result<(), Refusal> {
     let placed = record.incarnation.as_ref().and_then(|run| Some((run, pane_of(run)?, run.session?)));
     let Some((run, pane, session)) = placed else { return Ok(()) };
     let dir = daemon.paths.session(record.id);
@@ -176,6 +220,7 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
         token,
         init: daemon.reaper_program.clone(),
         log: daemon.log_options(record.id),
+        replace_pipe,
     };
     let answer = daemon.tmux.adopt(pane.server, session, pane.pane, &marking).await;
     crate::crash::point("adopt-marked");
@@ -211,6 +256,7 @@ fn reason(answer: Answer) -> &'static str {
         Answer::NotOurs => "its pane has another mark",
         Answer::OtherServer => "another tmux server answers",
         Answer::Dead => "its program has ended",
+        Answer::Piped => PIPED,
         Answer::Done | Answer::InMode | Answer::InputOff | Answer::Attached | Answer::Already => {
             "tmux did not do it"
         }
@@ -261,7 +307,7 @@ pub(crate) async fn resume(daemon: &Arc<Daemon>, record: &Session) -> Result<(),
         (Server::Up(server), Some(known)) if *server == known && marked => {
             commit_live(daemon, record.id, run.clone()).await
         }
-        (Server::Up(server), Some(known)) if *server == known => mark(daemon, record).await,
+        (Server::Up(server), Some(known)) if *server == known => mark(daemon, record, false).await,
         (_, Some(known)) if daemon.world.processes.has_exited(known.process) => {
             abandon(daemon, record.id).await
         }

@@ -57,6 +57,7 @@ pub(super) fn reply_of(effect: Result<Answer, TmuxError>) -> Reply {
         Ok(Answer::InputOff) => failed("the pane does not take input; nothing was typed"),
         Ok(Answer::Dead | Answer::Gone) => failed("its program ended; nothing was typed"),
         Ok(Answer::Already) => failed("it was typed before; nothing was done"),
+        Ok(Answer::Piped) => failed("its output is piped to a command of its user; nothing was done"),
         Ok(Answer::Attached) => failed("a client is attached; nothing was done"),
         Ok(Answer::NotOurs) => failed("the pane has lost the pool's mark; nothing was done"),
         Ok(Answer::OtherServer) => failed("another tmux server answers; nothing was done"),
@@ -74,9 +75,14 @@ pub(super) fn unseen(look: Result<Answer, TmuxError>) -> Refusal {
         Ok(Answer::Dead | Answer::Gone) => failed("its program ended"),
         Ok(Answer::NotOurs) => failed("the pane has lost the pool's mark"),
         Ok(Answer::OtherServer) => failed("another tmux server answers"),
-        Ok(Answer::Done | Answer::InMode | Answer::InputOff | Answer::Attached | Answer::Already) => {
-            failed("tmux showed nothing")
-        }
+        Ok(
+            Answer::Done
+            | Answer::InMode
+            | Answer::InputOff
+            | Answer::Attached
+            | Answer::Already
+            | Answer::Piped,
+        ) => failed("tmux showed nothing"),
         Err(error) => Refusal::new(
             ErrorCode::Unavailable,
             format!("{error}; its screen was not read: `poolctl status` shows how the server is"),

@@ -172,7 +172,8 @@ fn remove_step(
         turn.emit_all(forgotten);
         return Ok(Step::MoreMessages);
     }
-    let events = pool::session::remove(turn.pool(), &session, asked, reason, turn.now())?;
+    let observed = (turn.volatile.observed.state(), turn.now());
+    let events = pool::session::remove(turn.pool(), &session, (asked, reason), observed)?;
     turn.emit_all(forgotten);
     turn.emit_all(events);
     lock::end_with_record(turn, id);

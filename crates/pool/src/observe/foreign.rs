@@ -35,8 +35,8 @@ pub fn foreign_changes(before: &ForeignSessions, after: &ForeignSessions) -> Vec
         .collect()
 }
 
-/// The panes that the configuration says to adopt: the first pane of each session, if it is open. A session
-/// with a pane that the pool gave back is not adopted again by itself.
+/// The panes that the configuration says to adopt: the open panes of sessions that have no other, as `adopt`
+/// requires too. A session that once had a pane of a pool is not adopted again by itself.
 #[must_use]
 pub fn panes_to_adopt(adoption: &Adoption, foreign: &ForeignSessions, state: &TmuxState) -> Vec<PaneId> {
     if *adoption == Adoption::Never || !matches!(state.server, Server::Up(_)) {
@@ -47,15 +47,14 @@ pub fn panes_to_adopt(adoption: &Adoption, foreign: &ForeignSessions, state: &Tm
         Adoption::Prefix(prefix) => name.starts_with(prefix),
         Adoption::All => true,
     };
-    let mut first: BTreeMap<TmuxSessionId, Option<PaneId>> = BTreeMap::new();
+    let mut only: BTreeMap<TmuxSessionId, Option<PaneId>> = BTreeMap::new();
     for (id, pane) in &state.panes {
-        let its = first.entry(pane.session).or_insert_with(|| is_adoptable(pane).then_some(*id));
-        if pane.detached || pane.tag.is_some() {
-            *its = None;
-        }
+        let pane_alone = is_adoptable(pane).then_some(*id);
+        only.entry(pane.session).and_modify(|other| *other = None).or_insert(pane_alone);
     }
-    let named = foreign.iter().filter(|(_, name)| wanted(name));
-    named.filter_map(|(id, _)| first.get(id).copied().flatten()).collect()
+    let is_new = |id| state.sessions.get(id).is_some_and(|session| !session.pooled);
+    let named = foreign.iter().filter(|(id, name)| wanted(name) && is_new(id));
+    named.filter_map(|(id, _)| only.get(id).copied().flatten()).collect()
 }
 
 /// True if a pane can be adopted without being named.

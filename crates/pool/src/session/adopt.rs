@@ -35,7 +35,7 @@ pub struct ForeignPane {
 /// The pane or session that a target names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdoptTarget {
-    /// A session of the pool.
+    /// A session of the pool, or one that becomes so: its adoption is under way.
     Ours(SessionId),
     /// A pane that can be adopted.
     Foreign(Box<ForeignPane>),
@@ -75,8 +75,9 @@ pub fn adopt_target(pool: &Pool, state: &TmuxState, target: &str) -> Result<Adop
     let id = pane_meant(state, target)?;
     let missing = || Refusal::new(ErrorCode::NotFound, format!("no pane {id} in this tmux server"));
     let pane = state.panes.get(&id).ok_or_else(missing)?.clone();
-    if let Some(session) = pane.tag.and_then(|tag| pool.tagged(tag)) {
-        return Ok(AdoptTarget::Ours(session.id));
+    let tagged = pane.tag.and_then(|tag| pool.tagged(tag)).map(|session| session.id);
+    if let Some(session) = tagged.or_else(|| adopter(pool, server, id)) {
+        return Ok(AdoptTarget::Ours(session));
     }
     if pane.tag.is_some() {
         return refuse(
@@ -91,6 +92,13 @@ pub fn adopt_target(pool: &Pool, state: &TmuxState, target: &str) -> Result<Adop
     let name = session.map(|s| s.name.clone()).unwrap_or_default();
     let created_at = Timestamp(session.map_or(0, |s| s.created_at.saturating_mul(1000)));
     Ok(AdoptTarget::Foreign(Box::new(ForeignPane { server, id, pane, name, created_at })))
+}
+
+/// The session that an adoption of this pane makes, while it is under way.
+fn adopter(pool: &Pool, server: ServerId, pane: PaneId) -> Option<SessionId> {
+    let is_its = |run: &Incarnation| run.pane == Some(pane) && run.server == Some(server);
+    let adopts = |s: &&Session| is_being_adopted(s) && s.incarnation.as_ref().is_some_and(is_its);
+    pool.sessions().find(adopts).map(|s| s.id)
 }
 
 fn pane_meant(state: &TmuxState, target: &str) -> Result<PaneId, Refusal> {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use pool::observe::{foreign_changes, foreign_sessions, panes_to_adopt};
 use pool::session::{AdoptTarget, ForeignPane, ForeignProgram};
 use pool::{Adoption, Agent, Pool, Settings, session};
-use protocol::session::Origin;
+use protocol::request::Remove;
+use protocol::session::{Origin, Reason};
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{
     ErrorCode, Event, Lifecycle, PaneId, ProcId, Seq, ServerId, Session, Stamped, Tag, Timestamp,
@@ -26,7 +27,8 @@ fn pane(session: u32) -> TmuxPane {
 
 /// A server with sessions of these names, with one pane each; the last has two.
 fn state(names: &[&str]) -> TmuxState {
-    let session = |name: &str| TmuxSession { name: name.to_owned(), created_at: 1, attached: 0 };
+    let session =
+        |name: &str| TmuxSession { name: name.to_owned(), created_at: 1, attached: 0, pooled: false };
     let ids = 1_u32..;
     let mut panes: BTreeMap<PaneId, TmuxPane> =
         ids.clone().zip(names).map(|(id, _)| (PaneId(id), pane(id))).collect();
@@ -182,11 +184,50 @@ fn w13_only_what_the_configuration_names_is_adopted_and_never_what_was_given_bac
         panes_to_adopt(adoption, &foreign_sessions(&pool, state), state)
     };
     assert_eq!(due(&state, &Adoption::Never), []);
+    assert_eq!(due(&state, &Adoption::All), [PaneId(1), PaneId(2)], "one of several panes has to be named");
+    state.panes.remove(&PaneId(90));
     assert_eq!(due(&state, &Adoption::Prefix("x-".into())), [PaneId(1), PaneId(3)]);
     assert_eq!(due(&state, &Adoption::All), [PaneId(1), PaneId(2), PaneId(3)]);
     state.panes.get_mut(&PaneId(1)).unwrap().detached = true;
     state.panes.get_mut(&PaneId(2)).unwrap().tag = Some(Tag([7; 16]));
     assert_eq!(due(&state, &Adoption::All), [PaneId(3)]);
+    state.sessions.get_mut(&TmuxSessionId(3)).unwrap().pooled = true;
+    assert_eq!(due(&state, &Adoption::All), [], "the pool's own pane of it has gone, and its user's has not");
+}
+
+#[test]
+fn w11_who_adopts_at_the_same_time_gets_the_same_session() {
+    let (mut pool, state) = (Pool::default(), state(&["one", "two"]));
+    let first = adopt_one(&mut pool, &state, "one", 1).unwrap();
+    for target in ["one", "%1", "$1"] {
+        assert_eq!(session::adopt_target(&pool, &state, target).unwrap(), AdoptTarget::Ours(first.id));
+    }
+    let anew = ServerId { started_at: 2, ..server() };
+    let restarted = TmuxState { server: Server::Up(anew), ..state.clone() };
+    assert!(found(&pool, &restarted, "one").is_ok(), "the ids of another server are of other panes");
+    assert!(found(&pool, &state, "%2").is_ok());
+}
+
+#[test]
+fn w20_a_tmux_session_with_further_panes_outlives_the_removal() {
+    let mut pool = Pool::default();
+    let mut state = state(&["one"]);
+    let first = adopt_one(&mut pool, &state, "%1", 1).unwrap();
+    let remove = |pool: &Pool, state: &TmuxState| {
+        let asked =
+            Remove { session: first.id.into(), keep_tmux: false, force: true, purge: false, archive: false };
+        let with = (&asked, Reason::ApiDelete);
+        let removed = session::remove(pool, &first, with, (state, Timestamp(10))).unwrap();
+        let alive = removed.iter().find_map(|event| match event {
+            Event::SessionDeleted { tmux_alive, .. } => Some(*tmux_alive),
+            _ => None,
+        });
+        alive.unwrap()
+    };
+    state.panes.get_mut(&PaneId(1)).unwrap().tag = first.incarnation.as_ref().map(|run| run.tag);
+    assert!(remove(&pool, &state), "the other pane");
+    state.panes.remove(&PaneId(90));
+    assert!(!remove(&pool, &state));
 }
 
 #[test]
@@ -199,6 +240,7 @@ fn w09_what_the_pool_has_is_not_found_again_whatever_it_is_called() {
     assert_eq!(due(&pool, &nothing), []);
     // Two sessions may have the same name, and a name may be empty.
     let mut state = state(&["main", "main", ""]);
+    state.panes.remove(&PaneId(90));
     assert_eq!(due(&pool, &state), [PaneId(1), PaneId(2), PaneId(3)]);
     adopt_one(&mut pool, &state, "%1", 1).unwrap();
     state.panes.get_mut(&PaneId(1)).unwrap().tag = Some(Tag([1; 16]));

@@ -69,6 +69,8 @@ pub struct Adopt {
     pub target: String,
     /// The workspace; defaults to the name.
     pub workspace: Option<String>,
+    /// True if the log may take the place of a command that the pane's output is piped to.
+    pub replace_pipe: bool,
 }
 
 /// `rename`.

@@ -6,7 +6,7 @@ use protocol::ids::{PaneId, TmuxSessionId, Token};
 use protocol::text::Name;
 
 use super::{Fake, not_found};
-use crate::act::{Client, Lines};
+use crate::act::{Client, Lines, PaneUse};
 use crate::adopt::Adopt;
 use crate::create::{Create, Created, Size};
 use crate::driver::{Call, Driver};
@@ -130,6 +130,10 @@ impl Driver for Fake {
                     if found.tag.is_some_and(|tag| tag != adopt.tag) {
                         return Ok(Answer::NotOurs);
                     }
+                    if found.tag.is_none() && !adopt.replace_pipe && state.piped.contains(&pane) {
+                        return Ok(Answer::Piped);
+                    }
+                    state.sessions.entry(session).and_modify(|found| found.pooled = true);
                     (found.tag, found.detached) = (Some(adopt.tag), false);
                     state.receipts.insert(pane, (adopt.token, Receipt::Revoked));
                     Answer::Done
@@ -166,10 +170,12 @@ impl Driver for Fake {
         })
     }
 
-    fn active_at(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, u64> {
-        self.call("active_at", move |state| {
-            let found = state.sessions.get(&session).filter(|_| state.server == Some(server));
-            found.map(|found| found.created_at).ok_or_else(|| not_found(session))
+    fn pane_use(&self, server: ServerRef, pane: PaneId) -> Call<'_, PaneUse> {
+        self.call("pane_use", move |state| {
+            let found = state.panes.get(&pane).filter(|_| state.server == Some(server));
+            let session = found.and_then(|found| state.sessions.get(&found.session));
+            let found = session.ok_or_else(|| TmuxError::NotFound(format!("no pane {pane}")))?;
+            Ok(PaneUse { active_at: found.created_at, piped: state.piped.contains(&pane) })
         })
     }
 

@@ -19,8 +19,13 @@ async fn rig() -> (Rig, ServerRef, TmuxSessionId, PaneId, Adopt) {
     let ids = rig.raw(&["new-session", "-dP", "-F", "#{session_id} #{pane_id}", "-s", "their own", "cat"]);
     let (session, pane) = ids.trim_end().split_once(' ').unwrap();
     let (session, pane) = (session.parse().unwrap(), pane.parse().unwrap());
-    let adopt =
-        Adopt { tag: TAG, token: rig.token(), init: rig.path("init"), log: LogOptions::new(rig.dir.path()) };
+    let adopt = Adopt {
+        tag: TAG,
+        token: rig.token(),
+        init: rig.path("init"),
+        log: LogOptions::new(rig.dir.path()),
+        replace_pipe: false,
+    };
     (rig, server, session, pane, adopt)
 }
 
@@ -39,7 +44,7 @@ async fn an_adopted_pane_has_a_tag_and_a_log_and_is_driven() {
     adopt.log.dir.clone_from(&hostile);
     let before = facts(&rig, session);
     assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Done);
-    assert_eq!(facts(&rig, session), before);
+    assert_eq!(facts(&rig, session), format!("@pool_session 1\n{before}"));
     let ours = PaneRef { server, pane, tag: TAG };
     assert_eq!(rig.device.observe().await.unwrap().panes[&pane].tag, Some(TAG));
     assert_eq!(rig.device.paste(ours, rig.token(), b"hello").await.unwrap(), Answer::Done);
@@ -47,22 +52,30 @@ async fn an_adopted_pane_has_a_tag_and_a_log_and_is_driven() {
     assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Done, "again");
     assert_eq!(rig.device.capture(ours, Lines::Last(1), false).await.unwrap().1, b"hello\n");
     assert_eq!(rig.device.release(ours).await.unwrap(), Answer::Done);
-    let left = &rig.device.observe().await.unwrap().panes[&pane];
+    let listing = rig.device.observe().await.unwrap();
+    let left = &listing.panes[&pane];
     assert_eq!((left.tag, left.detached), (None, true));
+    assert!(listing.sessions[&session].pooled);
     assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Done, "when asked");
     assert!(!rig.device.observe().await.unwrap().panes[&pane].detached);
 }
 
 #[tokio::test]
-async fn a_pipe_of_the_users_own_stays() {
-    let (rig, server, session, pane, adopt) = rig().await;
+async fn a_pipe_of_the_users_own_is_replaced_only_when_asked() {
+    let (rig, server, session, pane, mut adopt) = rig().await;
     rig.raw(&["pipe-pane", "-t", &pane.to_string(), &format!("cat >'{}'", rig.path("theirs").display())]);
-    assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Done);
-    assert_eq!(
-        rig.device.paste(PaneRef { server, pane, tag: TAG }, rig.token(), b"hello").await.unwrap(),
-        Answer::Done
-    );
+    let told = rig.device.pane_use(server, pane).await.unwrap();
+    assert!(told.piped && told.active_at > 0);
+    assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Piped);
+    let listing = rig.device.observe().await.unwrap();
+    assert_eq!((listing.panes[&pane].tag, listing.sessions[&session].pooled), (None, false));
+    rig.raw(&["send-keys", "-t", &pane.to_string(), "hello"]);
     until("the pipe goes on", || fs::read(rig.path("theirs")).is_ok_and(|log| log == b"hello")).await;
+    adopt.replace_pipe = true;
+    assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Done);
+    let ours = PaneRef { server, pane, tag: TAG };
+    assert_eq!(rig.device.paste(ours, rig.token(), b" there").await.unwrap(), Answer::Done);
+    until("the log is written", || fs::read(rig.path("log")).is_ok_and(|log| log == b" there")).await;
 }
 
 #[tokio::test]

@@ -15,7 +15,8 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     let listing = driver.observe().await.unwrap();
     assert_eq!(listing.server, pane.server);
     assert_eq!(listing.panes[&pane.pane].tag, Some(pane.tag));
-    assert_eq!(listing.sessions[&created.session].name, "a");
+    let session = &listing.sessions[&created.session];
+    assert_eq!((session.name.as_str(), session.pooled), ("a", true));
     assert_eq!(driver.paste(pane, rig.token(), b"x").await.unwrap(), Answer::Done);
     assert!(driver.paste(pane, rig.token(), b"").await.is_err());
     receipts(driver, rig, pane).await;
@@ -38,8 +39,13 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert_eq!(driver.release(pane).await.unwrap(), Answer::Done);
     let left = &driver.observe().await.unwrap().panes[&pane.pane];
     assert_eq!((left.tag, left.detached), (None, true));
-    let adopt =
-        Adopt { tag: pane.tag, token: rig.token(), init: create.init.clone(), log: create.log.clone() };
+    let adopt = Adopt {
+        tag: pane.tag,
+        token: rig.token(),
+        init: create.init.clone(),
+        log: create.log.clone(),
+        replace_pipe: false,
+    };
     let adopted = async |server, session, tag| {
         let adopt = Adopt { tag, ..adopt.clone() };
         driver.adopt(server, session, pane.pane, &adopt).await.unwrap()

@@ -85,7 +85,10 @@ impl Host {
         }
         let session = |pane: &TmuxPane| {
             let attached = pane.tag.map_or(0, |tag| self.attached(tag));
-            (pane.session, TmuxSession { name: format!("S{}", pane.session.0), created_at: 1, attached })
+            (
+                pane.session,
+                TmuxSession { name: format!("S{}", pane.session.0), created_at: 1, attached, pooled: false },
+            )
         };
         let sessions = self.panes.values().map(session).collect();
         TmuxState { server: Server::Up(server(self.servers)), sessions, panes: self.panes.clone() }

@@ -9,6 +9,7 @@ use pool::{QueueRules, WorkerSettings, queue, session};
 use protocol::policy::Budget;
 use protocol::request::{ClaimRef, Disposition, Remove};
 use protocol::session::{DeleteMode, Reason};
+use protocol::tmux::TmuxState;
 use protocol::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
 use protocol::{
     ErrorCode, Event, Exit, Holder, Lifecycle, MessageId, MessageState, OpId, Refusal, SessionId, Tag, Token,
@@ -537,7 +538,7 @@ fn only_its_own_commands_change_the_host_of_a_worker() {
     let remove = |name: &str, purge| {
         let host = pool.worker(name).unwrap();
         let asked = Remove { session: host.id.into(), keep_tmux: false, force: true, purge, archive: false };
-        session::remove(pool, host, &asked, Reason::ApiDelete, now)
+        session::remove(pool, host, (&asked, Reason::ApiDelete), (&TmuxState::default(), now))
     };
     let refused = |why: Refusal| {
         assert_eq!(why.code, ErrorCode::Refused);

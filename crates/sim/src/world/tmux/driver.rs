@@ -5,7 +5,7 @@ use std::path::Path;
 use protocol::Token;
 use protocol::ids::{PaneId, TmuxSessionId};
 use protocol::text::Name;
-use tmux::act::{Client, Lines};
+use tmux::act::{Client, Lines, PaneUse};
 use tmux::{
     Adopt, Answer, Call, Create, Created, Driver, Key, Listing, LogOptions, PaneRef, PaneSnapshot, Receipt,
     ServerRef, Size, TmuxError,
@@ -194,10 +194,8 @@ impl Driver for SimTmux {
         self.call("clients", move |server| Box::pin(async move { server.0.fake.clients(at, session).await }))
     }
 
-    fn active_at(&self, at: ServerRef, session: TmuxSessionId) -> Call<'_, u64> {
-        self.call("active_at", move |server| {
-            Box::pin(async move { server.0.fake.active_at(at, session).await })
-        })
+    fn pane_use(&self, at: ServerRef, pane: PaneId) -> Call<'_, PaneUse> {
+        self.call("pane_use", move |server| Box::pin(async move { server.0.fake.pane_use(at, pane).await }))
     }
 
     fn switch_client<'a>(&'a self, at: ServerRef, client: &'a str, to: TmuxSessionId) -> Call<'a, ()> {

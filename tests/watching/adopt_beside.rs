@@ -1,0 +1,73 @@
+//! Adoption beside what its user has: other clients that adopt, further panes, a `pipe-pane`.
+
+use std::{fs, thread};
+
+use serde_json::json;
+
+use super::adopt::{mark, reader, theirs_in};
+use super::support::NO_SWEEP;
+use crate::harness::{PATIENCE, Pool, wait_until};
+
+#[test]
+fn w11_several_clients_that_adopt_one_session_get_the_same_id() {
+    let pool = Pool::with(NO_SWEEP);
+    let theirs = theirs_in(&pool);
+    reader(&pool, &theirs, "web");
+    let answers = thread::scope(|scope| {
+        [(); 6].map(|()| scope.spawn(|| pool.ok(&["adopt", "web"]))).map(|client| client.join().unwrap())
+    });
+    let id = pool.show("web")["id"].as_str().unwrap().to_owned();
+    assert!(answers.iter().all(|answer| *answer == id), "{answers:?}");
+    assert_eq!(pool.lines(&["events", "--kind", "session_created"]).len(), 1);
+}
+
+#[test]
+fn w20_what_is_left_of_a_session_is_its_users() {
+    let pool = Pool::bare(&format!("[tmux]\nadopt = \"all\"\n{NO_SWEEP}"));
+    pool.start_all();
+    let theirs = theirs_in(&pool);
+    let adopted = |name: &str| {
+        wait_until("it is adopted", PATIENCE, || pool.ctl(&["show", name]).code == 0);
+        pool.await_lifecycle(name, "live");
+    };
+    let foreign = |name: &str| pool.status()["foreign"].as_array().unwrap().contains(&json!(name));
+    let (web, pane, _) = reader(&pool, &theirs, "web");
+    adopted("web");
+    let split = theirs.text(&["split-window", "-d", "-t", &pane, "-P", "-F", "#{pane_id}", "exec cat"]);
+    pool.await_complete();
+    pool.ok(&["rm", "--force", "web"]);
+    wait_until("the rest is foreign", PATIENCE, || foreign("web"));
+    let deleted = pool.lines(&["events", "--kind", "session_deleted"]);
+    assert_eq!(deleted[0]["tmux_alive"], true, "{deleted:?}");
+    // A pane that came back by itself would have been marked before another, later session is.
+    let (_, back, _) = reader(&pool, &theirs, "back");
+    adopted("back");
+    assert!(foreign("web") && mark(&theirs, &split).is_empty(), "it stays its user's");
+    // Nor does what was given back, once the pane with the mark has closed.
+    pool.ok(&["rm", "--keep-tmux", "--force", "back"]);
+    theirs.text(&["split-window", "-d", "-t", &back, "exec cat"]);
+    theirs.text(&["kill-pane", "-t", &back]);
+    reader(&pool, &theirs, "later");
+    adopted("later");
+    assert!(foreign("web") && foreign("back"));
+    assert_eq!(pool.ctl(&["adopt", &web]).code, 0, "by name it is");
+}
+
+#[test]
+fn w20_a_pipe_of_its_user_is_replaced_only_when_asked() {
+    let pool = Pool::bare(&format!("[tmux]\nadopt = \"prefix:auto-\"\n{NO_SWEEP}"));
+    pool.start_all();
+    let theirs = theirs_in(&pool);
+    let kept = pool.path("kept");
+    let (_, pane, _) = reader(&pool, &theirs, "web");
+    theirs.text(&["pipe-pane", "-t", &pane, &format!("exec cat >'{}'", kept.display())]);
+    let refused = pool.ctl(&["adopt", "web"]).expect(4).stderr;
+    assert!(refused.contains("pipe-pane") && refused.contains("--replace-pipe"), "{refused}");
+    assert_eq!((mark(&theirs, &pane).as_str(), pool.lines(&["ls", "--all"]).len()), ("", 0));
+    theirs.text(&["send-keys", "-t", &pane, "mine"]);
+    wait_until("it reads on", PATIENCE, || fs::read_to_string(&kept).is_ok_and(|text| text == "mine"));
+    let id = pool.ok(&["adopt", "web", "--replace-pipe"]);
+    theirs.text(&["send-keys", "-t", &pane, "ours"]);
+    wait_until("it is in the log", PATIENCE, || pool.ok(&["logs", &id]).contains("ours"));
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "mine");
+}
