@@ -255,6 +255,16 @@ fn p04_what_became_another_user() {
     tell();
 }
 
+/// Starts a session `web` whose program ignores all signals but KILL; returns its id and its program's pid.
+fn deaf(pool: &Pool) -> (String, u32) {
+    let deaf = "trap '' TERM HUP; : >ready; exec sleep 1000";
+    let id = pool.ok(&["new", "web", "--cwd", "own", "--", "sh", "-c", deaf]);
+    let (agent, _) = pool.pane_pids(&id);
+    let work = PathBuf::from(pool.show(&id)["dir"].as_str().unwrap()).join("work");
+    pool.await_file(work.join("ready"), |_| true);
+    (id, agent)
+}
+
 #[test]
 fn a_shorter_grace_ends_the_one_under_way() {
     let pool = Pool::bare("[reaper]\ngrace = '300ms'\ninterval = '100ms'\n");
@@ -266,11 +276,7 @@ fn a_shorter_grace_ends_the_one_under_way() {
         &["rm", "web"],
         &["down", "--stop-sessions"],
     ] {
-        let deaf = "trap '' TERM HUP; : >ready; exec sleep 1000";
-        let id = pool.ok(&["new", "web", "--cwd", "own", "--", "sh", "-c", deaf]);
-        let (agent, _) = pool.pane_pids(&id);
-        let work = PathBuf::from(pool.show(&id)["dir"].as_str().unwrap()).join("work");
-        pool.await_file(work.join("ready"), |_| true);
+        let (id, agent) = deaf(&pool);
         let mut patient = Talk::start(pool.poolctl().args(["kill", "web", "--grace", "1h"]));
         wait_until("a reaper ends it", PATIENCE, || !events(&pool, "reap_started", Some(&id)).is_empty());
         assert!(!gone(agent));
@@ -279,4 +285,19 @@ fn a_shorter_grace_ends_the_one_under_way() {
         patient.await_end();
         drop(pool.ctl(&["rm", "web"]));
     }
+}
+
+#[test]
+fn p26_a_shorter_grace_ends_the_one_under_way_after_a_restart_of_poold_too() {
+    let pool = Pool::bare("[reaper]\ngrace = '300ms'\ninterval = '100ms'\n");
+    pool.start_all();
+    let (id, agent) = deaf(&pool);
+    let mut patient = Talk::start(pool.poolctl().args(["kill", "web", "--grace", "1h"]));
+    wait_until("a reaper ends it", PATIENCE, || !events(&pool, "reap_started", Some(&id)).is_empty());
+    assert!(!gone(agent));
+    pool.restart_poold();
+    pool.await_complete();
+    pool.ok(&["--timeout", "30s", "kill", "web", "--grace", "0"]);
+    assert!(gone(agent));
+    patient.await_end();
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use process::kill::GraceLimit;
 use process::runtime::crash;
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
-use protocol::{ErrorCode, SessionId, Tag};
+use protocol::{ErrorCode, SessionId, Tag, Token};
 use tmux::{Device, Driver};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -58,50 +58,75 @@ async fn lease_to_verdict(
     let lease = link.take_lease(session, tag).await?;
     let Candidate { kind, name, evidence, .. } = &lease.candidate;
     tracing::info!(?kind, %name, evidence, "leased");
-    let outcome = match operator_command::run_before(&lease, operator_command::LIMIT).await {
+    let (outcome, token) = match operator_command::run_before(&lease, operator_command::LIMIT).await {
         Ok(()) => {
             let tmux = options.tmux.clone().unwrap_or_else(|| lease.tmux.as_path().to_owned());
             let device = devices.of(tmux, lease.tmux_socket.as_path());
-            end_within_grace(&mut link, &device, &lease).await
+            end_within_grace(options, &mut link, &device, &lease).await
         }
-        Err(why) => Outcome::Refused { why },
+        Err(why) => (Outcome::Refused { why }, lease.token),
     };
     tracing::info!(?outcome, "verdict");
     let reached = if outcome.is_gone() { JobResult::Gone } else { JobResult::Left };
     crash::point("reap-verdict");
-    link.settle(Verdict { token: lease.token, session, tag, outcome: outcome.clone() }).await?;
+    link.settle(Verdict { token, session, tag, outcome: outcome.clone() }).await?;
     operator_command::run_after(&lease, &outcome, operator_command::LIMIT).await;
     Ok(reached)
 }
 
-/// Ends the subject of a lease, with a shorter grace once a user asks for one.
-async fn end_within_grace(link: &mut Link, tmux: &dyn Driver, lease: &Lease) -> Outcome {
+/// Ends the subject of a lease, with a shorter grace once a user asks for one. Returns the token of the lease
+/// under which it ended.
+async fn end_within_grace(
+    options: &Options,
+    link: &mut Link,
+    tmux: &dyn Driver,
+    lease: &Lease,
+) -> (Outcome, Token) {
     let (limit, over) = (GraceLimit::default(), Notify::new());
     let ending = async {
         let outcome = end(tmux, lease, &limit).await;
         over.notify_one();
         outcome
     };
-    tokio::join!(ending, follow_grace(link, lease, &limit, &over)).0
+    tokio::join!(ending, follow_grace(options, link, lease, (&limit, &over)))
 }
 
-/// Lowers the limit to the lease's present grace, until the end is over or the grace has passed.
-async fn follow_grace(link: &mut Link, lease: &Lease, limit: &GraceLimit, over: &Notify) {
+/// Lowers the limit to the lease's present grace, until the end is over or the grace has passed. The lease of
+/// a `poold` that has ended since is taken again from the next one. Returns the token of the last lease.
+async fn follow_grace(
+    options: &Options,
+    link: &mut Link,
+    lease: &Lease,
+    (limit, over): (&GraceLimit, &Notify),
+) -> Token {
     let (session, tag) = (lease.candidate.session, lease.candidate.tag);
     let (began, mut grace) = (Instant::now(), Duration::from_millis(lease.candidate.grace_ms));
+    let (mut token, mut leased_after) = (lease.token, Duration::ZERO);
     while began.elapsed() < grace {
         if timeout(GRACE_PAUSE, over.notified()).await.is_ok() {
-            return;
+            break;
         }
         match link.take_lease(session, tag).await {
-            Ok(now) => grace = grace.min(Duration::from_millis(now.candidate.grace_ms)),
+            Ok(now) => {
+                if now.token != token {
+                    (token, leased_after) = (now.token, began.elapsed());
+                }
+                grace = grace.min(leased_after + Duration::from_millis(now.candidate.grace_ms));
+            }
+            Err(Error::Lost(error)) => {
+                tracing::debug!(%error, "the present grace is not known yet");
+                if let Ok(anew) = Link::open(options).await {
+                    *link = anew;
+                }
+            }
             Err(error) => {
                 tracing::debug!(%error, "the present grace is not known");
-                return;
+                break;
             }
         }
         limit.lower(grace);
     }
+    token
 }
 
 /// Ends the subject of a lease. Processes first, so that the pane shows their last words.
