@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::harness::{PATIENCE, Pool, is_stopped, skipped, wait_until};
+use serde_json::json;
+
+use crate::harness::{PATIENCE, Pool, Talk, is_stopped, skipped, wait_until};
 
 /// Path of a program; a counted skip where it is not installed.
 fn installed(name: &str) -> Option<String> {
@@ -78,8 +80,19 @@ fn a_new_size_reaches_the_program() {
     let work = Path::new(pool.show(&id)["dir"].as_str().unwrap()).join("work");
     pool.await_file(work.join("ready"), |_| true);
     assert_eq!(pool.await_file(work.join("first"), |bytes| !bytes.is_empty()), b"30 90\n");
+    let shown = || pool.show(&id)["size"].clone();
+    // A client imposes its own size, and what it leaves gets the session's again.
+    let mut client = Talk::attached(&pool, "=sized:");
+    client.say("refresh-client -C 70,20");
+    pool.await_file(work.join("size"), |bytes| bytes == b"20 70\n");
+    wait_until("it is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
+    assert_eq!(shown(), json!({"cols": 70, "rows": 20}));
+    drop(client);
+    pool.await_file(work.join("size"), |bytes| bytes == b"30 90\n");
+    wait_until("it is shown", PATIENCE, || shown() == json!({"cols": 90, "rows": 30}));
     pool.tmux_text(&["resize-window", "-t", "=sized:", "-x", "101", "-y", "33"]);
     pool.await_file(work.join("size"), |bytes| bytes == b"33 101\n");
+    wait_until("it is shown", PATIENCE, || shown() == json!({"cols": 101, "rows": 33}));
 }
 
 #[test]

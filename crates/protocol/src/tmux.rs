@@ -136,6 +136,7 @@ pub struct TmuxSession {
     /// Number of attached clients.
     pub attached: u32,
     /// True if a pane of it is or was a session of a pool (`@pool_session`). It is not adopted automatically.
+    #[serde(default)]
     pub pooled: bool,
 }
 

@@ -12,7 +12,7 @@ use protocol::limits::Limits;
 use protocol::message::PROMPT;
 use protocol::policy::{Budget, Policy};
 use protocol::reply::{LockView, QueueCounts, SessionView, Theme, TransportHealth};
-use protocol::session::{Conversation, Exit, Origin};
+use protocol::session::{Conversation, Exit, Origin, Size};
 use protocol::thought::{RestState, Thought};
 use protocol::usage::{Account, Usage};
 use protocol::{
@@ -51,6 +51,7 @@ pub(crate) struct SessionJson<'a> {
     status: Option<&'static str>,
     rest_state: RestState,
     attached_clients: u32,
+    size: Size,
     current_command: Option<&'a OsBytes>,
     current_directory: Option<&'a OsBytes>,
     processes: Option<Vec<TreeProcess<'a>>>,
@@ -146,6 +147,7 @@ impl<'a> SessionJson<'a> {
             status: view.status(),
             rest_state: view.rest_state(now),
             attached_clients: session.attached_clients,
+            size: session.spec.size,
             current_command: session.current_command.as_ref(),
             current_directory: view.current_dir.as_ref(),
             processes: None,

@@ -11,4 +11,5 @@ pub(crate) mod reap;
 pub(crate) mod recover;
 pub(crate) mod retain;
 pub(crate) mod schedule;
+pub(crate) mod unattended_size;
 pub(crate) mod workers;

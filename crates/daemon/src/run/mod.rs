@@ -38,7 +38,8 @@ use crate::engine::turn::Work;
 use crate::host::archive;
 use crate::host::error::DaemonError;
 use crate::loops::{
-    activity, adopt, deliver, leases, limits, queue_health, reap, recover, retain, schedule, workers,
+    activity, adopt, deliver, leases, limits, queue_health, reap, recover, retain, schedule, unattended_size,
+    workers,
 };
 use crate::net::accept;
 use crate::net::listen::{self, SocketFile};
@@ -220,6 +221,7 @@ async fn work(
     daemon.world.spawn("workers", workers::run(Arc::clone(daemon)));
     daemon.world.spawn("limits", limits::run(Arc::clone(daemon)));
     daemon.world.spawn("queue_health", queue_health::run(Arc::clone(daemon)));
+    daemon.world.spawn("sizes", unattended_size::run(Arc::clone(daemon)));
     daemon.world.spawn("reap", reap::run(Arc::clone(daemon)));
     signals.listen().map_err(|e| DaemonError::Other(format!("cannot listen for signals: {e}")))?;
     tokio::select! {

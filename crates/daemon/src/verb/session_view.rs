@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pool::session::{ViewInputs, view};
 use protocol::reply::{SessionView, TreeProcess};
 use protocol::request::List;
+use protocol::session::Size;
 use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef};
 
 use crate::decide::{blocked, lock};
@@ -26,7 +27,8 @@ pub(super) fn view_of(
     let observed = &turn.volatile.observed;
     let pane =
         session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(|run| run.pane);
-    let current_dir = pane.and_then(|id| observed.state().panes.get(&id)?.current_dir.clone());
+    let pane = pane.and_then(|id| observed.state().panes.get(&id));
+    let current_dir = pane.and_then(|pane| pane.current_dir.clone());
     let loaded = daemon.loaded();
     let agent = loaded.settings.agent_of(session);
     let shown = ViewInputs {
@@ -47,6 +49,9 @@ pub(super) fn view_of(
     };
     let mut view = view(turn.pool(), session, shown);
     let drains = pool::slots::drain_waits_for(turn.volatile, session);
+    if let Some(pane) = pane {
+        view.session.spec.size = Size { cols: pane.width, rows: pane.height };
+    }
     view.session.detail = drains.or(view.session.detail);
     if session.worker.is_some() {
         // A worker's queue is all that waits for it, not only what is sent to it.

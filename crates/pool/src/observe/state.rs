@@ -60,6 +60,7 @@ pub struct Observed {
     foreign: Option<ForeignSessions>,
     adopting: BTreeSet<PaneId>,
     renamed_at: BTreeMap<SessionId, Timestamp>,
+    left: BTreeSet<SessionId>,
     first: bool,
     watcher: Option<Peer>,
     watcher_since: Timestamp,
@@ -83,6 +84,7 @@ impl Observed {
             foreign: None,
             adopting: BTreeSet::new(),
             renamed_at: BTreeMap::new(),
+            left: BTreeSet::new(),
             first: true,
             watcher: None,
             watcher_since: now,
@@ -237,6 +239,16 @@ impl Observed {
     /// Ends the adoption of a pane.
     pub fn end_adoption(&mut self, pane: PaneId) {
         self.adopting.remove(&pane);
+    }
+
+    /// Stores that the last client has left a session.
+    pub(super) fn note_left(&mut self, session: SessionId) {
+        self.left.insert(session);
+    }
+
+    /// Returns the sessions that the last client has left, once each.
+    pub fn take_left(&mut self) -> BTreeSet<SessionId> {
+        std::mem::take(&mut self.left)
     }
 
     /// Stores that the pool itself renamed a session.

@@ -113,6 +113,7 @@ pub fn take_in(
     events.retain(|event| holds(pool, volatile, event, update.began));
     let is_missing = events.iter().any(|event| newly_missing(event).is_some());
     events.retain(|event| newly_missing(event).is_none_or(|id| !is_younger(pool, id, update.began)));
+    events.iter().filter_map(|event| left_alone(pool, event)).for_each(|id| volatile.observed.note_left(id));
     let over = events.iter().filter_map(|event| ended_run(pool, event)).collect();
     let drains = pool.sessions().any(|session| session.lifecycle == Lifecycle::Draining);
     events.extend(volatile.observed.taken_in(pool, update, now));
@@ -147,6 +148,16 @@ fn holds(pool: &Pool, volatile: &Volatile, event: &Event, began: Timestamp) -> b
 fn newly_missing(event: &Event) -> Option<SessionId> {
     match event {
         Event::SessionDraining { session, missing_since: Some(_), .. } => Some(*session),
+        _ => None,
+    }
+}
+
+/// The session of an event by which its last client has left it.
+fn left_alone(pool: &Pool, event: &Event) -> Option<SessionId> {
+    match event {
+        Event::SessionObserved { session, attached: 0, .. } => {
+            pool.session(*session).filter(|record| record.attached_clients > 0).map(|record| record.id)
+        }
         _ => None,
     }
 }

@@ -70,6 +70,7 @@ pub struct Adopt {
     /// The workspace; defaults to the name.
     pub workspace: Option<String>,
     /// True if the log may take the place of a command that the pane's output is piped to.
+    #[serde(default)]
     pub replace_pipe: bool,
 }
 
