@@ -146,10 +146,17 @@ fn w38_how_a_pane_is_observed_is_told_with_the_last_trouble() {
     assert_eq!(health["last_error"], "tmux-watch disconnected", "what it was is kept");
     // A server that does not answer.
     let server = pool.tmux_pid().unwrap();
+    pool.ok(&["label", &id, "k=v"]);
+    let before = pool.lines(&["events"]).last().unwrap()["at"].clone();
+    pool.ok(&["sync"]);
     send_signal(server, Signal::SIGSTOP);
     let health = await_health("stale");
+    let (list, one) = (pool.ctl(&["ls"]).expect(0), pool.ok(&["show", &id]));
     send_signal(server, Signal::SIGCONT);
     assert!(health["last_error_at"].as_str() >= health["since"].as_str(), "{health}");
+    assert!(health["since"].as_str() >= before.as_str(), "the last look, not an earlier one: {health}");
+    assert!(list.stderr.starts_with("observed not since"), "{list:?}");
+    assert!(one.lines().any(|line| line.starts_with("observed") && line.contains("not since")), "{one}");
     await_health("observed");
     pool.ok(&["kill", &id]);
     await_health("unobserved");

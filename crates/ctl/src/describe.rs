@@ -41,7 +41,7 @@ fn errors(client: &mut Client, view: &SessionView) -> Option<ErrorLines> {
 /// The end of the session's output, without control sequences.
 fn replay(client: &mut Client, session: &Session) -> Result<String, Error> {
     let dir = session_log::files(client, &session.id.into())?.dir;
-    let size = session_log::terminal_size(client, session);
+    let size = session.spec.size;
     logs::replay(dir.as_path(), (size.rows, size.cols), REPLAY_CHARS)
         .map_err(|error| Error::failed(format!("cannot read the log: {error}")))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use protocol::ids::Tag;
 use protocol::reply::LogFiles;
 use protocol::session::{Reason, Session, Size};
-use protocol::{ErrorCode, Lifecycle, Request, Response, SessionRef};
+use protocol::{ErrorCode, Lifecycle, Request, SessionRef};
 
 use crate::calls::{self, expected};
 use crate::client::Client;
@@ -17,8 +17,6 @@ use crate::error::Error;
 use crate::tail::{Sink, Tail};
 use logs::emulator::Emulator;
 
-/// Time limit for tmux to report the size of a terminal.
-const SIZE_LIMIT: Duration = Duration::from_secs(2);
 /// Interval at which a followed session is checked for its end.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -30,15 +28,6 @@ pub(crate) fn files(client: &mut Client, session: &SessionRef) -> Result<LogFile
 /// The files of the log of its program's standard error, within those of its log.
 pub(crate) fn stderr_of(log: &LogFiles) -> LogFiles {
     LogFiles { dir: log.dir.as_path().join(protocol::logs::STDERR).into() }
-}
-
-/// The present size of a session's terminal, or else its size at creation.
-pub(crate) fn terminal_size(client: &mut Client, session: &Session) -> Size {
-    let terminal = Request::Terminal(session.id.into());
-    match session.lifecycle.holds_slot().then(|| client.ask_once(terminal, SIZE_LIMIT)) {
-        Some(Ok(Response::Terminal(terminal))) => terminal.size,
-        _ => session.spec.size,
-    }
 }
 
 /// An emulated terminal of this size.

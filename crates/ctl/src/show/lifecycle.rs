@@ -6,10 +6,12 @@ use std::time::Duration;
 use protocol::limits::Limits;
 use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::reap::{Action, Rule};
+use protocol::reply::{PaneObservation, SessionView};
 use protocol::session::Incarnation;
 use protocol::{Lifecycle, Reason, Session, Timestamp};
 
 use crate::show::json::json_name;
+use crate::show::out::Style;
 use crate::show::time;
 
 /// Returns a reason in one word, as in the brackets behind a state.
@@ -52,6 +54,15 @@ fn reason(reason: Reason) -> Option<&'static str> {
         Reason::HostMemory => "parked because the machine was short of memory",
         Reason::HostDisk => "parked because the disk of the state directory was nearly full",
     })
+}
+
+/// Returns since when the session's pane has not been seen, and why, if what is shown is from before.
+#[must_use]
+pub(crate) fn unseen_since(view: &SessionView, style: Style, now: Timestamp) -> Option<String> {
+    let health = &view.transport_health;
+    let since = health.since.filter(|_| health.state == PaneObservation::Stale)?;
+    let why = health.last_error.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    Some(format!("not since {}{why}", time::when(since, style, now)))
 }
 
 /// Returns why a session is in its state, if that says more than the name of its reason. `left` is the number of

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::journal::{self, Printer};
-use crate::session_log::{emulator, files, follow_to_end, stderr_of, terminal_size};
+use crate::session_log::{emulator, files, follow_to_end, stderr_of};
 use crate::show::out::Style;
 use crate::show::{out, time};
 use crate::tail::{CleanOutput, Sink, Tail};
@@ -74,7 +74,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if args.raw || args.stderr || context.style.json {
         print_bytes(context, &args, &session, &files)
     } else {
-        print_screen(context, &args, (client, &session, &files))
+        print_screen(context, &args, &session, &files)
     }
 }
 
@@ -111,12 +111,8 @@ fn print_bytes(context: &Context, args: &Args, session: &Session, files: &LogFil
 }
 
 /// Prints the log as it was seen on the terminal.
-fn print_screen(
-    context: &Context,
-    args: &Args,
-    (mut client, session, files): (Client, &Session, &LogFiles),
-) -> Result<(), Error> {
-    let size = terminal_size(&mut client, session);
+fn print_screen(context: &Context, args: &Args, session: &Session, files: &LogFiles) -> Result<(), Error> {
+    let size = session.spec.size;
     let mut screen = Screen { emulated: emulator(size), last: None };
     let mut tail = match args.lines {
         Some(count) => print_last(args, (size, files), &mut screen, count)?,
@@ -127,8 +123,6 @@ fn print_screen(
             tail
         }
     };
-    // Following has a connection of its own.
-    drop(client);
     if args.follow {
         follow_to_end(context, session.id.into(), &mut tail, &mut screen)?;
     }

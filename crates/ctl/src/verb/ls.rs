@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::json::SessionJson;
-use crate::show::{out, session, time};
+use crate::show::{lifecycle, out, session, time};
 
 /// List sessions
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,12 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         out::text(&views.iter().map(shown).collect::<Vec<_>>().join("\n"))
     } else {
         let needs = if views.is_empty() { BTreeMap::new() } else { needs(&mut client) };
-        out::text(&session::sessions(&views, &needs, context.style, now))
+        out::text(&session::sessions(&views, &needs, context.style, now))?;
+        let unseen = views.iter().find_map(|view| lifecycle::unseen_since(view, context.style, now));
+        unseen.map_or(Ok(()), |unseen| {
+            out::note(&format!("observed {unseen} (`poolctl status` says what to do)"));
+            Ok(())
+        })
     }
 }
 

@@ -125,7 +125,6 @@ impl Logged {
             Request::Logs(_) => ok(Response::Logs(files.clone())),
             Request::Capture(_) => ok(Response::Screen("on the screen\n".into())),
             Request::Wait(_) => waited(),
-            Request::Terminal(_) => refused(ErrorCode::Conflict, "no terminal"),
             other => panic!("{other:?}"),
         })
     }

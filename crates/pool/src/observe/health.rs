@@ -21,10 +21,15 @@ pub fn transport_health(observed: &Observed, session: &Session) -> TransportHeal
         let since = observed.watcher_since().max(session.changed_at).max(observed.answers_since());
         return health(PaneObservation::Observed, Some(since));
     }
-    match session.verified_at.max(observed.seen_at().filter(|_| is_seen(observed, run))) {
+    match session.verified_at.max(observed.seen_at().filter(|_| was_seen(observed, session, run))) {
         Some(at) => health(PaneObservation::Stale, Some(run.missing_since.unwrap_or(at))),
         None => health(PaneObservation::Unobserved, Some(session.changed_at)),
     }
+}
+
+/// True if the last complete listing showed the pane.
+fn was_seen(observed: &Observed, session: &Session, run: &Incarnation) -> bool {
+    run.missing_since.is_none() && observed.listed_from().is_some_and(|from| session.changed_at <= from)
 }
 
 /// True if the last observation shows the pane in its own server.
