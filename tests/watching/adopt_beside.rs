@@ -1,5 +1,6 @@
 //! Adoption beside what its user has: other clients that adopt, further panes, a `pipe-pane`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, thread};
 
 use serde_json::json;
@@ -70,4 +71,21 @@ fn w20_a_pipe_of_its_user_is_replaced_only_when_asked() {
     theirs.text(&["send-keys", "-t", &pane, "ours"]);
     wait_until("it is in the log", PATIENCE, || pool.ok(&["logs", &id]).contains("ours"));
     assert_eq!(fs::read_to_string(&kept).unwrap(), "mine");
+}
+
+#[test]
+fn w10_an_adopted_program_that_was_silent_is_idle_at_once() {
+    let pool = Pool::with(&format!("[pool]\nidle_quiet = \"2s\"\n{NO_SWEEP}"));
+    let theirs = theirs_in(&pool);
+    let (_, pane, _) = reader(&pool, &theirs, "web");
+    let read =
+        |format: &str| theirs.text(&["display-message", "-p", "-t", &pane, format]).parse::<u64>().unwrap();
+    wait_until("it has been silent", PATIENCE, || {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        now > read("#{session_activity}").max(read("#{window_activity}")) + 3
+    });
+    let id = pool.ok(&["adopt", "web"]);
+    wait_until("it is idle", PATIENCE, || pool.show(&id)["activity"] == "idle");
+    let events = pool.lines(&["events", "--session", &id]);
+    assert!(!events.iter().any(|event| event["state"] == "busy"), "{events:?}");
 }

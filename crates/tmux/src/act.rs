@@ -37,12 +37,14 @@ pub struct Client {
 /// The use that its user makes of a pane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaneUse {
-    /// Time of the last activity in its session (its creation, a client that attached, a key), in seconds since
-    /// the Unix epoch.
+    /// Time of the last activity in its session (its creation, a client that attached, a key) or of the last
+    /// output in its window, in seconds since the Unix epoch.
     pub active_at: u64,
     /// True if its output is piped to a command (`pipe-pane`).
     pub piped: bool,
 }
+
+const PANE_USE: &str = "#{session_activity} #{window_activity} #{pane_pipe}";
 
 const CLIENT: &str = "#{client_pid}\t#{client_control_mode}\t#{client_readonly}\t#{client_name}";
 
@@ -161,13 +163,14 @@ impl Device {
     /// [`TmuxError::NotFound`] if this server has no such pane, or another server answers.
     pub async fn pane_use(&self, server: ServerRef, pane: PaneId) -> Result<PaneUse, TmuxError> {
         let target = pane.to_string();
-        let read: &[&str] = &["display-message", "-p", "-t", &target, "#{session_activity} #{pane_pipe}"];
+        let read: &[&str] = &["display-message", "-p", "-t", &target, PANE_USE];
         let text = self.on_server(server, &[read]).await?;
         format::take_line(&text)
             .and_then(|(line, _)| {
-                let mut fields = line.splitn(2, |&b| b == b' ');
-                let active_at = format::field(fields.next())?;
-                Some(PaneUse { active_at, piped: fields.next()? == b"1" })
+                let mut fields = line.splitn(3, |&b| b == b' ');
+                let used_at: u64 = format::field(fields.next())?;
+                let wrote_at = format::field(fields.next())?;
+                Some(PaneUse { active_at: used_at.max(wrote_at), piped: fields.next()? == b"1" })
             })
             .ok_or_else(|| format::malformed(&text))
     }

@@ -134,7 +134,9 @@ fn decide(
         let interrupted_at = transcript::interrupted_at(&sample);
         let observation = AgentObservation {
             // Output of an earlier incarnation does not count.
-            quiet_since: sample.quiet_since.map(|at| at.max(target.started_at)),
+            quiet_since: sample
+                .quiet_since
+                .map(|at| at.max(target.silent_since.unwrap_or(target.started_at))),
             idle_quiet,
             marks: sample.marks,
             delivered_at: turn.volatile.prompts.delivered_at().get(&target.tag).copied(),

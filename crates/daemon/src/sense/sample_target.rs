@@ -34,6 +34,8 @@ pub(crate) struct SampleTarget {
     pub(crate) attached: bool,
     /// A prompt that was typed and not confirmed.
     pub(crate) unconfirmed: Option<MessageId>,
+    /// Time since which an adopted program wrote nothing, as long as its log is empty.
+    pub(crate) silent_since: Option<Timestamp>,
     /// The shell, if the session is one.
     pub(crate) shell: Option<ShellProgram>,
     /// The current part of its log.
@@ -66,6 +68,7 @@ impl SampleTarget {
             started_at: run.started_at,
             start_limit: run.started_at.after(kind.ready_limit),
             attached: session.attached_clients > 0,
+            silent_since: run.is_adopted().then_some(session.last_activity_at),
             shell: ShellProgram::of(session, &kind.agent),
             log: paths.session(session.id).join("logs").join(protocol::logs::CURRENT),
         })

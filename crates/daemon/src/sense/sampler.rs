@@ -201,6 +201,7 @@ mod tests {
             hooked: false,
             attached: false,
             unconfirmed: None,
+            silent_since: None,
             shell: None,
             log: log.to_owned(),
             record: None,

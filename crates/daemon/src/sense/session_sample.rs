@@ -169,8 +169,8 @@ impl SampleState {
             self.marks.bell_at = None;
         }
         if let Ok(meta) = std::fs::metadata(&target.log) {
-            self.quiet_since = files::last_written(&target.log).map(timestamp);
             self.has_output |= files::has_output(&target.log);
+            self.quiet_since = quiet_since(&target.log, target.silent_since.filter(|_| !self.has_output));
             match target.agent.adapter {
                 Adapter::None => self.read_log(target, &meta, now),
                 Adapter::Codex if target.known.state.is_at_work() => self.read_title(target, &meta, now),
@@ -283,6 +283,12 @@ impl SampleState {
     }
 }
 
+/// The time of the last output: before there is any in the log of an adopted session, that of its last activity
+/// in tmux.
+fn quiet_since(log: &Path, silent_since: Option<Timestamp>) -> Option<Timestamp> {
+    silent_since.or_else(|| files::last_written(log).map(timestamp))
+}
+
 fn written_at(meta: &Metadata) -> Timestamp {
     let modified = meta.modified().unwrap_or(std::time::UNIX_EPOCH);
     timestamp(modified)
@@ -323,6 +329,16 @@ mod tests {
         state.read_record(Adapter::Claude, &path, RECORD_TAIL_FOR_PROMPT);
         let texts: Vec<String> = state.sample().said.iter().map(|said| said.text.clone()).collect();
         assert_eq!(texts, ["first".to_owned(), long.clone(), long]);
+    }
+
+    #[test]
+    fn w10_an_adopted_program_is_as_silent_as_it_was_in_tmux() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        fs::write(&log, "").unwrap();
+        let before = Timestamp(1_000);
+        assert_eq!(quiet_since(&log, Some(before)), Some(before));
+        assert!(quiet_since(&log, None).is_some_and(|wrote| wrote > before));
     }
 
     #[test]
