@@ -143,8 +143,9 @@ fn w27_w30_within_a_stream_only_what_is_newer_counts_and_a_new_stream_always_doe
     let say = |stream: &str, seq: &str, text: &str| {
         let told = set(&pool, &id, &["--stream", stream, "--seq", seq, text]);
         let now = thought(&pool, &id);
-        // A repeat succeeds like the first time; one that comes too late is told so.
-        let repeat = now["stream"] == stream && now["seq"] == seq.parse::<u64>().unwrap();
+        // A repeat succeeds like the first time; one that comes too late, or says something else, is told so.
+        let repeat =
+            now["stream"] == stream && now["seq"] == seq.parse::<u64>().unwrap() && now["text"] == text;
         assert_eq!(told.stderr.is_empty(), repeat, "what changed nothing says so: {told:?}");
         now["text"].as_str().unwrap().to_owned()
     };
@@ -158,6 +159,7 @@ fn w27_w30_within_a_stream_only_what_is_newer_counts_and_a_new_stream_always_doe
     assert_eq!(say("b", "1", "b1"), "b1");
     assert_eq!(say("b", "1", "b1 again"), "b1");
     assert_eq!(say("b", "2", "b2"), "b2");
+    assert_eq!(say("a", "8", "a8"), "b2", "the last stream is not forgotten");
     // A thought outside of any stream counts, and leaves the stream's position.
     set(&pool, &id, &["by hand"]);
     assert_eq!(thought(&pool, &id)["text"], "by hand");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use protocol::message::PROMPT;
 use protocol::{Event, MessageId, Seq, SessionId, Stamped, Timestamp};
 
+use crate::agent::former_conversation::end_of_facts;
 use crate::clock::Reading;
 use crate::deadlines::Mono;
 use crate::pool::Pool;
@@ -136,6 +137,12 @@ impl<'a> Turn<'a> {
 
     /// Adds an event. It holds for the rest of the turn, and is on disk before anything outside learns of it.
     pub fn emit(&mut self, event: Event) {
+        let ended = end_of_facts(self.pool, &event, self.now());
+        self.emit_one(event);
+        ended.into_iter().for_each(|event| self.emit_one(event));
+    }
+
+    fn emit_one(&mut self, event: Event) {
         let seq = if event.is_journaled() { self.next_seq() } else { self.pool.seq() };
         let stamped = Stamped { seq, at: self.now(), event };
         self.pool.apply(&stamped);

@@ -10,6 +10,9 @@ pub const THOUGHT_MAX: usize = 4096;
 /// Maximum length of the name of a stream or an objective, in bytes.
 pub const FINGERPRINT_MAX: usize = 256;
 
+/// Number of streams, besides the last one, whose positions are remembered for a session.
+pub const STREAMS_MAX: usize = 8;
+
 /// The published state of a session's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Thought {
@@ -35,6 +38,8 @@ pub struct Thought {
     pub updated_at: Timestamp,
     /// The position in the publisher's stream.
     pub place: Option<StreamPosition>,
+    /// The last positions in other streams, the newest first, at most [`STREAMS_MAX`].
+    pub other_streams: Vec<StreamPosition>,
 }
 
 /// A position in a publisher's stream of thoughts.

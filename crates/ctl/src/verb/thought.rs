@@ -94,14 +94,25 @@ pub(crate) fn run(context: &Context, command: ThoughtCommand) -> Result<(), Erro
 fn publish(context: &Context, set: Set) -> Result<(), Error> {
     let (target, text, repeat) = (context.session(&set.session)?, text(&set.text)?, set.repeat.clone());
     let published = published(target, text, set)?;
+    let replaces = published.source != Some(ThoughtSource::StaticSleeping);
+    let thought = published.text.clone().filter(|text| replaces && !text.trim().is_empty());
     let place = published.place.clone();
     let request = Request::Publish(Box::new(published));
     let view = expect_session(context.client().change(&repeat, request)?)?;
-    let kept = view.thought.as_ref().and_then(|thought| thought.place.as_ref());
-    if place.is_some() && kept != place.as_ref() && !context.style.json && !context.style.quiet {
-        out::note("poolctl: nothing was changed: the session has a later thought of this stream");
+    let quiet = context.style.json || context.style.quiet;
+    if let Some(place) = place.filter(|place| !quiet && !is_kept(&view, place, thought.as_ref())) {
+        let why = format!("stream {} has a thought of number {} or later", place.stream, place.seq);
+        out::note(&format!("poolctl: nothing was changed: {why}"));
     }
     print_session(context, &view, &line(&view))
+}
+
+/// True if the session has the thought of this position, or one with the same text.
+fn is_kept(view: &SessionView, place: &StreamPosition, text: Option<&String>) -> bool {
+    let has_it = |kept: &Thought| {
+        kept.place.as_ref() == Some(place) && text.is_none_or(|text| kept.text.as_ref() == Some(text))
+    };
+    view.thought.as_ref().is_some_and(has_it)
 }
 
 /// `sess_1  web  active  Reading the tests`

@@ -26,16 +26,39 @@ fn read(logs: &Path, tag: Tag) -> io::Result<Option<bool>> {
     let (mut scanner, mut asked, mut block) = (Scanner::new(), false, vec![0; 64 << 10]);
     loop {
         let count = output.read(&mut block)?;
-        if count == 0 {
-            return Ok(Some(asked));
-        }
+        // Also at the end of a log that was cleared.
         if output.take_missed() > 0 || output.offset() - begin > READ_MAX {
             return Ok(asked.then_some(true));
+        }
+        if count == 0 {
+            return Ok(Some(asked));
         }
         for mark in scanner.feed(&block[..count]) {
             if let Mark::BracketedPaste(on) = mark {
                 asked = on;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use protocol::logs::{CURRENT, TIMES};
+
+    use super::*;
+
+    #[test]
+    fn w24_a_cleared_log_does_not_tell() {
+        let (dir, tag) = (tempfile::tempdir().unwrap(), Tag([7; 16]));
+        fs::write(dir.path().join(TIMES), format!("5 0 {tag}\n")).unwrap();
+        for (output, enabled) in [("", false), ("\x1b[?2004h", true), ("\x1b[?2004h\x1b[?2004l", false)] {
+            fs::write(dir.path().join(CURRENT), output).unwrap();
+            assert_eq!(read(dir.path(), tag).unwrap(), Some(enabled), "{output:?}");
+        }
+        fs::write(dir.path().join(CURRENT), "\x1b[?2004h").unwrap();
+        process::log_writer::clear(dir.path()).unwrap();
+        assert_eq!(read(dir.path(), tag).unwrap(), None);
     }
 }

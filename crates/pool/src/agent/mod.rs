@@ -5,6 +5,7 @@
 //! - `activity` derives the activity of agents that report nothing, or not everything, from their output,
 //!   their terminal and their `screen`.
 //! - `record` folds the events about agents, `lookup` reads it; `state` is volatile.
+//! - `former_conversation` ends the facts about a conversation that is replaced.
 //! - `dismiss` decides on `dismiss`, `artefacts` keeps the plan and the files of an agent.
 //! - `thought` decides on published thoughts.
 
@@ -12,6 +13,7 @@ pub(crate) mod activity;
 pub(crate) mod artefacts;
 pub(crate) mod asks;
 pub(crate) mod dismiss;
+pub(crate) mod former_conversation;
 pub(crate) mod hook_event;
 pub(crate) mod hook_inputs;
 pub(crate) mod lookup;

@@ -1,6 +1,8 @@
 //! Published thoughts: inheritance from the thought before, and their order.
 
-use protocol::thought::{FINGERPRINT_MAX, Publish, StreamPosition, THOUGHT_MAX, Thought, ThoughtSource};
+use protocol::thought::{
+    FINGERPRINT_MAX, Publish, STREAMS_MAX, StreamPosition, THOUGHT_MAX, Thought, ThoughtSource,
+};
 use protocol::{ErrorCode, Refusal, Timestamp};
 
 /// Decides on a publication. Returns none if a newer thought of the same stream was published already.
@@ -13,10 +15,10 @@ pub fn publish_thought(
     now: Timestamp,
 ) -> Result<Option<Thought>, Refusal> {
     check(asked)?;
-    if !applies(before.and_then(|thought| thought.place.as_ref()), asked.place.as_ref()) {
+    let last = before.cloned().unwrap_or_default();
+    if asked.place.as_ref().is_some_and(|next| is_old(&last, next)) {
         return Ok(None);
     }
-    let last = before.cloned().unwrap_or_default();
     let another = asked.objective.is_some() && asked.objective != last.objective;
     let first = last.objective.is_none();
     let changed_at = asked.objective_changed_at.or((another && !first).then_some(now));
@@ -40,18 +42,28 @@ pub fn publish_thought(
         token_count: asked.token_count.filter(|n| *n > 0).unwrap_or(last.token_count),
         context_limit: asked.context_limit.filter(|n| *n > 0).unwrap_or(last.context_limit),
         updated_at: asked.updated_at.unwrap_or(now),
+        other_streams: other_streams(last.place.as_ref(), last.other_streams, asked.place.as_ref()),
         place: asked.place.clone().or(last.place),
     }))
 }
 
-/// True if a thought replaces the last one. Within a stream only a later one does. Another stream is another
-/// run of the publisher and always does, as does a thought without a position: a publisher that lost its
-/// state is not locked out.
-fn applies(last: Option<&StreamPosition>, next: Option<&StreamPosition>) -> bool {
-    match (last, next) {
-        (Some(last), Some(next)) if last.stream == next.stream => next.seq > last.seq,
-        _ => true,
-    }
+/// True if a later thought of the same stream, or this one, was published before. Another stream is another run
+/// of the publisher and always counts, as does a thought without a position: a publisher that lost its state is
+/// not locked out.
+fn is_old(last: &Thought, next: &StreamPosition) -> bool {
+    let mut known = last.place.iter().chain(&last.other_streams);
+    known.any(|known| known.stream == next.stream && next.seq <= known.seq)
+}
+
+/// The positions in streams other than that of the next thought.
+fn other_streams(
+    last: Option<&StreamPosition>,
+    others: Vec<StreamPosition>,
+    next: Option<&StreamPosition>,
+) -> Vec<StreamPosition> {
+    let Some(next) = next else { return others };
+    let known = last.cloned().into_iter().chain(others);
+    known.filter(|known| known.stream != next.stream).take(STREAMS_MAX).collect()
 }
 
 fn check(asked: &Publish) -> Result<(), Refusal> {

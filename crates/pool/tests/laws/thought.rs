@@ -4,7 +4,8 @@ use pool::agent::publish_thought;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::thought::{
-    FINGERPRINT_MAX, Publish, RestState, StreamPosition, THOUGHT_MAX, Thought, ThoughtSource, ThoughtState,
+    FINGERPRINT_MAX, Publish, RestState, STREAMS_MAX, StreamPosition, THOUGHT_MAX, Thought, ThoughtSource,
+    ThoughtState,
 };
 use protocol::{ErrorCode, SessionRef, Timestamp};
 
@@ -45,6 +46,7 @@ fn full() -> Thought {
         context_limit: 200_000,
         updated_at: Timestamp(400),
         place: place("one", 7),
+        other_streams: Vec::new(),
     }
 }
 
@@ -80,9 +82,11 @@ fn w36_all_that_is_said_is_kept() {
         context_limit: 6,
         updated_at: Timestamp(333),
         place: place("two", 1),
+        other_streams: Vec::new(),
     };
-    assert_eq!(after(&full(), &asked), expected);
-    assert_eq!(publish_thought(None, &asked, NOW), Ok(Some(expected)));
+    assert_eq!(publish_thought(None, &asked, NOW), Ok(Some(expected.clone())));
+    let other_streams = place("one", 7).into_iter().collect();
+    assert_eq!(after(&full(), &asked), Thought { other_streams, ..expected });
 }
 
 #[test]
@@ -247,8 +251,8 @@ proptest! {
     fn w36_no_stream_is_locked_out_and_each_field_is_the_last_that_was_said(all in vec(said(), 1..30)) {
         let (mut thought, mut taken): (Option<Thought>, Vec<Publish>) = (None, Vec::new());
         for asked in all {
-            let last = taken.iter().rev().find_map(|one| one.place.clone());
-            let older = |next: &StreamPosition| last.as_ref().is_some_and(|l| l.stream == next.stream && l.seq >= next.seq);
+            let mut places = taken.iter().filter_map(|one| one.place.as_ref());
+            let older = |next: &StreamPosition| places.any(|l| l.stream == next.stream && l.seq >= next.seq);
             let ignored = asked.place.as_ref().is_some_and(older);
             let next = publish_thought(thought.as_ref(), &asked, NOW).unwrap();
             prop_assert_eq!(next.is_none(), ignored);
@@ -268,4 +272,24 @@ proptest! {
             thought = Some(next);
         }
     }
+}
+
+#[test]
+fn w30_what_is_old_in_its_stream_is_old_whatever_came_between() {
+    let publish = |before: &Thought, stream: &str, seq, text: &str| {
+        let asked = Publish { text: Some(text.to_owned()), place: place(stream, seq), ..nothing() };
+        publish_thought(Some(before), &asked, NOW)
+    };
+    let first = publish(&Thought::default(), "a", 5, "a5").unwrap().unwrap();
+    let second = publish(&first, "b", 1, "b1").unwrap().unwrap();
+    assert_eq!(publish(&second, "a", 4, "a4"), Ok(None), "late");
+    assert_eq!(publish(&second, "a", 5, "a5"), Ok(None), "a repeat");
+    assert_eq!(publish(&second, "b", 1, "b1"), Ok(None), "a repeat");
+    let third = publish(&second, "a", 6, "a6").unwrap().unwrap();
+    assert_eq!((third.place, third.other_streams), (place("a", 6), place("b", 1).into_iter().collect()));
+    let mut many = second;
+    for n in 0..20 {
+        many = publish(&many, &n.to_string(), 1, "x").unwrap().unwrap();
+    }
+    assert_eq!(many.other_streams.len(), STREAMS_MAX);
 }

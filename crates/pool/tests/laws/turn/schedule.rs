@@ -5,9 +5,11 @@ use std::time::Duration;
 use pool::session;
 use pool::slots::{self, Action};
 use proptest::prelude::*;
+use protocol::event::AgentEvent;
 use protocol::policy::{DrainDeadline, RestartPolicy};
 use protocol::session::{Conversation, Reason};
-use protocol::{Event, Exit, Lifecycle, SessionId, Timestamp};
+use protocol::thought::{StreamPosition, Thought};
+use protocol::{Event, Exit, Lifecycle, Notes, SessionId, Timestamp};
 
 use super::{Engine, MINUTE, ONE, THREE, TWO};
 use crate::queue::send_prompt;
@@ -307,4 +309,32 @@ proptest! {
         let free = engine.settings.max_sessions - running as usize;
         prop_assert_eq!(&begun[..], &order[..free.min(order.len())]);
     }
+}
+
+#[test]
+fn w24_what_was_said_of_a_conversation_ends_with_it() {
+    let conversation = |id: &str, begun| {
+        let conversation = Some(Conversation { id: id.to_owned(), begun });
+        Event::ConversationChanged { session: ONE, conversation }
+    };
+    let known_after = |event: Event| {
+        let mut engine = Engine::with_live(1);
+        let place = Some(StreamPosition { stream: "a".to_owned(), seq: 5 });
+        let thought =
+            Thought { text: Some("reading".to_owned()), token_count: 9, place, ..Thought::default() };
+        let notes = Notes { tokens: Some(8), skill: Some("review".to_owned()), ..Notes::default() };
+        engine.turn(|turn, _| {
+            turn.emit(conversation("first", true));
+            turn.emit(Event::Agent(AgentEvent::ThoughtPublished { session: ONE, thought }));
+            turn.emit(Event::Agent(AgentEvent::AgentNoted { session: ONE, notes }));
+            turn.emit(event);
+        });
+        let (pool, session) = (&engine.world.pool, ONE);
+        let (thought, notes) = (pool.thought(session).unwrap(), pool.notes(session).unwrap());
+        assert_eq!(thought.place.as_ref().map(|place| place.seq), Some(5), "its stream goes on");
+        (thought.text.is_some(), thought.token_count > 0, notes.tokens.is_some(), notes.skill.is_some())
+    };
+    assert_eq!(known_after(conversation("first", true)), (true, true, true, true));
+    assert_eq!(known_after(conversation("second", false)), (false, false, false, false), "another");
+    assert_eq!(known_after(conversation("first", false)), (false, false, false, false), "not to be resumed");
 }

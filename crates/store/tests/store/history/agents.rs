@@ -80,6 +80,7 @@ impl History {
             context_limit: n * 2,
             updated_at: Timestamp(self.clock),
             place: (!yes).then(|| StreamPosition { stream: format!("run-{n}"), seq: n }),
+            other_streams: Vec::new(),
         }
     }
 }
