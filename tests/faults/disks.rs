@@ -110,6 +110,18 @@ fn d10_below_the_reserve_messages_are_refused_and_what_is_there_is_settled() {
 }
 
 #[test]
+fn p04_why_poold_does_not_start_is_told_wherever_it_is_missed() {
+    let pool = Pool::bare("");
+    pool.ok(&["up"]);
+    pool.ok(&["down"]);
+    fs::write(pool.database(), vec![0x5a; 8192]).unwrap();
+    pool.ctl(&["--timeout", "2s", "up"]).expect(6);
+    let told = pool.ctl(&["--timeout", "2s", "status"]).stderr;
+    assert!(told.contains("poold.log ends with:") && told.contains("the database is damaged"), "{told}");
+    pool.ok(&["down"]);
+}
+
+#[test]
 fn d08_a_damaged_database_is_refused_or_right() {
     let pool = Pool::bare("");
     pool.start(Program::Poold);

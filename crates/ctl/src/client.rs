@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use process::runtime::logfile;
 use protocol::blocking::Connection;
 use protocol::connect::CONNECT_TIMEOUT;
 use protocol::{
@@ -14,7 +15,7 @@ use protocol::{
 use crate::args::Repeat;
 use crate::context::Context;
 use crate::error::Error;
-use crate::show::size;
+use crate::show::{escape, size};
 use crate::supervisor_lock;
 use crate::timeout;
 
@@ -33,6 +34,7 @@ const PROBE_LIMIT: Duration = Duration::from_secs(1);
 pub(crate) struct Client {
     socket: PathBuf,
     up_lock: PathBuf,
+    poold_log: PathBuf,
     state: PathBuf,
     pool: String,
     /// The lock under which requests are made.
@@ -63,6 +65,7 @@ impl Client {
         Self {
             socket: context.paths.socket.clone(),
             up_lock: context.paths.up_lock.clone(),
+            poold_log: context.paths.log("poold"),
             state: context.paths.state.clone(),
             pool: context.paths.pool.to_string(),
             lock: context.lock,
@@ -219,9 +222,12 @@ impl Client {
         let absent = !self.socket.exists() || !self.reached;
         let holder = supervisor_lock::holder(&self.up_lock).filter(|_| absent)?;
         let (socket, pid) = (self.socket.display(), holder.pid);
+        let log = self.poold_log.display();
+        let last = logfile::last_lines(&self.poold_log, 1).pop().map(|line| escape::line(&line));
+        let said = last.map(|line| format!("; {log} ends with: {line}")).unwrap_or_default();
         let why = format!(
             "no poold answers at {socket}, although its supervisor runs (`poolctl up`, pid {pid}) and keeps trying: \
-             if it does not succeed, `poolctl down` and then `poolctl up` start afresh"
+             if it does not succeed, `poolctl down` and then `poolctl up` start afresh{said}"
         );
         Some(Refusal::new(ErrorCode::Unavailable, why))
     }
