@@ -53,11 +53,16 @@ pub fn dismiss(
 const UNRECORDED: Duration = Duration::from_secs(2);
 
 /// Stores at a start of `poold` whose journal ends at `last` that earlier bells are answered, except those that
-/// ask by the record: who attached, typed or dismissed is not on record, but that a bell no longer asks is.
-pub fn keep_bells_answered(pool: &Pool, volatile: &mut Volatile, last: Timestamp) {
+/// ask by the record: who attached, typed or dismissed is not on record, but that a bell no longer asks is. The
+/// end of an attachment is on record beside the journal.
+pub fn keep_bells_answered(pool: &Pool, volatile: &mut Volatile, (last, now): (Timestamp, Timestamp)) {
     let rings = |shown: &Activity| shown.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);
-    let running = pool.sessions().filter_map(|session| Some((session.id, session.incarnation.as_ref()?.tag)));
-    let answered = running.filter(|(id, tag)| !pool.activity_in(*id, *tag).is_some_and(rings));
-    let last = Timestamp(last.0.saturating_sub(time::millis(UNRECORDED)));
-    volatile.agents.answer_bell(answered.map(|(_, tag)| tag), last);
+    for session in pool.sessions() {
+        let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
+        if !pool.activity_in(session.id, tag).is_some_and(rings) {
+            let recorded = session.verified_at.map_or(last, |at| at.max(last)).min(now);
+            let before = Timestamp(recorded.0.saturating_sub(time::millis(UNRECORDED)));
+            volatile.agents.answer_bell([tag], before);
+        }
+    }
 }

@@ -79,11 +79,23 @@ fn after_a_restart_a_bell_asks_if_it_is_on_record_or_younger_than_the_record() {
             observe(&mut stage, &mut volatile(), &rang(None));
         }
         let mut volatile = volatile();
-        keep_bells_answered(stage.pool(), &mut volatile, at(ended));
+        keep_bells_answered(stage.pool(), &mut volatile, (at(ended), stage.now()));
         let attended_at = volatile.agents.bell_answered_at(stage.tag());
         observe(&mut stage, &mut volatile, &AgentObservation { attended_at, ..rang(None) });
         assert_eq!(stage.state() == ActivityState::Attention, asks, "{recorded} {ended}");
     }
+}
+
+#[test]
+fn after_a_restart_a_bell_that_an_attached_client_heard_is_answered() {
+    let mut stage = Stage::new("shell");
+    stage.pass(9000);
+    stage.change(|session| session.verified_at = Some(at(4000)));
+    let mut volatile = volatile();
+    keep_bells_answered(stage.pool(), &mut volatile, (at(500), stage.now()));
+    let attended_at = volatile.agents.bell_answered_at(stage.tag());
+    observe(&mut stage, &mut volatile, &AgentObservation { attended_at, ..rang(None) });
+    assert_eq!(stage.state(), ActivityState::Idle, "it rang at 1000, and the client left at 4000");
 }
 
 #[test]
