@@ -101,11 +101,21 @@ pub(crate) fn membership(evidence: &Evidence, protected: &[u32]) -> io::Result<M
         let in_group = evidence.group().is_some().then(|| group_pids(evidence).ok()).flatten();
         in_group.is_some_and(|in_group| search(in_group).finds_some(snapshot))
     };
-    let snapshot = snapshot::shared(&has_members)?;
-    let (matches, members, foreign) = search(group_pids(evidence)?).run(&snapshot);
+    let mut snapshot = snapshot::shared(&has_members)?;
+    let (mut matches, mut members, mut foreign) = search(group_pids(evidence)?).run(&snapshot);
+    if !is_proof(&snapshot, &members) {
+        snapshot = snapshot::shared(&|_| false)?;
+        (matches, members, foreign) = search(group_pids(evidence)?).run(&snapshot);
+    }
     // The owner of a process could not be read, for example because descriptors are exhausted.
     failed.take().map_or(Ok(()), Err)?;
     Ok(Membership { snapshot, matches, members, foreign })
+}
+
+/// True unless none but the init was found in a snapshot that stopped before it was complete: whoever made it
+/// suffice has ended since.
+fn is_proof(snapshot: &Snapshot, members: &[Member]) -> bool {
+    !snapshot.partial || members.iter().any(|member| member.via != Via::Init)
 }
 
 /// The processes that belong to an incarnation.

@@ -127,11 +127,12 @@ pub async fn serve(host: Host) -> Result<(), DaemonError> {
         ended = work(&daemon, (socket, &mut created), signals) => ended,
     };
     service::stopping();
+    let deadline = shutdown::deadline();
     if let Some(socket) = created {
-        socket.remove();
+        shutdown::limited(&daemon, move || socket.remove()).await;
     }
     if ended.is_ok() {
-        shutdown::stop(&daemon, engine_end).await;
+        shutdown::stop(&daemon, engine_end, deadline).await;
     }
     // Also the result of the last turn.
     match failed.borrow().clone() {

@@ -10,6 +10,7 @@ use world::signals::{Signal, Signals};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::engine::thread::EngineEnd;
+use crate::host::blocking_pool::Purpose;
 use crate::host::timeline;
 use crate::verb::config;
 
@@ -22,6 +23,9 @@ const TYPING_LIMIT: Duration = Duration::from_secs(5);
 /// Part of [`STOP_LIMIT`] for ending an empty tmux server.
 const SERVER_LIMIT: Duration = Duration::from_secs(2);
 
+/// Part of [`STOP_LIMIT`] for the socket's file, and for the mark of an orderly end.
+const FILE_LIMIT: Duration = Duration::from_secs(1);
+
 /// Waits for a signal to end. `SIGHUP` reads the configuration again.
 pub(super) async fn wait_for_signal(daemon: &Arc<Daemon>, signals: &mut dyn Signals) {
     while signals.next().await == Signal::Reload {
@@ -32,21 +36,34 @@ pub(super) async fn wait_for_signal(daemon: &Arc<Daemon>, signals: &mut dyn Sign
     }
 }
 
+/// Returns the end of a shutdown that begins now.
+pub(super) fn deadline() -> Instant {
+    Instant::now() + STOP_LIMIT
+}
+
+/// Runs `work` on a file for at most [`FILE_LIMIT`]: its file system may not answer.
+pub(super) async fn limited(daemon: &Daemon, work: impl FnOnce() + Send + 'static) {
+    let done = timeout(FILE_LIMIT, daemon.blocking.with_timeout(Purpose::Removal, work)).await;
+    if !matches!(done, Ok(Some(()))) {
+        tracing::warn!("stopped although the file system of the state does not answer");
+    }
+}
+
 /// Stops the daemon: typing in progress is finished, then the engine finishes its queue and closes the store.
-pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd) {
-    let deadline = Instant::now() + STOP_LIMIT;
+pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd, deadline: Instant) {
     daemon.engine.post(|turn| turn.volatile.stop());
     let typed = |turn: &mut Turn<'_>| (!turn.volatile.prompts.is_pasting()).then_some(());
     // Limited here: a wait whose limit is over asks the engine once more, which may hang in a sync.
     if !matches!(timeout(TYPING_LIMIT, daemon.engine.wait_for(None, typed)).await, Ok(Ok(()))) {
-        tracing::warn!("stopped while a message was being typed");
+        tracing::warn!("stopped while a message was being typed, or the database did not answer");
     }
     if timeout(SERVER_LIMIT, end_empty_server(daemon)).await.is_err() {
         tracing::warn!("stopped before it was known whether the tmux server is empty and ended");
     }
     daemon.engine.post(|turn| turn.stop_engine());
-    if let Ok(Ok(Some(last))) = timeout_at(deadline, engine_end).await {
-        timeline::mark_ended(&daemon.paths, last.0);
+    if let Ok(Ok(Some(last))) = timeout_at(deadline - FILE_LIMIT, engine_end).await {
+        let paths = daemon.paths.clone();
+        limited(daemon, move || timeline::mark_ended(&paths, last.0)).await;
     }
 }
 
@@ -71,6 +88,6 @@ mod tests {
     #[test]
     fn o02_the_parts_of_a_stop_fit_into_the_ten_seconds_that_are_promised() {
         assert_eq!(STOP_LIMIT, Duration::from_secs(10));
-        assert!(TYPING_LIMIT + SERVER_LIMIT < STOP_LIMIT);
+        assert!(TYPING_LIMIT + SERVER_LIMIT + 2 * FILE_LIMIT < STOP_LIMIT);
     }
 }

@@ -29,7 +29,7 @@ const MAX_PASSES: u32 = 50;
 pub(crate) struct Snapshot {
     pub(crate) entries: HashMap<u32, SnapshotEntry>,
     /// Stopped before it was complete, because it was sufficient for the caller.
-    partial: bool,
+    pub(crate) partial: bool,
 }
 
 #[derive(Debug)]

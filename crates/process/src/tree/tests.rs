@@ -136,6 +136,17 @@ fn a_partial_snapshot_suffices_for_a_group_whose_members_are_younger() {
 }
 
 #[test]
+fn only_a_complete_snapshot_proves_that_nobody_is_left() {
+    let mut machine = machine([process(100, 60, 100), process(101, 1, 101)], &[]);
+    let mut is_proof = |in_group: &[u32], partial| {
+        machine.in_group = in_group.iter().copied().collect();
+        super::is_proof(&Snapshot { partial, ..Snapshot::default() }, &machine.members(&evidence(), &[]))
+    };
+    assert!(is_proof(&[101], true) && is_proof(&[], false));
+    assert!(!is_proof(&[], true), "the init alone");
+}
+
+#[test]
 fn a_group_of_another_name_does_not_count() {
     let path = |name: &str| Evidence { cgroup: Some(Path::new("/groups").join(name)), ..evidence() };
     let own = path(&TAG.to_string());

@@ -144,11 +144,10 @@ async fn catch_up(
     }
     loop {
         let from = sent;
-        let page =
-            read(blocking, &reader, move |reader| match reader.events_page(from, (PAGE, PAGE_BYTES)) {
-                Err(StoreError::Record { .. }) => Ok(None),
-                page => page.map(Some),
-            });
+        let page = read(blocking, &reader, move |reader| match page_after(reader, from) {
+            Err(StoreError::Record { .. }) => Ok(None),
+            page => page.map(Some),
+        });
         let Some((page, has_more)) = page.await? else { return Ok(None) };
         for stamped in page {
             if stamped.seq.0 != sent.0 + 1 {
@@ -164,6 +163,12 @@ async fn catch_up(
             return Ok(Some((sent, events)));
         }
     }
+}
+
+/// Reads the next part of the journal, and whether more follows. It is in memory for as long as the subscriber
+/// does not read.
+fn page_after(reader: &Reader, from: Seq) -> Result<(Vec<Stamped>, bool), StoreError> {
+    reader.events_page(from, (PAGE, PAGE_BYTES))
 }
 
 /// Sends every change from now on.
@@ -246,4 +251,32 @@ impl NumberedStream {
 /// Returns the frame of an event. `snapshot`: it is part of the state.
 fn event(stamped: Stamped, snapshot: bool) -> Frame {
     Frame::Event { stamped: Box::new(redacted(stamped)), snapshot }
+}
+
+#[cfg(test)]
+mod tests {
+    use pool::Pool;
+    use store::Store;
+
+    use super::*;
+
+    #[test]
+    fn s05_a_page_of_the_journal_is_bounded_in_bytes_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut store, _) = Store::open(&dir.path().join("db"), |_| ()).unwrap();
+        let mut pool = Pool::default();
+        let reason = "x".repeat(8 << 10);
+        let events: Vec<Stamped> = (1..PAGE as u64 / 2)
+            .map(|n| Stamped {
+                seq: Seq(n),
+                at: Timestamp(n),
+                event: Event::WatcherLost { reason: reason.clone() },
+            })
+            .collect();
+        events.iter().for_each(|stamped| pool.apply(stamped));
+        store.commit(&pool, &events, &[]).unwrap();
+        let (page, has_more) = page_after(&store.reader(), Seq(0)).unwrap();
+        assert!(has_more && !page.is_empty());
+        assert!(page.len() * reason.len() <= PAGE_BYTES + reason.len(), "{} events", page.len());
+    }
 }
