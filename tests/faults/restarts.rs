@@ -1,11 +1,13 @@
 //! The daemons stop and start in every order; the programs in the panes do not notice.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
 use super::support::{panes, records};
-use crate::harness::{PATIENCE, Pool, Program, gone, send_signal, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, children, gone, send_signal, wait_until};
 
 const PANES: usize = 8;
 
@@ -101,4 +103,33 @@ fn up_brings_killed_daemons_back_each_and_all() {
     eprintln!("back after {took:?}");
     pool.ok(&["down"]);
     assert_eq!(panes(&pool), panes_before, "the end of the pool is not the end of its sessions");
+}
+
+#[test]
+fn p12_a_command_whose_end_the_log_times_too_early_is_done_all_the_same() {
+    let pool = Pool::new();
+    let prompt = ["--env", "PS1=\x1b]133;A\x07$ \x1b]133;B\x07", "--env", "PS0=\x1b]133;C\x07"];
+    let shell =
+        ["new", "web", "--agent", "shell"].into_iter().chain(prompt).chain(["--", "bash", "--norc", "-i"]);
+    let id = pool.ok(&shell.collect::<Vec<_>>());
+    let work = Path::new(pool.show(&id)["dir"].as_str().unwrap()).to_owned();
+    pool.ok(&["send", &id, "--wait", "done", "true"]);
+    let message = pool.ok(&["send", &id, "sleep 1000"]);
+    wait_until("it runs", PATIENCE, || {
+        pool.json(&["queue", "show", &id, &message])["state"] == "accepted"
+            && pool.show(&id)["current_command"] == "sleep"
+    });
+    let bash = pool.pane_pids(&id).0;
+    pool.kill9(Program::Poold);
+    children(bash).into_iter().for_each(|sleep| send_signal(sleep, Signal::SIGTERM));
+    wait_until("it ended", PATIENCE, || children(bash).is_empty());
+    // The index is exact to a second: here, all was written in the first one.
+    let times = work.join("logs/output.times");
+    let text = fs::read_to_string(&times).unwrap();
+    let first = text.split(' ').next().unwrap();
+    let rest = text.lines().map(|line| line.split_once(' ').unwrap().1);
+    fs::write(&times, rest.map(|line| format!("{first} {line}\n")).collect::<String>()).unwrap();
+    pool.start(Program::Poold);
+    pool.await_complete();
+    pool.ok(&["--timeout", "60s", "wait", &id, "--for", &format!("message:{message}")]);
 }

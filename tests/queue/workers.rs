@@ -119,6 +119,11 @@ fn c15_a_worker_that_is_added_outlives_poold_until_it_is_removed() {
     pool.ctl(&own).expect(4);
     pool.ctl(&["worker", "add", "fixed", "--all", "--", "true"]).expect(4);
     pool.ctl(&["worker", "add", "lost", "--all", "--fallback", "none", "--", "true"]).expect(3);
+    let which = pool.ctl(&["worker", "add", "none", "--", "true"]).expect(2).stderr;
+    assert!(which.contains("--own-queue") && which.contains("--all"), "{which}");
+    let nowhere =
+        pool.ctl(&["worker", "add", "nowhere", "--all", "--cwd", "/no/dir", "--", "true"]).expect(2);
+    assert!(nowhere.stderr.contains("/no/dir is not a directory"), "{nowhere:?}");
     pool.ctl(&["worker", "add", "bad", "--all", "--kind", "prompt", "--", "true"]).expect(2);
     pool.ctl(&["worker", "add", "bad", "--session", "web", "--session", "nobody", "--", "true"]).expect(3);
     pool.restart_poold();

@@ -8,7 +8,7 @@ use pool::session::{CreateInputs, CreateOutcome};
 use pool::slots::{RunIdentity, Starter, Wanted, begin_start};
 use protocol::message::PROMPT;
 use protocol::request::{New, Send};
-use protocol::{ErrorCode, Event, Message, MessageId, Refusal, Reply, Seq, Session, SessionId, SessionRef};
+use protocol::{Event, Message, MessageId, Refusal, Reply, Seq, Session, SessionId, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::{lock, queue};
@@ -16,13 +16,14 @@ use crate::effect::cgroup;
 use crate::effect::slot::{self, SlotDecision};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::Purpose;
 use crate::host::{clock, random};
 use crate::sense::machine_capacity;
 use crate::verb::start;
 
 pub(super) async fn new(daemon: &Arc<Daemon>, op: &ClientOperation, asked: New) -> Reply {
-    check_directory(daemon, &asked).await?;
+    if let Some(cwd) = asked.cwd.as_ref().or(asked.caller_cwd.as_ref()) {
+        start::check_directory(daemon, cwd).await?;
+    }
     cgroup::refresh(daemon).await;
     daemon.refresh_disk(0).await;
     let wait_ms = asked.wait_slot_ms;
@@ -61,19 +62,6 @@ enum Outcome {
     Started(Box<Session>),
     /// A session that runs, or is about to.
     Existing(SessionId),
-}
-
-/// Refuses a directory that does not exist, before anything is written.
-async fn check_directory(daemon: &Daemon, asked: &New) -> Result<(), Refusal> {
-    let Some(cwd) = asked.cwd.clone().or_else(|| asked.caller_cwd.clone()) else { return Ok(()) };
-    let path = cwd.as_path().to_owned();
-    match daemon.blocking.with_timeout(Purpose::UserDirs, move || path.is_dir()).await {
-        Some(true) => Ok(()),
-        Some(false) => {
-            Err(Refusal::new(ErrorCode::Usage, format!("{} is not a directory", cwd.as_path().display())))
-        }
-        None => Err(Refusal::new(ErrorCode::Failed, format!("{} does not answer", cwd.as_path().display()))),
-    }
 }
 
 /// Returns the message with the text of `--prompt`. The session is filled in when it is queued.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pool::slots::{Starter, Wanted, begin_start};
 use process::init::LIMIT_NOT_HELD;
 use protocol::session::Reason;
-use protocol::{ErrorCode, Incarnation, Lifecycle, Refusal, Reply, Session, SessionId};
+use protocol::{ErrorCode, Incarnation, Lifecycle, OsBytes, Refusal, Reply, Session, SessionId};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
@@ -19,6 +19,7 @@ use crate::effect::tmux_server;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::engine::engine_handle::EngineHandle;
+use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 use crate::host::random::identity;
 use crate::sense::machine_capacity;
@@ -26,6 +27,17 @@ use crate::verb::session_view;
 
 /// Time that a repeated operation waits for the outcome of an earlier attempt.
 pub(super) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);
+
+/// Refuses a directory that does not exist, before anything is written.
+pub(super) async fn check_directory(daemon: &Daemon, cwd: &OsBytes) -> Result<(), Refusal> {
+    let path = cwd.as_path().to_owned();
+    let shown = path.display().to_string();
+    match daemon.blocking.with_timeout(Purpose::UserDirs, move || path.is_dir()).await {
+        Some(true) => Ok(()),
+        Some(false) => Err(Refusal::new(ErrorCode::Usage, format!("{shown} is not a directory"))),
+        None => Err(Refusal::new(ErrorCode::Failed, format!("{shown} does not answer"))),
+    }
+}
 
 /// Launches a session whose creation was decided, and answers with the result. One that `is_numbered` gets
 /// another name if tmux has its name.

@@ -9,8 +9,10 @@ use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::verb::session_view;
+use crate::verb::start::check_directory;
 
 pub(super) async fn add(daemon: &Arc<Daemon>, op: &ClientOperation, asked: AddWorker) -> Reply {
+    check_directory(daemon, &asked.cwd).await?;
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let decide = move |turn: &mut Turn<'_>| {
         let (settings, poolctl) = (context.settings(), context.poolctl());

@@ -232,13 +232,34 @@ const SHELLS: [&str; 10] = ["ash", "bash", "csh", "dash", "fish", "ksh", "mksh",
 fn agent_kind(settings: &Settings, argv: &[OsBytes]) -> String {
     let Some((program, args)) = argv.split_first() else { return COMMAND.to_owned() };
     let name = program.as_path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let is_option = |arg: &OsBytes| matches!(arg.0.first(), Some(b'-' | b'+'));
     let kind = match name {
         name if settings.agents.contains_key(name) => name,
-        name if SHELLS.contains(&name) && args.iter().all(is_option) => SHELL,
+        name if SHELLS.contains(&name) && reads_terminal(args) => SHELL,
         _ => COMMAND,
     };
     kind.to_owned()
+}
+
+/// Options of shells that are followed by a word of their own.
+const WITH_WORD: [&[u8]; 6] = [b"-o", b"+o", b"-O", b"+O", b"--rcfile", b"--init-file"];
+
+/// True if a shell with these arguments runs neither a script nor a command that is given to it.
+fn reads_terminal(args: &[OsBytes]) -> bool {
+    let mut args = args.iter().map(|arg| arg.0.as_slice());
+    while let Some(arg) = args.next() {
+        let is_option = matches!(arg.first(), Some(b'-' | b'+'));
+        let runs_command = match arg {
+            [b'-', b'-', long @ ..] => long.starts_with(b"command"),
+            short => short.contains(&b'c'),
+        };
+        if !is_option || runs_command {
+            return false;
+        }
+        if WITH_WORD.contains(&arg) {
+            args.next();
+        }
+    }
+    true
 }
 
 /// True if a starting session is being adopted: its pane was there before.

@@ -156,10 +156,26 @@ fn a_login_shell_can_be_started_again() {
 #[test]
 fn a_shell_without_a_script_is_a_shell() {
     let kind = |argv: &[&str]| adopt_beside(&["one", "last"], "one", argv).spec.agent;
-    for shell in [&["-bash"][..], &["/bin/zsh"], &["bash", "--norc", "-i"], &["sh", "+x"], &["fish"]] {
+    for shell in [
+        &["-bash"][..],
+        &["/bin/zsh"],
+        &["bash", "--norc", "-i"],
+        &["bash", "--rcfile", "mine", "-o", "vi"],
+        &["sh", "+x"],
+        &["fish"],
+    ] {
         assert_eq!(kind(shell), "shell", "{shell:?}");
     }
-    for command in [&["sh", "-c", "make"][..], &["bash", "build.sh"], &["vim"], &["-"], &[]] {
+    for command in [
+        &["sh", "-c", "make"][..],
+        &["bash", "-lc", "make"],
+        &["bash", "-o", "vi", "build.sh"],
+        &["fish", "--command=make"],
+        &["bash", "build.sh"],
+        &["vim"],
+        &["-"],
+        &[],
+    ] {
         assert_eq!(kind(command), "command", "{command:?}");
     }
     assert_eq!(kind(&["/opt/claude", "--resume"]), "claude");

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ArgGroup;
 use protocol::limits::Limits;
 use protocol::request::AddWorker;
 use protocol::worker::{Selection, WorkerQueue, WorkerSpec};
@@ -17,11 +18,16 @@ use crate::create::{current_dir, of_caller, of_flags};
 use crate::error::Error;
 use crate::show::time;
 
+/// The options that say which messages it gets.
+const WHICH: [&str; 5] = ["session", "label", "agent", "all", "pool_queue"];
+
 /// Add a worker: the pool starts it when messages for it come, and ends it when none do
 ///
 /// The handler is run as by `poolctl work`, in this directory and with this environment. The worker lasts until
 /// it is removed.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(group(ArgGroup::new("which").required(true).multiple(true).args(WHICH)))]
 pub(crate) struct Args {
     /// Its name, of a-z 0-9 _ -, 32 characters at most
     name: String,
@@ -29,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = kind)]
     kind: Vec<String>,
     /// The messages of this session; may be repeated
-    #[arg(long, value_name = "SESSION", required_unless_present_any = ["label", "agent", "all", "pool_queue"])]
+    #[arg(long, value_name = "SESSION")]
     session: Vec<String>,
     /// The messages of all sessions with this label; of several, with all of them
     #[arg(long, value_name = "K=V", value_parser = pair, conflicts_with = "session")]

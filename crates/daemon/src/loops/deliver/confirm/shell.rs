@@ -9,10 +9,10 @@ use process::inspect::tty::ShellState;
 use protocol::activity::Source;
 use protocol::event::AgentEvent;
 use protocol::{
-    Activity, ActivityState, Event, Incarnation, MessageId, MessageReason, MessageState, Refusal, SessionId,
-    Tag,
+    Activity, ActivityState, ErrorCode, Event, Incarnation, MessageId, MessageReason, MessageState, Refusal,
+    SessionId, Tag,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
@@ -102,8 +102,29 @@ async fn follow_marks(daemon: &Arc<Daemon>, session: SessionId, prompt: TypedPro
             .is_some_and(|a| a.state == ActivityState::Idle && is_of_shell(a.source) && a.since >= since);
         (prompt.is_some_and(|at| at > since) || idle || is_over(turn, (session, tag), id)).then_some(())
     };
-    daemon.engine.wait_for(None, back).await?;
+    // Of marks from before this start of the daemon only the second is known.
+    let was_accepted = prompt.state == MessageState::Accepted;
+    loop {
+        match daemon.engine.wait_for(was_accepted.then_some(SILENT_LIMIT), back).await {
+            Ok(()) => break,
+            Err(refusal) if refusal.code != ErrorCode::Timeout => return Err(refusal),
+            Err(_) if edits_line(daemon, &prompt.run).await => break,
+            Err(_) => {}
+        }
+    }
     advance(daemon, (session, id), MessageState::Done, Some(MessageReason::PromptBack)).await
+}
+
+/// True if several samples in a row show that the shell edits its next line.
+async fn edits_line(daemon: &Daemon, run: &Incarnation) -> bool {
+    for _ in 0..RESTS {
+        let state = shell_state(daemon, run).await;
+        if !state.is_some_and(|state| is_at_rest(&state, None) && !state.canonical) {
+            return false;
+        }
+        sleep(PAUSE).await;
+    }
+    true
 }
 
 /// Samples the terminal until its shell is at rest again: in the foreground, all input read, the terminal in
