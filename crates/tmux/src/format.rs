@@ -10,9 +10,8 @@ use protocol::tmux::{TmuxPane, TmuxSession};
 use crate::error::{TmuxError, shorten};
 
 /// Format of a session, one a line.
-pub const SESSION: &str = concat!(
-    "S\t#{session_id}\t#{session_created}\t#{session_attached}\t#{?@pool_session,1,0}\t#{session_name}"
-);
+pub const SESSION: &str =
+    "S\t#{session_id}\t#{session_created}\t#{session_attached}\t#{?@pool_session,1,0}\t#{session_name}";
 
 /// Format of a pane, one a line. A program in the pane can set the option to anything, line ends included:
 /// it is printed only if it has a tag's length in bytes, and parsed by length. `=` stands for `detached`.
