@@ -144,6 +144,12 @@ fn w38_how_a_pane_is_observed_is_told_with_the_last_trouble() {
     pool.start(Program::Watch);
     let health = await_health("observed");
     assert_eq!(health["last_error"], "tmux-watch disconnected", "what it was is kept");
+    // A watcher that is stopped.
+    let watcher = pool.pid(Program::Watch).unwrap();
+    send_signal(watcher, Signal::SIGSTOP);
+    await_health("stale");
+    send_signal(watcher, Signal::SIGCONT);
+    await_health("observed");
     // A server that does not answer.
     let server = pool.tmux_pid().unwrap();
     pool.ok(&["label", &id, "k=v"]);

@@ -13,6 +13,9 @@ use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
 
+/// Heartbeats of the watcher after whose absence nothing counts as observed.
+const HEARTBEATS_MISSED: u32 = 2;
+
 /// Maximum number of processes shown of a session: fits a frame, and a screen.
 const PROCESSES_SHOWN: usize = 1000;
 
@@ -31,6 +34,8 @@ pub(super) fn view_of(
     let current_dir = pane.and_then(|pane| pane.current_dir.clone());
     let loaded = daemon.loaded();
     let agent = loaded.settings.agent_of(session);
+    let silence = loaded.daemon.watch_heartbeat * HEARTBEATS_MISSED;
+    let is_silent = observed.is_silent(turn.pool(), turn.now(), silence);
     let shown = ViewInputs {
         tmux_socket,
         tmux_name: pool::observe::tmux_name(turn.pool(), observed, session),
@@ -45,7 +50,7 @@ pub(super) fn view_of(
         waits: blocked::blocked_prompt(turn, &loaded.settings, session.id).map(|(_, why)| why),
         confirm: agent.confirm,
         error_patterns: &agent.error_patterns,
-        transport_health: pool::observe::transport_health(observed, session),
+        transport_health: pool::observe::transport_health(observed, session, is_silent),
     };
     let mut view = view(turn.pool(), session, shown);
     let drains = pool::slots::drain_waits_for(turn.volatile, session);

@@ -7,9 +7,10 @@ use protocol::{Incarnation, Session};
 use crate::observe::state::Observed;
 
 /// The health of the observation of a session's pane. Without a watcher, and while its tmux server does not
-/// answer, what is known is from the last complete listing.
+/// answer, what is known is from the last complete listing; `is_silent`: the watcher has said nothing for longer
+/// than it should.
 #[must_use]
-pub fn transport_health(observed: &Observed, session: &Session) -> TransportHealth {
+pub fn transport_health(observed: &Observed, session: &Session, is_silent: bool) -> TransportHealth {
     let (last_error_at, last_error) = observed.trouble().cloned().unzip();
     let health = |state, since| {
         let (last_error, last_error_at) = (last_error.clone(), last_error_at);
@@ -17,7 +18,7 @@ pub fn transport_health(observed: &Observed, session: &Session) -> TransportHeal
     };
     let run = session.incarnation.as_ref().filter(|run| session.lifecycle.holds_slot() && run.pane.is_some());
     let Some(run) = run else { return health(PaneObservation::Unobserved, Some(session.changed_at)) };
-    if observed.watcher().is_some() && is_seen(observed, run) {
+    if observed.watcher().is_some() && !is_silent && is_seen(observed, run) {
         let since = observed.watcher_since().max(session.changed_at).max(observed.answers_since());
         return health(PaneObservation::Observed, Some(since));
     }

@@ -195,8 +195,13 @@ impl Observed {
     /// True if no watcher is connected and nothing was observed for `limit`.
     #[must_use]
     pub fn is_outdated(&self, pool: &Pool, now: Timestamp, limit: std::time::Duration) -> bool {
-        let recent = |at: Timestamp| pool.age(now, at) < limit;
-        self.watcher.is_none() && !self.looked_at.is_some_and(recent)
+        self.watcher.is_none() && self.is_silent(pool, now, limit)
+    }
+
+    /// True if nothing was heard or observed for `limit`.
+    #[must_use]
+    pub fn is_silent(&self, pool: &Pool, now: Timestamp, limit: std::time::Duration) -> bool {
+        !self.looked_at.is_some_and(|at| pool.age(now, at) < limit)
     }
 
     /// Requires a snapshot from the watcher: its changes do not follow from the state.
