@@ -72,7 +72,13 @@ const TRAPS: &[(&str, &[&str])] = &[
     ("P-01", &["p10_created_at_and_counts_survive_a_restart"]),
     ("P-02", &["w05_names_are_checked_and_not_bent"]),
     ("P-03", &["p03_an_end_under_way_is_finished_after_a_restart"]),
-    ("P-04", &["p04_a_damaged_database_is_loud_and_kept"]),
+    (
+        "P-04",
+        &[
+            "p04_a_damaged_database_is_loud_and_kept",
+            "p04_why_poold_does_not_start_is_told_wherever_it_is_missed",
+        ],
+    ),
     (
         "P-05",
         &[
@@ -139,12 +145,19 @@ const TRAPS: &[(&str, &[&str])] = &[
             "t03_a_replaced_server_with_sessions_named_alike_takes_nothing_over",
         ],
     ),
-    ("W-10", &["w10_the_last_activity_survives_a_restart"]),
+    (
+        "W-10",
+        &[
+            "w10_the_last_activity_survives_a_restart",
+            "w10_an_adopted_program_that_was_silent_is_idle_at_once",
+        ],
+    ),
     (
         "W-11",
         &[
             "h34_what_is_meant_is_one_pane_by_its_id_or_exact_name",
             "w15_creating_while_discovering_makes_each_once",
+            "w11_several_clients_that_adopt_one_session_get_the_same_id",
         ],
     ),
     ("W-12", &["w12_events_carry_the_facts", "w12_w33_a_creation_says_how_it_came_about"]),
@@ -200,6 +213,8 @@ const TRAPS: &[(&str, &[&str])] = &[
         &[
             "w20_a_session_that_tmux_keeps_is_not_adopted_again",
             "h34_by_itself_only_what_is_configured_is_adopted",
+            "w20_what_is_left_of_a_session_is_its_users",
+            "w20_a_pipe_of_its_user_is_replaced_only_when_asked",
         ],
     ),
     ("W-21", &["w21_a_program_that_does_not_react_is_not_forgotten"]),
@@ -227,6 +242,7 @@ const TRAPS: &[(&str, &[&str])] = &[
             "w24_what_is_idle_sleeps_only_where_a_thought_says_so",
             "w24_what_was_published_of_tokens_comes_first_where_it_is_known",
             "w24_counts_count_only_above_zero",
+            "w24_what_was_said_of_a_conversation_ends_with_it",
         ],
     ),
     (
@@ -269,6 +285,7 @@ const TRAPS: &[(&str, &[&str])] = &[
         &[
             "w30_where_streams_stand_is_said_and_kept_while_tmux_does_not_answer",
             "w27_w30_within_a_stream_only_what_is_newer_counts_and_a_new_stream_always_does",
+            "w30_what_is_old_in_its_stream_is_old_whatever_came_between",
         ],
     ),
     ("W-31", &["p08_every_change_is_on_disk_when_it_is_answered", "t13_sync_happens_by_itself"]),

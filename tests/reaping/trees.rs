@@ -10,7 +10,9 @@ use nix::sys::signal::Signal;
 
 use super::support::{Ours, Outside, Process, SOON, events, noted, slots, verdict, with_word};
 use crate::faults::support::{has, is_root};
-use crate::harness::{Output, PATIENCE, Pool, Talk, gone, is_stopped, number, send_signal, wait_until};
+use crate::harness::{
+    Output, PATIENCE, Pool, Program, Talk, gone, is_stopped, number, send_signal, wait_until,
+};
 
 /// Shape of a tree: its name in the script, and the number of its lasting processes.
 struct Shape(&'static str, usize);
@@ -295,8 +297,15 @@ fn p26_a_shorter_grace_ends_the_one_under_way_after_a_restart_of_poold_too() {
     let mut patient = Talk::start(pool.poolctl().args(["kill", "web", "--grace", "1h"]));
     wait_until("a reaper ends it", PATIENCE, || !events(&pool, "reap_started", Some(&id)).is_empty());
     assert!(!gone(agent));
+    let leases = || events(&pool, "reap_started", Some(&id)).len();
     pool.restart_poold();
-    pool.await_complete();
+    wait_until("the reaper has its lease again", PATIENCE, || leases() == 2);
+    // The configured grace does not take the place of the hour, nor does a new reaper.
+    pool.kill9(Program::Reaper);
+    pool.start(Program::Reaper);
+    wait_until("the next reaper has it", PATIENCE, || leases() == 3);
+    pool.ctl(&["--timeout", "1s", "wait", "web", "--for", "exit"]).expect(125);
+    assert!(!gone(agent));
     pool.ok(&["--timeout", "30s", "kill", "web", "--grace", "0"]);
     assert!(gone(agent));
     patient.await_end();

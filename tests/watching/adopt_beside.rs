@@ -67,6 +67,13 @@ fn w20_a_pipe_of_its_user_is_replaced_only_when_asked() {
     assert_eq!((mark(&theirs, &pane).as_str(), pool.lines(&["ls", "--all"]).len()), ("", 0));
     theirs.text(&["send-keys", "-t", &pane, "mine"]);
     wait_until("it reads on", PATIENCE, || fs::read_to_string(&kept).is_ok_and(|text| text == "mine"));
+    // Nor is one taken by itself; piped in the same list of commands, it is never seen without.
+    let pipe = ["pipe-pane", "-t", "=auto-piped:", "exec cat >/dev/null"];
+    let new = ["new-session", "-d", "-P", "-F", "#{pane_id}", "-s", "auto-piped", "exec cat", ";"];
+    let piped = theirs.text(&new.into_iter().chain(pipe).collect::<Vec<_>>());
+    reader(&pool, &theirs, "auto-free");
+    wait_until("the other is adopted", PATIENCE, || pool.ctl(&["show", "auto-free"]).code == 0);
+    assert_eq!(mark(&theirs, &piped), "");
     let id = pool.ok(&["adopt", "web", "--replace-pipe"]);
     theirs.text(&["send-keys", "-t", &pane, "ours"]);
     wait_until("it is in the log", PATIENCE, || pool.ok(&["logs", &id]).contains("ours"));

@@ -161,7 +161,7 @@ fn w38_how_a_pane_is_observed_is_told_with_the_last_trouble() {
     send_signal(server, Signal::SIGCONT);
     assert!(health["last_error_at"].as_str() >= health["since"].as_str(), "{health}");
     assert!(health["since"].as_str() >= before.as_str(), "the last look, not an earlier one: {health}");
-    assert!(list.stderr.starts_with("observed not since"), "{list:?}");
+    assert!(list.stderr.starts_with("not observed since"), "{list:?}");
     assert!(one.lines().any(|line| line.starts_with("observed") && line.contains("not since")), "{one}");
     await_health("observed");
     pool.ok(&["kill", &id]);

@@ -71,7 +71,7 @@ impl Pool {
                     s.policy.max_restarts = *max_restarts;
                 });
             }
-            Event::SessionAccounted { session, account } => {
+            Event::SessionAccounted(session, account) => {
                 self.change(*session, |s| s.account = Some(*account));
             }
 
@@ -84,6 +84,9 @@ impl Pool {
             }
             Event::SessionDraining { session, reason, exit, missing_since } => {
                 self.drain(*session, at, (*reason, *exit), *missing_since);
+            }
+            Event::GraceAsked(session, grace_ms) => {
+                self.change(*session, |s| s.end_grace_ms = Some(*grace_ms));
             }
             Event::DrainDeadlineSet(session, deadline) => {
                 self.change(*session, |s| s.drain_deadline = Some(*deadline));
@@ -359,5 +362,8 @@ fn enter(session: &mut Session, lifecycle: Lifecycle, reason: Option<Reason>, at
     session.detail = None;
     if lifecycle != Lifecycle::Draining || reason != Some(Reason::Drained) {
         session.drain_deadline = None;
+    }
+    if lifecycle != Lifecycle::Draining {
+        session.end_grace_ms = None;
     }
 }

@@ -54,11 +54,12 @@ pub fn event(event: &mut Event) {
         | Event::SessionPolicyChanged { .. }
         | Event::BudgetChanged { .. }
         | Event::ConversationChanged { .. }
-        | Event::SessionAccounted { .. }
+        | Event::SessionAccounted(..)
         | Event::WorkerChanged(_)
         | Event::LimitExceeded { .. }
         | Event::LogResumed { .. }
         | Event::DrainDeadlineSet(..)
+        | Event::GraceAsked(..)
         | Event::Lane(LaneEvent::Unstuck { .. })
         | Event::LockUsedForSend { .. } => {}
     }

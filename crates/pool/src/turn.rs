@@ -137,7 +137,7 @@ impl<'a> Turn<'a> {
 
     /// Adds an event. It holds for the rest of the turn, and is on disk before anything outside learns of it.
     pub fn emit(&mut self, event: Event) {
-        let ended = end_of_facts(self.pool, &event, self.now());
+        let ended = end_of_facts(self.pool, &event);
         self.emit_one(event);
         ended.into_iter().for_each(|event| self.emit_one(event));
     }
@@ -245,7 +245,7 @@ impl Consequences {
             | Event::SessionRenamed { .. }
             | Event::SessionLabelled { .. }
             | Event::SessionPolicyChanged { .. }
-            | Event::SessionAccounted { .. }
+            | Event::SessionAccounted(..)
             | Event::BudgetChanged { .. }
             | Event::WorkerChanged(_)
             | Event::ConversationChanged { .. }
@@ -262,6 +262,7 @@ impl Consequences {
             | Event::ForeignSeen { .. }
             | Event::ForeignGone { .. }
             | Event::DrainDeadlineSet(..)
+            | Event::GraceAsked(..)
             | Event::LogResumed { .. } => Self::GLOBAL,
         }
     }

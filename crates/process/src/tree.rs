@@ -103,7 +103,7 @@ pub(crate) fn membership(evidence: &Evidence, protected: &[u32]) -> io::Result<M
     };
     let mut snapshot = snapshot::shared(&has_members)?;
     let (mut matches, mut members, mut foreign) = search(group_pids(evidence)?).run(&snapshot);
-    if !is_proof(&snapshot, &members) {
+    if !is_conclusive(&snapshot, &members) {
         snapshot = snapshot::shared(&|_| false)?;
         (matches, members, foreign) = search(group_pids(evidence)?).run(&snapshot);
     }
@@ -114,7 +114,7 @@ pub(crate) fn membership(evidence: &Evidence, protected: &[u32]) -> io::Result<M
 
 /// True unless none but the init was found in a snapshot that stopped before it was complete: whoever made it
 /// suffice has ended since.
-fn is_proof(snapshot: &Snapshot, members: &[Member]) -> bool {
+fn is_conclusive(snapshot: &Snapshot, members: &[Member]) -> bool {
     !snapshot.partial || members.iter().any(|member| member.via != Via::Init)
 }
 

@@ -106,6 +106,7 @@ kinds! {
         SessionObserved = "session_observed",
         SessionPlaced = "session_placed",
         SessionAccounted = "session_accounted",
+        GraceAsked = "grace_asked",
         MessageForgotten = "message_forgotten",
         ConversationChanged = "conversation_changed",
         WorkerChanged = "worker_changed",

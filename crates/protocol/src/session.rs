@@ -76,6 +76,9 @@ pub struct Session {
     pub lock: Option<SessionLock>,
     /// The deadline of its drain, while it drains.
     pub drain_deadline: Option<DrainDeadline>,
+    /// The time between TERM and KILL that a user asked for, in milliseconds, while it is being ended.
+    #[serde(default)]
+    pub end_grace_ms: Option<u64>,
     /// The worker of the pool whose host this session runs. Such a session is hidden from users, and takes no
     /// slot.
     #[serde(default)]
@@ -158,6 +161,7 @@ impl Session {
             account: None,
             lock: None,
             drain_deadline: None,
+            end_grace_ms: None,
             worker: None,
             stuck: BTreeMap::new(),
         }

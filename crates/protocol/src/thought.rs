@@ -34,11 +34,12 @@ pub struct Thought {
     pub token_count: u64,
     /// Size of the context window in tokens; 0 if unknown.
     pub context_limit: u64,
-    /// The time of the thought.
+    /// The time of the thought; 0 if none was published in the present conversation.
     pub updated_at: Timestamp,
     /// The position in the publisher's stream.
     pub place: Option<StreamPosition>,
     /// The last positions in other streams, the newest first, at most [`STREAMS_MAX`].
+    #[serde(default)]
     pub other_streams: Vec<StreamPosition>,
 }
 

@@ -115,12 +115,13 @@ impl<'a> BatchWriter<'_, '_, 'a> {
             | Event::SessionPolicyChanged { session, .. }
             | Event::BudgetChanged { session, .. }
             | Event::ConversationChanged { session, .. }
-            | Event::SessionAccounted { session, .. }
+            | Event::SessionAccounted(session, _)
             | Event::LockGranted { session, .. }
             | Event::LockReleased { session, .. }
             | Event::LockRevoked { session, .. }
             | Event::LockUsedForSend { session, .. }
             | Event::DrainDeadlineSet(session, _)
+            | Event::GraceAsked(session, _)
             | Event::AgentStarted { session, .. } => self.rows.push(DirtyRow::Session(*session)),
             Event::Lane(event) => self.rows.push(DirtyRow::Session(event.session())),
             Event::SessionDeleted { session, .. } => {

@@ -62,7 +62,7 @@ pub(crate) fn unseen_since(view: &SessionView, style: Style, now: Timestamp) -> 
     let health = &view.transport_health;
     let since = health.since.filter(|_| health.state == PaneObservation::Stale)?;
     let why = health.last_error.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    Some(format!("not since {}{why}", time::when(since, style, now)))
+    Some(format!("{}{why}", time::when(since, style, now)))
 }
 
 /// Returns why a session is in its state, if that says more than the name of its reason. `left` is the number of

@@ -101,7 +101,8 @@ pub(crate) fn session(
     rows.maybe("locked", view.lock.as_ref().map(|held| lock::line(held, style, now)));
     rows.add("created", when(session.created_at, style, now));
     rows.add("active", when(session.last_activity_at, style, now));
-    rows.maybe("observed", lifecycle::unseen_since(view, style, now));
+    let unseen = lifecycle::unseen_since(view, style, now);
+    rows.maybe("observed", unseen.map(|since| format!("not since {since}")));
     rows.maybe("verified", session.verified_at.map(|at| when(at, style, now)));
     rows.add("origin", json_name(&session.origin));
     rows.maybe("adopted", session.origin.is_adopted().then(|| "yes".to_owned()));

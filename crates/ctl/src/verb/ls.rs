@@ -59,11 +59,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     } else {
         let needs = if views.is_empty() { BTreeMap::new() } else { needs(&mut client) };
         out::text(&session::sessions(&views, &needs, context.style, now))?;
-        let unseen = views.iter().find_map(|view| lifecycle::unseen_since(view, context.style, now));
-        unseen.map_or(Ok(()), |unseen| {
-            out::note(&format!("observed {unseen} (`poolctl status` says what to do)"));
-            Ok(())
-        })
+        if let Some(since) = views.iter().find_map(|view| lifecycle::unseen_since(view, context.style, now)) {
+            out::note(&format!("not observed since {since} (`poolctl status` says what to do)"));
+        }
+        Ok(())
     }
 }
 

@@ -40,10 +40,12 @@ pub(crate) enum Purpose {
     Removal,
     /// Exports, backups and checks: each holds a snapshot of the database.
     DatabaseCopies,
+    /// The files of an orderly end.
+    Stop,
 }
 
 /// Maximum concurrent threads of each purpose, in the order of [`Purpose`].
-const THREADS: [usize; 10] = [
+const THREADS: [usize; 11] = [
     2,  // Theme
     8,  // UserDirs
     16, // Logs
@@ -54,6 +56,7 @@ const THREADS: [usize; 10] = [
     32, // DatabaseReads
     4,  // Removal
     2,  // DatabaseCopies
+    2,  // Stop
 ];
 
 /// Runs blocking work on threads.

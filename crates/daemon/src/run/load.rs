@@ -35,11 +35,7 @@ fn lost(session: &Session, run: &Path) -> Vec<Event> {
         }
         _ => Event::SessionLost { session: id, reason: Reason::ServerGone, exit },
     };
-    account
-        .map(|account| Event::SessionAccounted { session: id, account })
-        .into_iter()
-        .chain([ended])
-        .collect()
+    account.map(|account| Event::SessionAccounted(id, account)).into_iter().chain([ended]).collect()
 }
 
 /// Returns the incarnations that were being parked. They end only once an observation shows no attached

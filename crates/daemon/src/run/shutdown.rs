@@ -43,7 +43,7 @@ pub(super) fn deadline() -> Instant {
 
 /// Runs `work` on a file for at most [`FILE_LIMIT`]: its file system may not answer.
 pub(super) async fn limited(daemon: &Daemon, work: impl FnOnce() + Send + 'static) {
-    let done = timeout(FILE_LIMIT, daemon.blocking.with_timeout(Purpose::Removal, work)).await;
+    let done = timeout(FILE_LIMIT, daemon.blocking.with_timeout(Purpose::Stop, work)).await;
     if !matches!(done, Ok(Some(()))) {
         tracing::warn!("stopped although the file system of the state does not answer");
     }

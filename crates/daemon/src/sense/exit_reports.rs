@@ -74,7 +74,7 @@ fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcI
             Reason::Exited if starved && exit.signal == Some(SIGKILL) => Reason::MemoryLimit,
             other => other,
         };
-        turn.emit_all(account.map(|account| Event::SessionAccounted { session: id, account }));
+        turn.emit_all(account.map(|account| Event::SessionAccounted(id, account)));
         turn.emit(Event::SessionDraining { session: id, reason, exit: Some(exit), missing_since });
     }
     init

@@ -3,7 +3,7 @@
 use std::fs::Metadata;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +60,8 @@ pub(crate) struct SampleState {
     /// The record when it was last read: its length, its modification time, and how many bytes were to be
     /// read.
     record: (u64, u64, u64),
+    /// The path of the record.
+    record_path: Option<PathBuf>,
     /// Time of the last output.
     pub(crate) quiet_since: Option<Timestamp>,
     /// True if there is any output: the log of an adopted session begins empty.
@@ -177,9 +179,18 @@ impl SampleState {
                 _ => {}
             }
         }
+        self.follow_record(target.record.as_ref());
         if let Some(path) = target.record.as_ref().filter(|_| self.wants_record(target, now)) {
             let max = if target.unconfirmed.is_some() { RECORD_TAIL_FOR_PROMPT } else { RECORD_TAIL };
             self.read_record(target.agent.adapter, path, max);
+        }
+    }
+
+    /// Forgets what the record of another conversation said.
+    fn follow_record(&mut self, path: Option<&PathBuf>) {
+        if self.record_path.as_ref() != path {
+            (self.record, self.record_path) = (Default::default(), path.cloned());
+            (self.said, self.ended, self.tokens) = Default::default();
         }
     }
 
@@ -329,6 +340,20 @@ mod tests {
         state.read_record(Adapter::Claude, &path, RECORD_TAIL_FOR_PROMPT);
         let texts: Vec<String> = state.sample().said.iter().map(|said| said.text.clone()).collect();
         assert_eq!(texts, ["first".to_owned(), long.clone(), long]);
+    }
+
+    #[test]
+    fn w24_what_the_record_of_another_conversation_said_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("record");
+        fs::write(&path, line("hello")).unwrap();
+        let mut state = SampleState::default();
+        for (path, prompts) in [(&path, 1), (&path, 1), (&dir.path().join("next"), 0)] {
+            state.follow_record(Some(path));
+            state.read_record(Adapter::Claude, path, RECORD_TAIL);
+            state.tokens = Some(9).filter(|_| prompts > 0);
+            assert_eq!((state.sample().said.len(), state.sample().tokens.is_some()), (prompts, prompts > 0));
+        }
     }
 
     #[test]

@@ -42,9 +42,7 @@ pub(super) async fn adopt(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Ado
     };
     match daemon.engine.turn(find).await?? {
         AdoptTarget::Ours(session) => already_adopted(daemon, Some(op), session, asked.workspace).await,
-        AdoptTarget::Foreign(adoptee) => {
-            adopt_pane(daemon, Some(op), *adoptee, (asked.workspace, asked.replace_pipe)).await
-        }
+        AdoptTarget::Foreign(adoptee) => adopt_pane(daemon, Some(op), *adoptee, asked).await,
     }
 }
 
@@ -97,8 +95,9 @@ pub(crate) async fn adopt_pane(
     daemon: &Arc<Daemon>,
     op: Option<&ClientOperation>,
     adoptee: ForeignPane,
-    (workspace, replace_pipe): (Option<String>, bool),
+    asked: Adopt,
 ) -> Reply {
+    let Adopt { workspace, replace_pipe, .. } = asked;
     let program = program(daemon, &adoptee, replace_pipe).await?;
     let pane = adoptee.id;
     let (context, operation, wanted) = (Arc::clone(daemon), op.cloned(), workspace.clone());

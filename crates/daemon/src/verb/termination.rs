@@ -55,9 +55,8 @@ pub(super) async fn begin(
 /// Forgets the verdict on an earlier attempt to end an incarnation, and takes the grace that a user asks for,
 /// or the `usual` one.
 pub(super) fn expect_end(turn: &mut Turn<'_>, tag: Tag, (grace_ms, usual): (Option<u64>, u64)) {
-    let now = turn.mono();
     turn.volatile.reaping.forget_verdict(tag);
-    turn.volatile.reaping.ask_grace(tag, grace_ms, (usual, now));
+    pool::reap::ask_grace(turn, tag, (grace_ms, usual));
 }
 
 /// Waits until the incarnation is verified gone.
@@ -90,7 +89,8 @@ pub(super) async fn wait_unless(
         Err(refusal) if refusal.code == ErrorCode::Timeout => return close_pane(daemon, session).await,
         Err(refusal) => return Err(refusal),
     }
-    let grace = daemon.engine.turn(move |turn| turn.volatile.reaping.grace(tag)).await?;
+    let grace = move |turn: &mut Turn<'_>| turn.pool().session(id).and_then(|session| session.end_grace_ms);
+    let grace = daemon.engine.turn(grace).await?;
     let limit = Duration::from_millis(grace.unwrap_or(daemon.settings().grace_ms)) + END_SLACK;
     let verdict = daemon.engine.wait_for(Some(limit), move |turn| outcome(turn, (id, tag), unless)).await;
     match verdict {

@@ -4,15 +4,15 @@
 use protocol::event::AgentEvent;
 use protocol::session::Conversation;
 use protocol::thought::Thought;
-use protocol::{Event, Notes, Session, SessionId, Timestamp};
+use protocol::{Event, Notes, Session, SessionId};
 
 use crate::pool::Pool;
 
 /// The events by which the facts about a session's conversation end, if `event` ends that conversation.
 #[must_use]
-pub(crate) fn end_of_facts(pool: &Pool, event: &Event, now: Timestamp) -> Vec<Event> {
+pub(crate) fn end_of_facts(pool: &Pool, event: &Event) -> Vec<Event> {
     match pool.session(event.session().unwrap_or_default()) {
-        Some(session) if ends_conversation(session, event) => forget(pool, session.id, now),
+        Some(session) if ends_conversation(session, event) => forget(pool, session.id),
         _ => Vec::new(),
     }
 }
@@ -25,7 +25,7 @@ pub(crate) fn ends_conversation(session: &Session, event: &Event) -> bool {
     session.conversation.as_ref().is_some_and(|last| last.begun && !goes_on(last))
 }
 
-fn forget(pool: &Pool, session: SessionId, now: Timestamp) -> Vec<Event> {
+fn forget(pool: &Pool, session: SessionId) -> Vec<Event> {
     let notes = pool.notes(session).map(|notes| {
         let notes = of_new_conversation(notes.clone());
         AgentEvent::AgentNoted { session, notes }
@@ -33,7 +33,7 @@ fn forget(pool: &Pool, session: SessionId, now: Timestamp) -> Vec<Event> {
     let thought = pool.thought(session).map(|thought| {
         // The positions stay, so that an older thought of a stream is still refused.
         let Thought { place, other_streams, .. } = thought.clone();
-        let thought = Thought { place, other_streams, updated_at: now, ..Thought::default() };
+        let thought = Thought { place, other_streams, ..Thought::default() };
         AgentEvent::ThoughtPublished { session, thought }
     });
     notes.into_iter().chain(thought).map(Event::Agent).collect()

@@ -60,7 +60,7 @@ pub struct Observed {
     foreign: Option<ForeignSessions>,
     adopting: BTreeSet<PaneId>,
     renamed_at: BTreeMap<SessionId, Timestamp>,
-    left: BTreeSet<SessionId>,
+    detached: BTreeSet<SessionId>,
     first: bool,
     watcher: Option<Peer>,
     watcher_since: Timestamp,
@@ -84,7 +84,7 @@ impl Observed {
             foreign: None,
             adopting: BTreeSet::new(),
             renamed_at: BTreeMap::new(),
-            left: BTreeSet::new(),
+            detached: BTreeSet::new(),
             first: true,
             watcher: None,
             watcher_since: now,
@@ -201,7 +201,7 @@ impl Observed {
     /// True if nothing was heard or observed for `limit`.
     #[must_use]
     pub fn is_silent(&self, pool: &Pool, now: Timestamp, limit: std::time::Duration) -> bool {
-        !self.looked_at.is_some_and(|at| pool.age(now, at) < limit)
+        self.looked_at.is_none_or(|at| pool.age(now, at) >= limit)
     }
 
     /// Requires a snapshot from the watcher: its changes do not follow from the state.
@@ -247,13 +247,13 @@ impl Observed {
     }
 
     /// Stores that the last client has left a session.
-    pub(super) fn note_left(&mut self, session: SessionId) {
-        self.left.insert(session);
+    pub(super) fn note_detached(&mut self, session: SessionId) {
+        self.detached.insert(session);
     }
 
     /// Returns the sessions that the last client has left, once each.
-    pub fn take_left(&mut self) -> BTreeSet<SessionId> {
-        std::mem::take(&mut self.left)
+    pub fn take_detached(&mut self) -> BTreeSet<SessionId> {
+        std::mem::take(&mut self.detached)
     }
 
     /// Stores that the pool itself renamed a session.

@@ -113,7 +113,10 @@ pub fn take_in(
     events.retain(|event| holds(pool, volatile, event, update.began));
     let is_missing = events.iter().any(|event| newly_missing(event).is_some());
     events.retain(|event| newly_missing(event).is_none_or(|id| !is_younger(pool, id, update.began)));
-    events.iter().filter_map(|event| left_alone(pool, event)).for_each(|id| volatile.observed.note_left(id));
+    events
+        .iter()
+        .filter_map(|event| detached(pool, event))
+        .for_each(|id| volatile.observed.note_detached(id));
     let over = events.iter().filter_map(|event| ended_run(pool, event)).collect();
     let drains = pool.sessions().any(|session| session.lifecycle == Lifecycle::Draining);
     events.extend(volatile.observed.taken_in(pool, update, now));
@@ -125,7 +128,7 @@ pub fn take_in(
 #[must_use]
 pub fn account_reported(pool: &Pool, tag: Tag, account: Account) -> Option<Event> {
     let session = pool.tagged(tag).filter(|s| s.incarnation.as_ref().is_some_and(|run| run.tag == tag))?;
-    (session.account != Some(account)).then_some(Event::SessionAccounted { session: session.id, account })
+    (session.account != Some(account)).then_some(Event::SessionAccounted(session.id, account))
 }
 
 /// True if an event holds although others act on its session meanwhile.
@@ -153,7 +156,7 @@ fn newly_missing(event: &Event) -> Option<SessionId> {
 }
 
 /// The session of an event by which its last client has left it.
-fn left_alone(pool: &Pool, event: &Event) -> Option<SessionId> {
+fn detached(pool: &Pool, event: &Event) -> Option<SessionId> {
     match event {
         Event::SessionObserved { session, attached: 0, .. } => {
             pool.session(*session).filter(|record| record.attached_clients > 0).map(|record| record.id)

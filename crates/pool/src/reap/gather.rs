@@ -45,7 +45,7 @@ pub fn all_candidates(
         if let Some(evidence) = candidate.rule.and_then(|_| reaping.evidence(candidate.tag)) {
             candidate.evidence.clone_from(evidence);
         }
-        if let Some(grace_ms) = reaping.grace(candidate.tag) {
+        if let Some(grace_ms) = pool.tagged(candidate.tag).and_then(|session| session.end_grace_ms) {
             candidate.grace_ms = grace_ms;
         }
     }

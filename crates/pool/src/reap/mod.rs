@@ -8,13 +8,14 @@
 //!   `explain` (the verdicts, for people).
 //!   `host` knows what the machine is short of, and `host_rules` names the idlest session then.
 //! - With both halves of the state: `gather` (candidates and inputs), `evaluate` (the rules, and the outcomes
-//!   of leases). `state` is volatile, with the `leases`.
+//!   of leases), `grace` (the time that a user asks for). `state` is volatile, with the `leases`.
 
 pub(crate) mod act;
 pub(crate) mod candidates;
 pub(crate) mod evaluate;
 pub(crate) mod explain;
 pub(crate) mod gather;
+pub(crate) mod grace;
 pub(crate) mod host;
 pub(crate) mod host_rules;
 pub(crate) mod inputs;
@@ -33,6 +34,7 @@ pub use evaluate::{
 };
 pub use explain::explain;
 pub use gather::{all_candidates, candidates, with_inputs, with_rule_inputs};
+pub use grace::ask_grace;
 pub use host::{HOST_RULES, Host, HostUse, Share};
 pub use host_rules::{HOST_PAUSE, held_by_host, host_verdict, note_host, shortages};
 pub use inputs::ReapInputs;

@@ -159,28 +159,16 @@ impl Reaping {
         self.verdicts.remove(&tag);
     }
 
-    /// Takes the time between TERM and KILL that a user asks for, in milliseconds, or the `usual` one. It
-    /// shortens an end that is under way.
-    pub fn ask_grace(&mut self, tag: Tag, asked: Option<u64>, (usual, now): (u64, Mono)) {
-        self.leases.ask_grace(tag, asked, (usual, now));
-    }
-
-    /// The time between TERM and KILL that a user asked for, in milliseconds.
-    #[must_use]
-    pub fn grace(&self, tag: Tag) -> Option<u64> {
-        self.leases.grace(tag)
+    /// Shortens an end that is under way to this time until KILL, in milliseconds. Returns false if none is, or it
+    /// is over before.
+    pub(super) fn shorten_end(&mut self, tag: Tag, grace: (u64, Mono)) -> bool {
+        self.leases.shorten(tag, grace)
     }
 
     /// The time from the begin of a lease to KILL, in milliseconds.
     #[must_use]
     pub fn leased_grace(&self, tag: Tag) -> Option<u64> {
         self.leases.held_grace(tag)
-    }
-
-    /// Forgets verdict and grace of an ended incarnation.
-    pub fn ended(&mut self, tag: Tag) {
-        self.verdicts.remove(&tag);
-        self.leases.forget_grace(tag);
     }
 
     /// Keeps the reaper away from an incarnation that is being parked, until tmux has shown that no client is

@@ -48,7 +48,7 @@ pub struct ForeignProgram {
     pub argv: Vec<OsBytes>,
     /// The working directory.
     pub cwd: OsBytes,
-    /// The time of the last activity in its tmux session, if tmux told.
+    /// The time of the last activity in its tmux session, or of the last output in its window, if tmux told.
     pub active_at: Option<Timestamp>,
 }
 

@@ -69,7 +69,7 @@ pub fn view(pool: &Pool, session: &Session, inputs: ViewInputs<'_>) -> SessionVi
         slot_wait: inputs.slot_wait,
         activity,
         notes: pool.notes(session.id).cloned().unwrap_or_default(),
-        thought: pool.thought(session.id).cloned(),
+        thought: pool.thought(session.id).filter(|thought| thought.updated_at > Timestamp(0)).cloned(),
         waits: inputs.waits,
         confirm: inputs.confirm.as_str().to_owned(),
         theme: None,

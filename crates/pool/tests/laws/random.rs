@@ -88,7 +88,7 @@ fn life_event() -> impl Strategy<Value = Event> {
                 let conversation = Some(Conversation { id: n.to_string(), begun: yes });
                 Event::ConversationChanged { session, conversation }
             }
-            _ => Event::SessionAccounted { session, account: Account { user_us: n, ..Account::default() } },
+            _ => Event::SessionAccounted(session, Account { user_us: n, ..Account::default() }),
         }
     })
 }

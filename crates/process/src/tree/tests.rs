@@ -138,12 +138,12 @@ fn a_partial_snapshot_suffices_for_a_group_whose_members_are_younger() {
 #[test]
 fn only_a_complete_snapshot_proves_that_nobody_is_left() {
     let mut machine = machine([process(100, 60, 100), process(101, 1, 101)], &[]);
-    let mut is_proof = |in_group: &[u32], partial| {
+    let mut is_conclusive = |in_group: &[u32], partial| {
         machine.in_group = in_group.iter().copied().collect();
-        super::is_proof(&Snapshot { partial, ..Snapshot::default() }, &machine.members(&evidence(), &[]))
+        super::is_conclusive(&Snapshot { partial, ..Snapshot::default() }, &machine.members(&evidence(), &[]))
     };
-    assert!(is_proof(&[101], true) && is_proof(&[], false));
-    assert!(!is_proof(&[], true), "the init alone");
+    assert!(is_conclusive(&[101], true) && is_conclusive(&[], false));
+    assert!(!is_conclusive(&[], true), "the init alone");
 }
 
 #[test]

@@ -317,12 +317,7 @@ pub enum Event {
         conversation: Option<Conversation>,
     },
     /// The total resource usage of the session's last program is known. Never in the journal.
-    SessionAccounted {
-        /// The session.
-        session: SessionId,
-        /// The resources used.
-        account: Account,
-    },
+    SessionAccounted(SessionId, Account),
     /// The session exceeded a limit.
     LimitExceeded {
         /// The session.
@@ -393,6 +388,8 @@ pub enum Event {
     ClockRead(Clock),
     /// The drain of the session got a deadline.
     DrainDeadlineSet(SessionId, DrainDeadline),
+    /// A user asked for this time between TERM and KILL, in milliseconds, for an end. Never in the journal.
+    GraceAsked(SessionId, u64),
     /// A worker of the pool was changed by the configuration. Never in the journal.
     WorkerChanged(Box<crate::session::WorkerChange>),
     /// The messages of a kind stand still, or do so no longer.

@@ -49,10 +49,11 @@ impl Event {
             Self::SessionPolicyChanged { .. } => EventKind::SessionPolicyChanged,
             Self::BudgetChanged { .. } => EventKind::RestartsExhausted,
             Self::ConversationChanged { .. } => EventKind::ConversationChanged,
-            Self::SessionAccounted { .. } => EventKind::SessionAccounted,
+            Self::SessionAccounted(..) => EventKind::SessionAccounted,
             Self::LimitExceeded { .. } => EventKind::LimitExceeded,
             Self::LogResumed { .. } => EventKind::LogResumed,
             Self::DrainDeadlineSet(..) => EventKind::DrainDeadlineSet,
+            Self::GraceAsked(..) => EventKind::GraceAsked,
             Self::LockGranted { .. } => EventKind::LockGranted,
             Self::LockReleased { .. } => EventKind::LockReleased,
             Self::LockRevoked { .. } => EventKind::LockRevoked,
@@ -97,7 +98,7 @@ impl Event {
             | Self::SessionPolicyChanged { session, .. }
             | Self::BudgetChanged { session, .. }
             | Self::ConversationChanged { session, .. }
-            | Self::SessionAccounted { session, .. }
+            | Self::SessionAccounted(session, _)
             | Self::LimitExceeded { session, .. }
             | Self::LockGranted { session, .. }
             | Self::LockReleased { session, .. }
@@ -105,6 +106,7 @@ impl Event {
             | Self::StaleFound { session, .. }
             | Self::LockUsedForSend { session, .. }
             | Self::DrainDeadlineSet(session, _)
+            | Self::GraceAsked(session, _)
             | Self::LogResumed { session } => Some(*session),
             Self::Lane(event) => Some(event.session()),
             Self::PoolStarted { .. }

@@ -300,7 +300,7 @@ impl History {
             37 => {
                 let oom_kills = yes.then_some(n % 3);
                 let account = Account { user_us: n, system_us: n / 2, max_rss_kib: n / 3, oom_kills };
-                Event::SessionAccounted { session, account }
+                Event::SessionAccounted(session, account)
             }
             38 => {
                 let limit = "memory".to_owned();

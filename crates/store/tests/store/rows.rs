@@ -148,7 +148,7 @@ fn usage_and_budget_of_a_session_are_written_to_its_row_only() {
         let budget = Budget { failures: n, ..Budget::default() };
         history.emit(Event::BudgetChanged { session, budget }, &mut batch);
         let account = Account { user_us: n.into(), ..Account::default() };
-        history.emit(Event::SessionAccounted { session, account }, &mut batch);
+        history.emit(Event::SessionAccounted(session, account), &mut batch);
         let conversation = Some(Conversation { id: n.to_string(), begun: true });
         history.emit(Event::ConversationChanged { session, conversation }, &mut batch);
         commit(&mut store, &history, &batch);

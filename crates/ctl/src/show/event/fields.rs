@@ -93,7 +93,8 @@ pub(super) fn fields(event: &Event) -> Option<Value> {
         Event::NextSession { .. }
         | Event::SessionObserved { .. }
         | Event::SessionPlaced { .. }
-        | Event::SessionAccounted { .. }
+        | Event::SessionAccounted(..)
+        | Event::GraceAsked(..)
         | Event::MessageForgotten { .. }
         | Event::OperationDone { .. }
         | Event::OperationBegun { .. }

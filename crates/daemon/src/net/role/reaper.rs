@@ -365,7 +365,7 @@ fn stop(turn: &mut Turn<'_>, findings: &Findings, candidate: &Candidate) {
         // The reaper saw it gone, sooner than the watcher.
         turn.volatile.observed.remove_pane(pane);
     }
-    turn.volatile.reaping.ended(candidate.tag);
+    turn.volatile.reaping.forget_verdict(candidate.tag);
 }
 
 /// Removes the files and the control group of an incarnation that has ended.
