@@ -246,7 +246,9 @@ fn thinking() -> SessionView {
 }
 
 fn a_thought_is_published_as_it_was_given() {
-    let pool = Pool::new(|_| shown(thinking()));
+    let mut view = thinking();
+    view.thought.as_mut().unwrap().text = Some("Läse\x1b[2J es".into());
+    let pool = Pool::new(move |_| shown(view.clone()));
     let mut child = pool
         .poolctl([
             "thought", "set", "%3", "-", "--tokens", "5", "--stream", "s", "--seq", "3", "--op-id", "x",
@@ -254,12 +256,12 @@ fn a_thought_is_published_as_it_was_given() {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all("Läse es\n".as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all("Läse\x1b[2J es\n".as_bytes()).unwrap();
     let text = Ran::new(&child.wait_with_output().unwrap()).success();
-    assert_eq!(text, "sess_1  web  active  Reading\\x1b[2J it\n");
+    assert_eq!(text, "sess_1  web  active  Läse\\x1b[2J es\n");
     let Request::Publish(published) = pool.request() else { panic!() };
     let Publish { target, text, token_count, place, updated_at, .. } = *published;
-    assert_eq!((target.0.as_str(), text.as_deref(), token_count), ("%3", Some("Läse es"), Some(5)));
+    assert_eq!((target.0.as_str(), text.as_deref(), token_count), ("%3", Some("Läse\x1b[2J es"), Some(5)));
     assert_eq!((place, updated_at), (Some(StreamPosition { stream: "s".into(), seq: 3 }), None));
     let ran = pool.run("thought set web --stream s --seq 2 old");
     assert!(ran.code == 0 && ran.err.contains("nothing was changed"), "{}", ran.err);
