@@ -101,15 +101,31 @@ pub(crate) fn membership(evidence: &Evidence, protected: &[u32]) -> io::Result<M
         let in_group = evidence.group().is_some().then(|| group_pids(evidence).ok()).flatten();
         in_group.is_some_and(|in_group| search(in_group).finds_some(snapshot))
     };
-    let mut snapshot = snapshot::shared(&has_members)?;
-    let (mut matches, mut members, mut foreign) = search(group_pids(evidence)?).run(&snapshot);
-    if !is_conclusive(&snapshot, &members) {
-        snapshot = snapshot::shared(&|_| false)?;
-        (matches, members, foreign) = search(group_pids(evidence)?).run(&snapshot);
-    }
+    let run = |snapshot: &Snapshot| Ok(search(group_pids(evidence)?).run(snapshot));
+    let (snapshot, (matches, members, foreign)) =
+        search_conclusively([&has_members, &|_| false], snapshot::shared, run)?;
     // The owner of a process could not be read, for example because descriptors are exhausted.
     failed.take().map_or(Ok(()), Err)?;
     Ok(Membership { snapshot, matches, members, foreign })
+}
+
+/// What a search finds: see [`MemberSearch::run`].
+type Found = (HashMap<u32, Via>, Vec<Member>, Vec<Member>);
+
+/// Searches a snapshot that is `sufficient` by the first rule, and where that is not conclusive one by the second.
+fn search_conclusively(
+    [first, second]: [&dyn Fn(&Snapshot) -> bool; 2],
+    take: impl Fn(&dyn Fn(&Snapshot) -> bool) -> io::Result<Arc<Snapshot>>,
+    run: impl Fn(&Snapshot) -> io::Result<Found>,
+) -> io::Result<(Arc<Snapshot>, Found)> {
+    let snapshot = take(first)?;
+    let found = run(&snapshot)?;
+    if is_conclusive(&snapshot, &found.1) {
+        return Ok((snapshot, found));
+    }
+    let snapshot = take(second)?;
+    let found = run(&snapshot)?;
+    Ok((snapshot, found))
 }
 
 /// True unless none but the init was found in a snapshot that stopped before it was complete: whoever made it
@@ -166,7 +182,7 @@ struct MemberSearch<'a> {
 
 impl MemberSearch<'_> {
     /// Returns the criterion of every match, the members, and the matches that belong to other users.
-    fn run(&self, snapshot: &Snapshot) -> (HashMap<u32, Via>, Vec<Member>, Vec<Member>) {
+    fn run(&self, snapshot: &Snapshot) -> Found {
         let mut found = self.direct_matches(snapshot);
         found.retain(|pid, _| !self.protected.contains(pid));
         self.add_descendants(snapshot, &mut found);

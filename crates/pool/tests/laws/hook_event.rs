@@ -146,6 +146,23 @@ fn t23_a_cleared_context_is_the_end_of_the_command_for_it_and_of_no_other_prompt
 }
 
 #[test]
+fn w24_a_report_of_another_conversation_has_nothing_of_the_last_one() {
+    let known_after = |conversation: &str, source| {
+        let mut stage = Stage::new("claude");
+        stage.change(|s| s.conversation.as_mut().unwrap().begun = true);
+        let notes = Notes { tokens: Some(8), skill: Some("review".to_owned()), ..Notes::default() };
+        stage.world.emit(Event::Agent(AgentEvent::AgentNoted { session: stage.id, notes }));
+        let hook = stage.hook(signal::started(source));
+        let hook = Hook { conversation: Some(conversation.to_owned()), ..hook };
+        stage.handle_hook(&hook, TextMatch::Different);
+        (stage.notes().tokens, stage.notes().skill)
+    };
+    assert_eq!(known_after(TALK, Start::Compacted), (Some(8), Some("review".to_owned())));
+    assert_eq!(known_after("another", Start::Cleared), (None, None));
+    assert_eq!(known_after("another", Start::Resumed), (None, None));
+}
+
+#[test]
 fn c05_codex_chooses_its_conversation_and_tells() {
     assert_eq!(talks("codex", false, "its", signal::started(Start::New)), Some(("its".to_owned(), false)));
     let mut stage = Stage::new("codex");
