@@ -102,29 +102,28 @@ pub(crate) fn membership(evidence: &Evidence, protected: &[u32]) -> io::Result<M
         in_group.is_some_and(|in_group| search(in_group).finds_some(snapshot))
     };
     let run = |snapshot: &Snapshot| Ok(search(group_pids(evidence)?).run(snapshot));
-    let (snapshot, (matches, members, foreign)) =
-        search_conclusively([&has_members, &|_| false], snapshot::shared, run)?;
+    let take = |complete: bool| snapshot::shared(&|snapshot| !complete && has_members(snapshot));
+    let (snapshot, (matches, members, foreign)) = search_conclusively(take, run)?;
     // The owner of a process could not be read, for example because descriptors are exhausted.
     failed.take().map_or(Ok(()), Err)?;
     Ok(Membership { snapshot, matches, members, foreign })
 }
 
-/// What a search finds: see [`MemberSearch::run`].
+/// The criterion of every match, the members, and the matches that belong to other users.
 type Found = (HashMap<u32, Via>, Vec<Member>, Vec<Member>);
 
-/// Searches a snapshot that is `sufficient` by the first rule, and where that is not conclusive one by the second.
+/// Searches a snapshot that may be partial, and a complete one where that is not conclusive. `take` is told
+/// whether the snapshot has to be complete.
 fn search_conclusively(
-    [first, second]: [&dyn Fn(&Snapshot) -> bool; 2],
-    take: impl Fn(&dyn Fn(&Snapshot) -> bool) -> io::Result<Arc<Snapshot>>,
+    take: impl Fn(bool) -> io::Result<Arc<Snapshot>>,
     run: impl Fn(&Snapshot) -> io::Result<Found>,
 ) -> io::Result<(Arc<Snapshot>, Found)> {
-    let snapshot = take(first)?;
-    let found = run(&snapshot)?;
-    if is_conclusive(&snapshot, &found.1) {
-        return Ok((snapshot, found));
+    let mut snapshot = take(false)?;
+    let mut found = run(&snapshot)?;
+    if !is_conclusive(&snapshot, &found.1) {
+        snapshot = take(true)?;
+        found = run(&snapshot)?;
     }
-    let snapshot = take(second)?;
-    let found = run(&snapshot)?;
     Ok((snapshot, found))
 }
 
@@ -181,7 +180,7 @@ struct MemberSearch<'a> {
 }
 
 impl MemberSearch<'_> {
-    /// Returns the criterion of every match, the members, and the matches that belong to other users.
+    /// Searches a snapshot.
     fn run(&self, snapshot: &Snapshot) -> Found {
         let mut found = self.direct_matches(snapshot);
         found.retain(|pid, _| !self.protected.contains(pid));

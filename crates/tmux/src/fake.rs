@@ -2,7 +2,7 @@
 
 mod driver;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -51,8 +51,6 @@ struct State {
     typed: BTreeMap<PaneId, Vec<u8>>,
     receipts: BTreeMap<PaneId, (Token, Receipt)>,
     clients: BTreeMap<TmuxSessionId, Vec<Client>>,
-    /// Panes whose output is piped to a command of their user.
-    piped: BTreeSet<PaneId>,
     /// Screens set by the test.
     shown: BTreeMap<PaneId, PaneSnapshot>,
     faults: VecDeque<Fault>,
@@ -104,11 +102,6 @@ impl Fake {
     /// Adds a session created outside of the pool.
     pub fn add_foreign(&self, name: &str) -> TmuxSessionId {
         self.state().add(name, None, Size { width: 80, height: 24 }).0
-    }
-
-    /// Pipes a pane's output to a command of its user.
-    pub fn pipe(&self, pane: PaneId) {
-        self.state().piped.insert(pane);
     }
 
     /// Attaches a client.
@@ -187,7 +180,6 @@ impl State {
         self.receipts.clear();
         self.clients.clear();
         self.shown.clear();
-        self.piped.clear();
     }
 
     fn up(&self) -> Result<ServerRef, TmuxError> {

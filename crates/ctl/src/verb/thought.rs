@@ -107,7 +107,7 @@ fn publish(context: &Context, set: Set) -> Result<(), Error> {
     print_session(context, &view, &line(&view))
 }
 
-/// True if the session has the thought of this position, or one with the same text.
+/// True if the session has the thought of this position, with this text if one was published.
 fn is_kept(view: &SessionView, place: &StreamPosition, text: Option<&String>) -> bool {
     let has_it = |kept: &Thought| {
         kept.place.as_ref() == Some(place) && text.is_none_or(|text| kept.text.as_ref() == Some(text))

@@ -136,7 +136,7 @@ fn decide(
             // Output of an earlier incarnation does not count.
             quiet_since: sample
                 .quiet_since
-                .map(|at| at.max(target.silent_since.unwrap_or(target.started_at))),
+                .map(|at| at.max(target.active_before_adoption.unwrap_or(target.started_at))),
             idle_quiet,
             marks: sample.marks,
             delivered_at: turn.volatile.prompts.delivered_at().get(&target.tag).copied(),

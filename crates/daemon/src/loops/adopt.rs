@@ -47,14 +47,15 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 /// Adopts a pane that is claimed.
 async fn adopt_one(daemon: Arc<Daemon>, pane: PaneId) {
     let _claim = PaneClaim { daemon: Arc::clone(&daemon), pane };
-    let asked = Adopt { target: pane.to_string(), workspace: None, replace_pipe: false };
-    let target = asked.target.clone();
     let find = move |turn: &mut Turn<'_>| {
-        pool::session::adopt_target(turn.pool(), turn.volatile.observed.state(), &target)
+        pool::session::adopt_target(turn.pool(), turn.volatile.observed.state(), &pane.to_string())
     };
     let found = daemon.engine.turn(find).await.and_then(|found| found);
     let done = match found {
-        Ok(AdoptTarget::Foreign(adoptee)) => adopt_pane(&daemon, None, *adoptee, asked).await.map(drop),
+        Ok(AdoptTarget::Foreign(adoptee)) => {
+            let asked = Adopt { target: pane.to_string(), workspace: None, replace_pipe: false };
+            adopt_pane(&daemon, None, *adoptee, asked).await.map(drop)
+        }
         Ok(AdoptTarget::Ours(_)) => Ok(()),
         Err(refusal) => Err(refusal),
     };

@@ -12,9 +12,9 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     let mut turns = daemon.engine.turns();
     loop {
         turns.mark_seen();
-        let take = |turn: &mut Turn<'_>| turn.volatile.observed.take_detached();
-        let Ok(detached) = daemon.engine.turn(take).await else { return };
-        for session in detached {
+        let take = |turn: &mut Turn<'_>| turn.volatile.observed.take_unattended();
+        let Ok(unattended) = daemon.engine.turn(take).await else { return };
+        for session in unattended {
             daemon.world.spawn("size", restore(Arc::clone(&daemon), session));
         }
         turns.changed().await;

@@ -129,7 +129,7 @@ pub async fn serve(host: Host) -> Result<(), DaemonError> {
     service::stopping();
     let deadline = shutdown::deadline();
     if let Some(socket) = created {
-        shutdown::limited(&daemon, move || socket.remove()).await;
+        shutdown::within_file_limit(&daemon, move || socket.remove()).await;
     }
     if ended.is_ok() {
         shutdown::stop(&daemon, engine_end, deadline).await;

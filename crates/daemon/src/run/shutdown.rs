@@ -23,7 +23,7 @@ const TYPING_LIMIT: Duration = Duration::from_secs(5);
 /// Part of [`STOP_LIMIT`] for ending an empty tmux server.
 const SERVER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Part of [`STOP_LIMIT`] for the socket's file, and for the mark of an orderly end.
+/// Part of [`STOP_LIMIT`] for each of two files: the socket, and the mark of an orderly end.
 const FILE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Waits for a signal to end. `SIGHUP` reads the configuration again.
@@ -42,9 +42,9 @@ pub(super) fn deadline() -> Instant {
 }
 
 /// Runs `work` on a file for at most [`FILE_LIMIT`]: its file system may not answer.
-pub(super) async fn limited(daemon: &Daemon, work: impl FnOnce() + Send + 'static) {
-    let done = timeout(FILE_LIMIT, daemon.blocking.with_timeout(Purpose::Stop, work)).await;
-    if !matches!(done, Ok(Some(()))) {
+pub(super) async fn within_file_limit(daemon: &Daemon, work: impl FnOnce() + Send + 'static) {
+    let done = timeout(FILE_LIMIT, daemon.blocking.without_timeout(Purpose::Stop, work)).await;
+    if !matches!(done, Ok(Ok(()))) {
         tracing::warn!("stopped although the file system of the state does not answer");
     }
 }
@@ -63,7 +63,7 @@ pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd, deadline: 
     daemon.engine.post(|turn| turn.stop_engine());
     if let Ok(Ok(Some(last))) = timeout_at(deadline - FILE_LIMIT, engine_end).await {
         let paths = daemon.paths.clone();
-        limited(daemon, move || timeline::mark_ended(&paths, last.0)).await;
+        within_file_limit(daemon, move || timeline::mark_ended(&paths, last.0)).await;
     }
 }
 

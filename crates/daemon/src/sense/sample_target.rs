@@ -34,8 +34,8 @@ pub(crate) struct SampleTarget {
     pub(crate) attached: bool,
     /// A prompt that was typed and not confirmed.
     pub(crate) unconfirmed: Option<MessageId>,
-    /// Time of the last activity that tmux knew of at the adoption of the program, if it was adopted.
-    pub(crate) silent_since: Option<Timestamp>,
+    /// Time of the last activity that tmux knew of at the adoption; none for a session that the pool created.
+    pub(crate) active_before_adoption: Option<Timestamp>,
     /// The shell, if the session is one.
     pub(crate) shell: Option<ShellProgram>,
     /// The current part of its log.
@@ -68,7 +68,7 @@ impl SampleTarget {
             started_at: run.started_at,
             start_limit: run.started_at.after(kind.ready_limit),
             attached: session.attached_clients > 0,
-            silent_since: run.is_adopted().then_some(session.last_activity_at.min(run.started_at)),
+            active_before_adoption: run.is_adopted().then_some(session.last_activity_at.min(run.started_at)),
             shell: ShellProgram::of(session, &kind.agent),
             log: paths.session(session.id).join("logs").join(protocol::logs::CURRENT),
         })

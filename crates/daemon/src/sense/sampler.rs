@@ -201,7 +201,7 @@ mod tests {
             hooked: false,
             attached: false,
             unconfirmed: None,
-            silent_since: None,
+            active_before_adoption: None,
             shell: None,
             log: log.to_owned(),
             record: None,

@@ -172,7 +172,8 @@ impl SampleState {
         }
         if let Ok(meta) = std::fs::metadata(&target.log) {
             self.has_output |= files::has_output(&target.log);
-            self.quiet_since = quiet_since(&target.log, target.silent_since.filter(|_| !self.has_output));
+            self.quiet_since =
+                quiet_since(&target.log, target.active_before_adoption.filter(|_| !self.has_output));
             match target.agent.adapter {
                 Adapter::None => self.read_log(target, &meta, now),
                 Adapter::Codex if target.known.state.is_at_work() => self.read_title(target, &meta, now),
@@ -296,8 +297,8 @@ impl SampleState {
 
 /// The time of the last output: before there is any in the log of an adopted session, that of its last activity
 /// in tmux.
-fn quiet_since(log: &Path, silent_since: Option<Timestamp>) -> Option<Timestamp> {
-    silent_since.or_else(|| files::last_written(log).map(timestamp))
+fn quiet_since(log: &Path, active_before_adoption: Option<Timestamp>) -> Option<Timestamp> {
+    active_before_adoption.or_else(|| files::last_written(log).map(timestamp))
 }
 
 fn written_at(meta: &Metadata) -> Timestamp {

@@ -98,7 +98,8 @@ pub(crate) async fn adopt_pane(
     asked: Adopt,
 ) -> Reply {
     let Adopt { workspace, replace_pipe, .. } = asked;
-    let program = program(daemon, &adoptee, replace_pipe).await?;
+    let active_at = last_use(daemon, &adoptee, replace_pipe).await?;
+    let program = program(daemon, &adoptee, active_at).await?;
     let pane = adoptee.id;
     let (context, operation, wanted) = (Arc::clone(daemon), op.cloned(), workspace.clone());
     let decide = move |turn: &mut Turn<'_>| {
@@ -172,24 +173,36 @@ fn is_starting(turn: &Turn<'_>, session: SessionId) -> bool {
     turn.pool().session(session).is_some_and(|s| s.lifecycle == Lifecycle::Starting)
 }
 
+/// Returns the time of the pane's last use, if tmux tells.
+///
+/// # Errors
+/// Conflict if its user reads it with `pipe-pane`, unless that may be replaced.
+async fn last_use(
+    daemon: &Daemon,
+    adoptee: &ForeignPane,
+    replace_pipe: bool,
+) -> Result<Option<Timestamp>, Refusal> {
+    match daemon.tmux.pane_use(adoptee.server.into(), adoptee.id).await {
+        Ok(told) if told.piped && !replace_pipe => {
+            Err(Refusal::new(ErrorCode::Conflict, format!("{} was not adopted: {PIPED}", adoptee.id)))
+        }
+        told => Ok(told.ok().map(|told| Timestamp(told.active_at.saturating_mul(1000)))),
+    }
+}
+
 /// Returns the pane's program, from the process table. While a process executes another program, its command
 /// line is empty for a moment.
 async fn program(
     daemon: &Daemon,
     adoptee: &ForeignPane,
-    replace_pipe: bool,
+    active_at: Option<Timestamp>,
 ) -> Result<ForeignProgram, Refusal> {
     let ended = || Refusal::new(ErrorCode::Refused, format!("the program in {} has ended", adoptee.id));
     let process = adoptee.pane.process.ok_or_else(ended)?;
-    let pane_use = daemon.tmux.pane_use(adoptee.server.into(), adoptee.id).await.ok();
-    if pane_use.is_some_and(|told| told.piped) && !replace_pipe {
-        return Err(Refusal::new(ErrorCode::Conflict, format!("{} was not adopted: {PIPED}", adoptee.id)));
-    }
     for _ in 0..ARGV_TRIES {
         let argv = daemon.world.processes.argv(process).ok_or_else(ended)?;
         if !argv.is_empty() {
             let cwd = daemon.world.processes.current_dir(process.pid);
-            let active_at = pane_use.map(|told| Timestamp(told.active_at.saturating_mul(1000)));
             return Ok(ForeignProgram { argv, cwd: cwd.unwrap_or_else(|| "/".into()), active_at });
         }
         sleep(ARGV_PAUSE).await;

@@ -53,10 +53,10 @@ pub(super) fn view_of(
         transport_health: pool::observe::transport_health(observed, session, is_silent),
     };
     let mut view = view(turn.pool(), session, shown);
-    let drains = pool::slots::drain_waits_for(turn.volatile, session);
     if let Some(pane) = pane {
         view.session.spec.size = Size { cols: pane.width, rows: pane.height };
     }
+    let drains = pool::slots::drain_waits_for(turn.volatile, session);
     view.session.detail = drains.or(view.session.detail);
     if session.worker.is_some() {
         // A worker's queue is all that waits for it, not only what is sent to it.

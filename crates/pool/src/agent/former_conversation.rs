@@ -11,7 +11,8 @@ use crate::pool::Pool;
 /// The events by which the facts about a session's conversation end, if `event` ends that conversation.
 #[must_use]
 pub(crate) fn end_of_facts(pool: &Pool, event: &Event) -> Vec<Event> {
-    match pool.session(event.session().unwrap_or_default()) {
+    let Event::ConversationChanged { session, .. } = event else { return Vec::new() };
+    match pool.session(*session) {
         Some(session) if ends_conversation(session, event) => forget(pool, session.id),
         _ => Vec::new(),
     }
@@ -27,20 +28,20 @@ pub(crate) fn ends_conversation(session: &Session, event: &Event) -> bool {
 
 fn forget(pool: &Pool, session: SessionId) -> Vec<Event> {
     let notes = pool.notes(session).map(|notes| {
-        let notes = of_new_conversation(notes.clone());
+        let notes = without_conversation(notes.clone());
         AgentEvent::AgentNoted { session, notes }
     });
     let thought = pool.thought(session).map(|thought| {
         // The positions stay, so that an older thought of a stream is still refused.
-        let Thought { place, other_streams, .. } = thought.clone();
+        let (place, other_streams) = (thought.place.clone(), thought.other_streams.clone());
         let thought = Thought { place, other_streams, ..Thought::default() };
         AgentEvent::ThoughtPublished { session, thought }
     });
     notes.into_iter().chain(thought).map(Event::Agent).collect()
 }
 
-/// What stays known of an agent in another conversation.
+/// Removes from the notes on an agent all that is about its conversation.
 #[must_use]
-pub(crate) fn of_new_conversation(notes: Notes) -> Notes {
+pub(crate) fn without_conversation(notes: Notes) -> Notes {
     Notes { transcript: None, tokens: None, skill: None, ..notes }
 }

@@ -11,7 +11,7 @@ use protocol::{Activity, ActivityState, Event, MessageState, Notes, Session, Tim
 
 use crate::agent::activity::activity_changed;
 use crate::agent::asks::{answered_elsewhere, ask_activity, asks_after, open_asks};
-use crate::agent::former_conversation::{ends_conversation, of_new_conversation};
+use crate::agent::former_conversation::{ends_conversation, without_conversation};
 use crate::agent::hook_inputs::{HookInputs, is_before};
 use crate::agent::usage_limit::limited_until;
 use crate::pool::Pool;
@@ -72,7 +72,7 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
         events.extend(after.and_then(|after| activity_changed(session, &before, after)));
     }
     let heard_at = if late { notes.heard_at } else { Some(hook.at.min(now)) };
-    let notes = if ended { of_new_conversation(notes) } else { notes };
+    let notes = if ended { without_conversation(notes) } else { notes };
     events.push(note(session, notes, hook, heard_at));
     HookOutcome { events, open_asks: asked }
 }

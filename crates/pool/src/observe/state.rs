@@ -60,7 +60,7 @@ pub struct Observed {
     foreign: Option<ForeignSessions>,
     adopting: BTreeSet<PaneId>,
     renamed_at: BTreeMap<SessionId, Timestamp>,
-    detached: BTreeSet<SessionId>,
+    unattended: BTreeSet<SessionId>,
     first: bool,
     watcher: Option<Peer>,
     watcher_since: Timestamp,
@@ -84,7 +84,7 @@ impl Observed {
             foreign: None,
             adopting: BTreeSet::new(),
             renamed_at: BTreeMap::new(),
-            detached: BTreeSet::new(),
+            unattended: BTreeSet::new(),
             first: true,
             watcher: None,
             watcher_since: now,
@@ -247,13 +247,13 @@ impl Observed {
     }
 
     /// Stores that the last client has left a session.
-    pub(super) fn note_detached(&mut self, session: SessionId) {
-        self.detached.insert(session);
+    pub(super) fn note_unattended(&mut self, session: SessionId) {
+        self.unattended.insert(session);
     }
 
     /// Returns the sessions that the last client has left, once each.
-    pub fn take_detached(&mut self) -> BTreeSet<SessionId> {
-        std::mem::take(&mut self.detached)
+    pub fn take_unattended(&mut self) -> BTreeSet<SessionId> {
+        std::mem::take(&mut self.unattended)
     }
 
     /// Stores that the pool itself renamed a session.

@@ -115,8 +115,8 @@ pub fn take_in(
     events.retain(|event| newly_missing(event).is_none_or(|id| !is_younger(pool, id, update.began)));
     events
         .iter()
-        .filter_map(|event| detached(pool, event))
-        .for_each(|id| volatile.observed.note_detached(id));
+        .filter_map(|event| left_unattended(pool, event))
+        .for_each(|id| volatile.observed.note_unattended(id));
     let over = events.iter().filter_map(|event| ended_run(pool, event)).collect();
     let drains = pool.sessions().any(|session| session.lifecycle == Lifecycle::Draining);
     events.extend(volatile.observed.taken_in(pool, update, now));
@@ -156,7 +156,7 @@ fn newly_missing(event: &Event) -> Option<SessionId> {
 }
 
 /// The session of an event by which its last client has left it.
-fn detached(pool: &Pool, event: &Event) -> Option<SessionId> {
+fn left_unattended(pool: &Pool, event: &Event) -> Option<SessionId> {
     match event {
         Event::SessionObserved { session, attached: 0, .. } => {
             pool.session(*session).filter(|record| record.attached_clients > 0).map(|record| record.id)

@@ -130,9 +130,6 @@ impl Driver for Fake {
                     if found.tag.is_some_and(|tag| tag != adopt.tag) {
                         return Ok(Answer::NotOurs);
                     }
-                    if found.tag.is_none() && !adopt.replace_pipe && state.piped.contains(&pane) {
-                        return Ok(Answer::Piped);
-                    }
                     state.sessions.entry(session).and_modify(|found| found.pooled = true);
                     (found.tag, found.detached) = (Some(adopt.tag), false);
                     state.receipts.insert(pane, (adopt.token, Receipt::Revoked));
@@ -170,12 +167,13 @@ impl Driver for Fake {
         })
     }
 
+    /// Nobody pipes a pane's output here.
     fn pane_use(&self, server: ServerRef, pane: PaneId) -> Call<'_, PaneUse> {
         self.call("pane_use", move |state| {
             let found = state.panes.get(&pane).filter(|_| state.server == Some(server));
             let session = found.and_then(|found| state.sessions.get(&found.session));
             let found = session.ok_or_else(|| TmuxError::NotFound(format!("no pane {pane}")))?;
-            Ok(PaneUse { active_at: found.created_at, piped: state.piped.contains(&pane) })
+            Ok(PaneUse { active_at: found.created_at, piped: false })
         })
     }
 
