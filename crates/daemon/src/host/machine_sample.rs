@@ -20,6 +20,8 @@ pub(crate) struct MachineSample {
     pub(crate) host: HostUse,
     /// Pseudo-terminals in use, and their maximum.
     pub(crate) terminals: Option<(u64, u64)>,
+    /// Number of starts of sessions that had ended before the sample was taken.
+    pub(crate) starts_ended: usize,
     /// The tmux server, with its open files and their maximum.
     server_files: Option<(ServerId, (u64, u64))>,
 }
@@ -36,8 +38,12 @@ impl MachineSample {
     }
 }
 
-/// Takes a sample. Blocks: it reads the process table and queries the file system.
-pub(crate) fn sample(processes: &dyn Processes, state: &Path, server: Option<ServerId>) -> MachineSample {
+/// Takes a sample after this many starts have ended. Blocks: it reads the process table and queries the file system.
+pub(crate) fn sample(
+    processes: &dyn Processes,
+    state: &Path,
+    (server, starts_ended): (Option<ServerId>, usize),
+) -> MachineSample {
     let (available, total) = (processes.available_memory(), processes.total_memory());
     let used = |(available, total): (u64, u64)| Share { used: total.saturating_sub(available), total };
     let host = HostUse {
@@ -51,6 +57,7 @@ pub(crate) fn sample(processes: &dyn Processes, state: &Path, server: Option<Ser
         host,
         disk: processes.free_disk(state),
         terminals: processes.terminals(),
+        starts_ended,
         server_files: server.and_then(|server| Some((server, open_files(processes, server)?))),
     }
 }

@@ -52,8 +52,8 @@ async fn decide(daemon: &Arc<Daemon>, sampled: bool) -> Option<Tick> {
             settings: &loaded.settings,
             keep_stopped: own.keep_stopped,
             restore_spacing: own.restore_on_start.then_some(own.restore_spacing),
-            has_capacity: (sampled || machine_capacity::is_fresh(&context))
-                .then(|| machine_capacity::check(turn, &context).is_ok()),
+            capacity: (sampled || machine_capacity::is_fresh(&context))
+                .then(|| machine_capacity::startable(turn, &context)),
             sampled,
             identities: &mut || identity(&*context.world.random).ok(),
         };

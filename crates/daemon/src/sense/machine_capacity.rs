@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::slots;
 use protocol::reap::Rule;
 use protocol::reply::Capacity as CapacityView;
 use protocol::tmux::Server;
@@ -18,29 +19,23 @@ use crate::host::machine_sample::MachineSample;
 /// Pseudo-terminals that are left for other programs.
 const TERMINALS_RESERVED: u64 = 16;
 
-/// Open files of the tmux server that a new session needs, with a margin: its terminal, its log, attached
-/// clients.
-const FILES_PER_SESSION: u64 = 16;
-
 /// Maximum age of a sample.
 const AGE_MAX: Duration = Duration::from_millis(100);
 
-/// Takes a new sample, unless the last one is recent. Resources that do not answer are unknown, and do not
+/// Takes a new sample, unless the last one is recent and no start has ended since. Resources that do not answer are unknown, and do not
 /// count.
 ///
 /// # Errors
 /// The engine has stopped.
 pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
-    if is_fresh(daemon) {
+    let before = |turn: &mut Turn<'_>| (server(turn), turn.volatile.scheduler.starts_ended());
+    let before = daemon.engine.turn(before).await?;
+    if is_fresh(daemon) && latest(daemon).starts_ended == before.1 {
         return Ok(());
     }
-    let server = |turn: &mut Turn<'_>| match turn.volatile.observed.state().server {
-        Server::Up(server) => Some(server),
-        Server::Absent | Server::Unknown(_) => None,
-    };
-    let (server, state) = (daemon.engine.turn(server).await?, daemon.paths.state.clone());
+    let state = daemon.paths.state.clone();
     let processes = daemon.processes();
-    let look = move || machine_sample::sample(&*processes, &state, server);
+    let look = move || machine_sample::sample(&*processes, &state, before);
     let found = daemon.blocking.with_timeout(Purpose::Processes, look).await.unwrap_or_default();
     daemon.machine.send_replace(found);
     if found.at.is_none() {
@@ -112,24 +107,45 @@ fn short_of_terminals(capacity: MachineSample) -> Option<String> {
     Some(format!("{used} of {max} terminals are in use: end something, or raise kernel.pty.max"))
 }
 
+/// Returns the number of sessions that can be started by the last sample.
+pub(crate) fn startable(turn: &Turn<'_>, daemon: &Daemon) -> usize {
+    if short_of(daemon).next().is_some() {
+        return 0;
+    }
+    let files = server(turn).and_then(|server| latest(daemon).server_files(server));
+    files.map_or(usize::MAX, |files| slots::startable(files, unsettled(turn, daemon)))
+}
+
 /// Refuses a session that would exhaust the file descriptors of the tmux server: then it hangs for good.
-///
-/// # Errors
-/// Refused.
-pub(crate) fn check_server(turn: &Turn<'_>, daemon: &Daemon) -> Result<(), Refusal> {
-    let full = match turn.volatile.observed.state().server {
-        Server::Up(server) => near_file_limit(latest(daemon), server),
-        Server::Absent | Server::Unknown(_) => None,
-    };
+fn check_server(turn: &Turn<'_>, daemon: &Daemon) -> Result<(), Refusal> {
+    let unsettled = unsettled(turn, daemon);
+    let full = server(turn).and_then(|server| near_file_limit(latest(daemon), server, unsettled));
     full.map_or(Ok(()), |why| Err(Refusal::new(ErrorCode::Refused, why)))
 }
 
-/// Returns the problem of a tmux server that takes no new sessions.
-pub(crate) fn near_file_limit(capacity: MachineSample, server: ServerId) -> Option<String> {
-    let (used, max) = capacity.server_files(server).filter(|(used, max)| used + FILES_PER_SESSION > *max)?;
+fn server(turn: &Turn<'_>) -> Option<ServerId> {
+    match turn.volatile.observed.state().server {
+        Server::Up(server) => Some(server),
+        Server::Absent | Server::Unknown(_) => None,
+    }
+}
+
+/// Number of sessions whose open files may not be in the last sample yet: it was taken during their start.
+fn unsettled(turn: &Turn<'_>, daemon: &Daemon) -> usize {
+    turn.volatile.scheduler.starts_since(latest(daemon).starts_ended)
+}
+
+/// Returns the problem of a tmux server that takes no new sessions, beside those that are being started.
+pub(crate) fn near_file_limit(capacity: MachineSample, server: ServerId, unsettled: usize) -> Option<String> {
+    let files = capacity.server_files(server).filter(|files| slots::startable(*files, unsettled) == 0)?;
+    let beside = match unsettled {
+        0 => String::new(),
+        starts => format!(", besides {starts} that are being started,"),
+    };
     Some(format!(
-        "the tmux server has {used} of {max} files open and takes no new sessions: end some, or restart it \
-         with a higher limit (`ulimit -n`, LimitNOFILE)"
+        "the tmux server has {} of {} files open{beside} and takes no new sessions: end some, or restart it \
+         with a higher limit (`ulimit -n`, LimitNOFILE)",
+        files.0, files.1
     ))
 }
 

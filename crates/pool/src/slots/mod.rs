@@ -19,7 +19,7 @@ pub(crate) mod state;
 pub(crate) mod wait_queue;
 pub(crate) mod wanting;
 
-pub use capacity::free;
+pub use capacity::{free, startable};
 pub use conversation::{conversation_checked, is_conversation_unchecked};
 pub use drained::drain_waits_for;
 pub use eviction::{

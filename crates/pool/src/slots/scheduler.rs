@@ -40,8 +40,8 @@ pub struct TickInputs<'a> {
     pub keep_stopped: Option<Duration>,
     /// Time between two restored sessions, if lost ones are restored at the start of `poold`.
     pub restore_spacing: Option<Duration>,
-    /// True if the machine has capacity for one more session; none without a fresh sample.
-    pub has_capacity: Option<bool>,
+    /// Number of sessions for which the machine has capacity; none without a fresh sample.
+    pub capacity: Option<usize>,
     /// True if this tick follows samples that were taken for it: then silence is decided by, however old.
     pub sampled: bool,
     /// Supplies random identities; none if the system has no random numbers.
@@ -85,10 +85,8 @@ pub fn tick(turn: &mut Turn<'_>, inputs: TickInputs<'_>) -> Tick {
     decided.retain(|event| event.session().is_none_or(|session| !unchecked.contains(&session)));
     turn.emit_all(decided);
     note_waiting(turn, settings);
-    let wants_capacity = inputs.has_capacity.is_none() && !turn.volatile.scheduler.waiting.is_empty();
-    if inputs.has_capacity == Some(true) {
-        start(turn, settings, inputs.identities, &mut actions);
-    }
+    let wants_capacity = inputs.capacity.is_none() && !turn.volatile.scheduler.waiting.is_empty();
+    start(turn, settings, (inputs.capacity.unwrap_or(0), inputs.identities), &mut actions);
     let is_fresh = inputs.sampled || turn.volatile.scheduler.is_quiet_fresh(turn.now());
     let wants_quiet = depends_on_silence(turn, settings) && !is_fresh;
     if !wants_quiet {
@@ -134,14 +132,14 @@ fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
     }
 }
 
-/// Starts the first waiting sessions while there are slots.
+/// Starts the first waiting sessions while there are slots, and capacity for them.
 fn start(
     turn: &mut Turn<'_>,
     settings: &Settings,
-    identities: &mut dyn FnMut() -> Option<RunIdentity>,
+    (capacity, identities): (usize, &mut dyn FnMut() -> Option<RunIdentity>),
     actions: &mut Vec<Action>,
 ) {
-    loop {
+    while actions.iter().filter(|action| matches!(action, Action::Start(_))).count() < capacity {
         let starting = turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Starting).count();
         let free = free(turn.pool(), settings);
         let next = turn.volatile.scheduler.waiting.first_session(free).filter(|_| starting < BATCH);

@@ -36,6 +36,7 @@ pub struct Scheduler {
     /// Requests and sessions that wait for a slot.
     pub waiting: WaitQueue,
     starting: BTreeSet<SessionId>,
+    starts_ended: usize,
     removing: BTreeSet<SessionId>,
     drained: BTreeSet<SessionId>,
     drain_awaits: BTreeMap<SessionId, &'static str>,
@@ -57,7 +58,19 @@ impl Scheduler {
 
     /// Ends the start of a session.
     pub fn end_start(&mut self, session: SessionId) {
-        self.starting.remove(&session);
+        self.starts_ended += usize::from(self.starting.remove(&session));
+    }
+
+    /// Number of starts that have ended since `poold` began.
+    #[must_use]
+    pub fn starts_ended(&self) -> usize {
+        self.starts_ended
+    }
+
+    /// Number of starts that were in progress at some time since this many had ended.
+    #[must_use]
+    pub fn starts_since(&self, ended: usize) -> usize {
+        self.starting.len() + self.starts_ended.saturating_sub(ended)
     }
 
     /// True while a session is being started.

@@ -34,7 +34,7 @@ struct Engine {
     settings: Settings,
     keep_stopped: Option<Duration>,
     restore_spacing: Option<Duration>,
-    has_capacity: Option<bool>,
+    capacity: Option<usize>,
     /// True if the next tick follows samples that were taken for it.
     sampled: bool,
 }
@@ -47,7 +47,7 @@ impl Engine {
             settings: settings(),
             keep_stopped: None,
             restore_spacing: None,
-            has_capacity: Some(true),
+            capacity: Some(4),
             sampled: false,
         }
     }
@@ -124,7 +124,7 @@ impl Engine {
     /// Runs a tick of the scheduler.
     fn tick(&mut self) -> (Tick, Vec<Event>) {
         let (keep_stopped, restore_spacing) = (self.keep_stopped, self.restore_spacing);
-        let (has_capacity, sampled, mut tags) = (self.has_capacity, self.sampled, self.world.tags);
+        let (capacity, sampled, mut tags) = (self.capacity, self.sampled, self.world.tags);
         let mut identities = || {
             tags += 1;
             Some(RunIdentity { tag: Tag([tags; 16]), conversation: format!("talk{tags}") })
@@ -133,7 +133,7 @@ impl Engine {
             let identities = &mut identities;
             slots::tick(
                 turn,
-                TickInputs { settings, keep_stopped, restore_spacing, has_capacity, sampled, identities },
+                TickInputs { settings, keep_stopped, restore_spacing, capacity, sampled, identities },
             )
         });
         self.world.tags = tags;

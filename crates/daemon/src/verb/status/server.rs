@@ -73,7 +73,7 @@ fn problem_of(pool: &pool::Pool, observation: Observation<'_>, socket: &OsBytes)
             )),
         },
         Server::Up(server) => match on_other_server(pool, observation).as_slice() {
-            [] => near_file_limit(capacity, *server),
+            [] => near_file_limit(capacity, *server, 0),
             others @ [old, ..] => Some(replaced(*server, *old, others.len())),
         },
     }

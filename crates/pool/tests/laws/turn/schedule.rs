@@ -96,13 +96,13 @@ fn a_sample_that_was_taken_for_a_decision_counts_however_long_that_took() {
 fn starts_need_capacity_and_no_start_happens_twice() {
     let mut engine = Engine::with_live(1);
     engine.wants_slot(ONE);
-    engine.has_capacity = None;
+    engine.capacity = None;
     let (tick, _) = engine.tick();
     assert!(tick.actions.is_empty() && tick.wants_sample);
-    engine.has_capacity = Some(false);
+    engine.capacity = Some(0);
     let (tick, _) = engine.tick();
     assert!(tick.actions.is_empty() && !tick.wants_sample);
-    engine.has_capacity = Some(true);
+    engine.capacity = Some(1);
     let (tick, _) = engine.tick();
     assert_eq!(started(&tick.actions), [ONE]);
     let (tick, events) = engine.tick();
