@@ -31,12 +31,16 @@ fn shell_with_person(pool: &Pool, name: &str, prompt: &str) -> Person {
     ]);
     let person = Person::attached(pool, name);
     wait_until("its prompt is there", PATIENCE, || screen(pool, name).ends_with(prompt.trim_end()));
+    await_silence(pool, name);
+    person
+}
+
+fn await_silence(pool: &Pool, name: &str) {
     let log = dir(pool, name).join("logs").join(protocol::logs::CURRENT);
     wait_until("it is silent", PATIENCE, || {
         let written = std::fs::metadata(&log).and_then(|found| found.modified()).unwrap();
         written.elapsed().is_ok_and(|ago| ago > PAUSE)
     });
-    person
 }
 
 fn screen(pool: &Pool, name: &str) -> String {
@@ -91,9 +95,23 @@ fn a_prompt_waits_for_the_end_of_a_line_that_was_begun_by_keys() {
     wait_until("nobody is attached", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
     pool.ok(&["keys", "sh", "h", "a", "l", "f"]);
     wait_until("it is echoed", PATIENCE, || screen(&pool, "sh").ends_with("half"));
+    // Who pressed them is on record.
+    pool.restart_poold();
     let message = pool.ok(&["send", "sh", "touch prompt"]);
     await_reason(&pool, "sh", &message, REASON);
     pool.ok(&["keys", "sh", "C-u"]);
     await_done(&pool, "sh", &message);
+    assert!(dir(&pool, "sh").join("work/prompt").exists());
+}
+
+#[test]
+fn a_program_that_a_person_ended_without_a_newline_is_no_line_of_theirs() {
+    let pool = Pool::with(CONFIG);
+    let mut person = shell_with_person(&pool, "sh", "$ ");
+    person.types(b"cat\r");
+    await_silence(&pool, "sh");
+    person.types(b"\x04");
+    wait_until("its prompt is back", PATIENCE, || screen(&pool, "sh").ends_with("cat\n$"));
+    pool.ok(&["send", "--wait", "done", "sh", "touch prompt"]);
     assert!(dir(&pool, "sh").join("work/prompt").exists());
 }

@@ -1,5 +1,5 @@
-//! The last line of a log as it was when the program first paused in it: the prompt of a shell, before
-//! somebody edits a line behind it.
+//! The last line of a log as it was when the output first paused in it: the prompt of a shell, before somebody
+//! edits a line behind it.
 
 use std::io;
 use std::num::NonZeroU16;
@@ -15,6 +15,12 @@ use crate::time_index::incarnation_start;
 
 /// Bytes at the end of the log in which the line is looked for.
 const BYTES: u64 = 64 * 1024;
+
+/// The end of a program's screen: the terminal shows the rows from before it again.
+const SCREEN_END: &[u8] = b"\x1b[?1049l";
+
+/// The beginning of a line that a shell edits: it enables bracketed pastes anew for each.
+const EDITING: &[u8] = b"\x1b[?2004h";
 
 /// Shortest pause, in milliseconds: the time index does not tell shorter ones.
 const PAUSE_MS: u64 = 1000;
@@ -39,9 +45,12 @@ pub fn paused_line(dir: &Path, tag: Tag, size: (u16, u16)) -> io::Result<Option<
     let (kept, end) = log_reader::bounds(dir)?;
     let from = begin.max(kept).max(end.saturating_sub(BYTES));
     let bytes = log_reader::read_range(dir, from, end)?;
-    let newline = bytes.iter().rposition(|byte| *byte == b'\n');
-    let Some(line) = newline.map(|at| at + 1).or((from == begin).then_some(0)) else { return Ok(None) };
-    let start = from + line as u64;
+    let first = (from == begin).then_some(0);
+    let Some(line) = after_last(&bytes, b"\n").max(after_last(&bytes, SCREEN_END)).or(first) else {
+        return Ok(None);
+    };
+    // A pause before that was one of a program that has ended since without a newline.
+    let start = from + after_last(&bytes, EDITING).unwrap_or(0).max(line) as u64;
     let pause = entries.windows(2).find(|pair| {
         let [before, after] = [pair[0], pair[1]];
         before.offset > start && after.offset == before.offset && after.at.abs_diff(before.at) >= PAUSE_MS
@@ -49,6 +58,12 @@ pub fn paused_line(dir: &Path, tag: Tag, size: (u16, u16)) -> io::Result<Option<
     let Some([_, resumed]) = pause.filter(|pair| pair[1].offset < end) else { return Ok(None) };
     let shown = usize::try_from(resumed.offset - from).map_or(&bytes[line..], |to| &bytes[line..to]);
     Ok(Some(PausedLine { row: cursor_row(shown, size), resumed_at: Timestamp(resumed.at) }))
+}
+
+/// Returns the place after the last of these sequences.
+fn after_last(bytes: &[u8], sequence: &[u8]) -> Option<usize> {
+    let at = bytes.windows(sequence.len()).rposition(|window| window == sequence)?;
+    Some(at + sequence.len())
 }
 
 /// Returns the row of the cursor after this output, on an empty screen.
@@ -94,6 +109,30 @@ mod tests {
         assert_eq!(line(typed, &slow), found("$ ", 9000));
         // The first line has no newline before it.
         assert_eq!(line("$ abc", &[(5000, 0), (6000, 2), (9000, 2)]), found("$ ", 9000));
+    }
+
+    #[test]
+    fn a_pause_of_a_program_that_has_ended_is_none() {
+        // `cat` until C-d, `less` until q, in a shell that edits its lines; without a newline after them.
+        let (cat, less) = ("$ cat\r\n\x1b[?2004l\r", "$ less f\r\n\x1b[?1049htext\r\n(END)\x1b[?1049l");
+        for ended in [cat, less] {
+            let pause = ended.len() as u64;
+            let prompt = format!("{ended}\x1b[?2004h$ ");
+            let end = prompt.len() as u64;
+            let paused = [(5000, 0), (6000, pause), (9000, pause)];
+            assert_eq!(line(&prompt, &paused), None, "{ended:?}");
+            let typed = format!("{prompt}abc");
+            let edited = [&paused[..], &[(9500, end), (12_000, end)]].concat();
+            assert_eq!(line(&typed, &edited), found("$ ", 12_000), "{ended:?}");
+        }
+        // A shell that does not edit its lines, after a program with a screen of its own.
+        let less = "$ less f\r\n\x1b[?1049htext\r\n(END)\x1b[?1049l$ ";
+        let pause = less.len() as u64 - 10;
+        assert_eq!(line(less, &[(5000, 0), (6000, pause), (9000, pause)]), None);
+        // Output before the prompt, on its row.
+        let unended = "$ printf foo\r\n\x1b[?2004l\rfoo\x1b[?2004h$ abc";
+        let prompt = unended.len() as u64 - 3;
+        assert_eq!(line(unended, &[(5000, 0), (6000, prompt), (9000, prompt)]), found("foo$ ", 9000));
     }
 
     #[test]

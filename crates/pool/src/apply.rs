@@ -88,6 +88,7 @@ impl Pool {
             Event::GraceAsked(session, grace_ms) => {
                 self.change(*session, |s| s.end_grace_ms = Some(*grace_ms));
             }
+            Event::KeysPressed(session) => self.change(*session, |s| s.keys_at = Some(at)),
             Event::DrainDeadlineSet(session, deadline) => {
                 self.change(*session, |s| s.drain_deadline = Some(*deadline));
             }
@@ -220,6 +221,7 @@ impl Pool {
             s.account = None;
             s.current_command = None;
             s.attached_clients = 0;
+            s.keys_at = None;
         });
     }
 

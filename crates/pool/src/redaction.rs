@@ -60,6 +60,7 @@ pub fn event(event: &mut Event) {
         | Event::LogResumed { .. }
         | Event::DrainDeadlineSet(..)
         | Event::GraceAsked(..)
+        | Event::KeysPressed(_)
         | Event::Lane(LaneEvent::Unstuck { .. })
         | Event::LockUsedForSend { .. } => {}
     }

@@ -263,6 +263,7 @@ impl Consequences {
             | Event::ForeignGone { .. }
             | Event::DrainDeadlineSet(..)
             | Event::GraceAsked(..)
+            | Event::KeysPressed(_)
             | Event::LogResumed { .. } => Self::GLOBAL,
         }
     }

@@ -107,6 +107,7 @@ kinds! {
         SessionPlaced = "session_placed",
         SessionAccounted = "session_accounted",
         GraceAsked = "grace_asked",
+        KeysPressed = "keys_pressed",
         MessageForgotten = "message_forgotten",
         ConversationChanged = "conversation_changed",
         WorkerChanged = "worker_changed",

@@ -79,6 +79,9 @@ pub struct Session {
     /// The time between TERM and KILL that a user asked for, in milliseconds, while it is being ended.
     #[serde(default)]
     pub end_grace_ms: Option<u64>,
+    /// The time at which keys were last pressed in its terminal by `poolctl keys` or `rpc input`, since it started.
+    #[serde(default)]
+    pub keys_at: Option<Timestamp>,
     /// The worker of the pool whose host this session runs. Such a session is hidden from users, and takes no
     /// slot.
     #[serde(default)]
@@ -162,6 +165,7 @@ impl Session {
             lock: None,
             drain_deadline: None,
             end_grace_ms: None,
+            keys_at: None,
             worker: None,
             stuck: BTreeMap::new(),
         }

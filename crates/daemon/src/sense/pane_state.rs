@@ -7,7 +7,7 @@ use pool::agent::ScreenReading;
 use pool::prompt::{Blocked, PaneSnapshot};
 use process::inspect::tty::ShellState;
 use protocol::activity::Source;
-use protocol::{ActivityState, Incarnation, Timestamp, time};
+use protocol::{ActivityState, Incarnation, Timestamp};
 use tmux::{Answer, PaneRef};
 
 use crate::engine::Turn;
@@ -36,8 +36,7 @@ pub(crate) async fn read_pane(
         // Agents that never enabled bracketed pastes within the limit do without.
         let is_starting = turn.age(started_at) < ready_limit;
         let times = (said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago));
-        let pressed = session.and_then(|session| turn.volatile.prompts.keys_age(session.id, turn.mono()));
-        let keys_at = pressed.map(|ago| Timestamp(turn.now().0.saturating_sub(time::millis(ago))));
+        let keys_at = session.and_then(|session| session.keys_at);
         (session.map(|session| session.id), is_starting, keys_at, times)
     };
     let reported =

@@ -27,11 +27,14 @@ pub(super) async fn act(
         let run = session.as_ref().and_then(|s| s.incarnation.as_ref());
         let now = turn.now();
         turn.volatile.attend(run.map(|run| run.tag), now);
-        session
+        let live = session.filter(|s| s.lifecycle == Lifecycle::Live);
+        let pane = live.and_then(|s| s.incarnation).as_ref().and_then(pane_of);
+        if pane.is_some() {
+            pool::prompt::press_keys(turn, id);
+        }
+        pane
     };
-    let now = daemon.engine.turn(begin).await?;
-    let live = now.filter(|s| s.lifecycle == Lifecycle::Live);
-    let Some(pane) = live.and_then(|s| s.incarnation).as_ref().and_then(pane_of) else {
+    let Some(pane) = daemon.engine.turn(begin).await? else {
         return Err(Refusal::new(ErrorCode::Refused, format!("{} does not run", session.name)));
     };
     let done = effect(pane).await;
@@ -39,8 +42,9 @@ pub(super) async fn act(
     let (operation, reply) = (op.clone(), reply_of(done));
     let answer = reply.clone();
     let conclude = move |turn: &mut Turn<'_>| {
-        let (mono, now) = (turn.mono(), turn.now());
-        turn.volatile.prompts.keys_pressed(id, mono);
+        let now = turn.now();
+        // Their echo is at most as old as their end.
+        pool::prompt::press_keys(turn, id);
         turn.volatile.prompts.delivered(pane.tag, now);
         operation.record_answer(turn, &answer);
     };

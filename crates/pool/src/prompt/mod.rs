@@ -3,6 +3,7 @@
 //! - `gate` decides whether a prompt may be typed: by the record first, then by a snapshot of the `pane`.
 //! - `unconfirmed` decides on further presses of Enter until something confirms the prompt.
 //! - `person` tells which prompts only a person can move on.
+//! - `keys` tells whether a user has pressed keys in the terminal through the pool.
 //! - `confirm` decides on the outcome: from the agent's hook reports, or from its end.
 //! - `state` is volatile: deliveries under way, and the reasons for which prompts wait.
 //!
@@ -11,6 +12,7 @@
 pub(crate) mod blocked;
 pub(crate) mod confirm;
 pub(crate) mod gate;
+pub(crate) mod keys;
 pub(crate) mod pane;
 pub(crate) mod person;
 pub(crate) mod state;
@@ -19,6 +21,7 @@ pub(crate) mod unconfirmed;
 pub use blocked::Blocked;
 pub use confirm::{abandoned, end_stranded, fail_abandoned, interrupted};
 pub use gate::{is_ready_overdue, limit_reason, pane_gate, record_gate};
+pub use keys::{has_keys_since, keys_age, keys_at, press_keys};
 pub use pane::{PaneSnapshot, is_untouched, stands_in_composer};
 pub use person::left_to_person;
 pub use state::Prompts;

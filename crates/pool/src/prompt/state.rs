@@ -1,11 +1,9 @@
 //! The volatile state of prompt delivery, lost when `poold` ends: the pane then tells what was typed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use protocol::{MessageId, MessageState, SessionId, Tag, Timestamp};
 
-use crate::deadlines::Mono;
 use crate::pool::Pool;
 use crate::prompt::blocked::Blocked;
 
@@ -15,7 +13,6 @@ pub struct Prompts {
     delivering: BTreeSet<SessionId>,
     pasting: BTreeSet<SessionId>,
     blocked: BTreeMap<SessionId, Blocked>,
-    keys_at: BTreeMap<SessionId, Mono>,
     newer_receipts: BTreeSet<Tag>,
     left_to_person: BTreeMap<SessionId, MessageId>,
     delivered_at: BTreeMap<Tag, Timestamp>,
@@ -47,7 +44,6 @@ impl Prompts {
     /// Begins a paste, once `typing` is on record. It lasts until [`Self::end_paste`].
     pub fn begin_paste(&mut self, session: SessionId) {
         self.blocked.remove(&session);
-        self.keys_at.remove(&session);
         self.pasting.insert(session);
     }
 
@@ -76,28 +72,6 @@ impl Prompts {
     /// Drops the reasons of sessions without a waiting prompt. `waiting` is sorted.
     pub fn retain_blocked(&mut self, waiting: &[SessionId]) {
         self.blocked.retain(|session, _| waiting.binary_search(session).is_ok());
-    }
-
-    /// Stores that the pool pressed keys in a session's terminal.
-    pub fn keys_pressed(&mut self, session: SessionId, now: Mono) {
-        self.keys_at.insert(session, now);
-    }
-
-    /// True if the pool pressed keys in a session's terminal since its last prompt.
-    #[must_use]
-    pub fn has_keys(&self, session: SessionId) -> bool {
-        self.keys_at.contains_key(&session)
-    }
-
-    /// Time since the pool last pressed keys in a session's terminal, if it did since its last prompt.
-    #[must_use]
-    pub fn keys_age(&self, session: SessionId, now: Mono) -> Option<Duration> {
-        self.keys_at.get(&session).map(|at| at.until(now))
-    }
-
-    /// Time since the pool last pressed keys in a session's terminal; returned once.
-    pub fn take_keys_age(&mut self, session: SessionId, now: Mono) -> Option<Duration> {
-        self.keys_at.remove(&session).map(|at| at.until(now))
     }
 
     /// Stores that a pane has the receipt of a token that this pool has not issued yet.
@@ -154,7 +128,6 @@ impl Prompts {
 
     /// Forgets all other sessions and incarnations.
     pub fn retain(&mut self, sessions: &BTreeSet<SessionId>, runs: &BTreeSet<Tag>) {
-        self.keys_at.retain(|session, _| sessions.contains(session));
         self.blocked.retain(|session, _| sessions.contains(session));
         self.delivered_at.retain(|tag, _| runs.contains(tag));
         self.attended.retain(|tag| runs.contains(tag));
@@ -183,14 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn a_paste_begins_without_a_reason_to_wait_and_without_earlier_keys() {
+    fn a_paste_begins_without_a_reason_to_wait() {
         let mut prompts = Prompts::default();
         prompts.block(ONE, Blocked::by_terminal("it is in copy mode"));
         prompts.block(TWO, Blocked::for_now("its agent is busy (hook)"));
-        prompts.keys_pressed(ONE, Mono(10));
         assert!(!prompts.end_paste(ONE));
         prompts.begin_paste(ONE);
-        assert!(prompts.is_pasting() && !prompts.has_keys(ONE));
+        assert!(prompts.is_pasting());
         assert_eq!(prompts.blocked().keys().collect::<Vec<_>>(), [&TWO]);
         assert!(prompts.end_paste(ONE) && !prompts.is_pasting());
         prompts.retain_blocked(&[ONE]);
@@ -198,21 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn the_age_of_keys_is_told_once() {
-        let mut prompts = Prompts::default();
-        prompts.keys_pressed(ONE, Mono(10));
-        prompts.keys_pressed(ONE, Mono(30));
-        assert!(prompts.has_keys(ONE) && !prompts.has_keys(TWO));
-        assert_eq!(prompts.take_keys_age(ONE, Mono(100)), Some(Duration::from_millis(70)));
-        assert_eq!((prompts.take_keys_age(ONE, Mono(100)), prompts.has_keys(ONE)), (None, false));
-    }
-
-    #[test]
     fn what_belongs_to_other_sessions_and_incarnations_is_forgotten() {
         let mut prompts = Prompts::default();
         for (session, tag) in [(ONE, tag(1)), (TWO, tag(2))] {
             prompts.block(session, Blocked::for_now("why"));
-            prompts.keys_pressed(session, Mono(1));
             prompts.delivered(tag, Timestamp(1));
             prompts.attend([tag]);
             prompts.note_newer_receipt(tag);
@@ -220,7 +181,6 @@ mod tests {
         prompts.retain(&[TWO].into(), &[tag(2)].into());
         assert_eq!(prompts.blocked().keys().collect::<Vec<_>>(), [&TWO]);
         assert_eq!(prompts.delivered_at().keys().collect::<Vec<_>>(), [&tag(2)]);
-        assert!(!prompts.has_keys(ONE) && prompts.has_keys(TWO));
         assert!(prompts.attended().iter().eq([&tag(2)]));
         assert!(!prompts.has_newer_receipt(tag(1)) && prompts.has_newer_receipt(tag(2)));
     }

@@ -390,6 +390,8 @@ pub enum Event {
     DrainDeadlineSet(SessionId, DrainDeadline),
     /// A user asked for this time between TERM and KILL, in milliseconds, for an end. Never in the journal.
     GraceAsked(SessionId, u64),
+    /// Keys were pressed in the session's terminal at the request of a user. Never in the journal.
+    KeysPressed(SessionId),
     /// A worker of the pool was changed by the configuration. Never in the journal.
     WorkerChanged(Box<crate::session::WorkerChange>),
     /// The messages of a kind stand still, or do so no longer.

@@ -54,6 +54,7 @@ impl Event {
             Self::LogResumed { .. } => EventKind::LogResumed,
             Self::DrainDeadlineSet(..) => EventKind::DrainDeadlineSet,
             Self::GraceAsked(..) => EventKind::GraceAsked,
+            Self::KeysPressed(_) => EventKind::KeysPressed,
             Self::LockGranted { .. } => EventKind::LockGranted,
             Self::LockReleased { .. } => EventKind::LockReleased,
             Self::LockRevoked { .. } => EventKind::LockRevoked,
@@ -107,6 +108,7 @@ impl Event {
             | Self::LockUsedForSend { session, .. }
             | Self::DrainDeadlineSet(session, _)
             | Self::GraceAsked(session, _)
+            | Self::KeysPressed(session)
             | Self::LogResumed { session } => Some(*session),
             Self::Lane(event) => Some(event.session()),
             Self::PoolStarted { .. }

@@ -95,6 +95,7 @@ pub(super) fn fields(event: &Event) -> Option<Value> {
         | Event::SessionPlaced { .. }
         | Event::SessionAccounted(..)
         | Event::GraceAsked(..)
+        | Event::KeysPressed(_)
         | Event::MessageForgotten { .. }
         | Event::OperationDone { .. }
         | Event::OperationBegun { .. }

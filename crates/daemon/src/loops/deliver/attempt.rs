@@ -79,15 +79,10 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
 
 /// Waits until keys that were pressed a moment ago are drawn on a screen that tells whether a prompt may be typed.
 async fn wait_for_keys(daemon: &Daemon, session: SessionId, agent: &Agent) -> Result<(), Refusal> {
-    let (has_composer, is_shell) = (agent.shows_composer(), agent.confirm == Confirm::Prompt);
-    let age = move |turn: &mut Turn<'_>| {
-        let now = turn.mono();
-        match has_composer {
-            true => turn.volatile.prompts.take_keys_age(session, now),
-            false => turn.volatile.prompts.keys_age(session, now).filter(|_| is_shell),
-        }
-    };
-    let age = daemon.engine.turn(age).await?;
+    if !agent.shows_composer() && agent.confirm != Confirm::Prompt {
+        return Ok(());
+    }
+    let age = daemon.engine.turn(move |turn| pool::prompt::keys_age(turn, session)).await?;
     sleep(age.map_or(Duration::ZERO, |age| DRAW_TIME.saturating_sub(age))).await;
     Ok(())
 }

@@ -68,10 +68,12 @@ async fn press_missing_enter(
 ) -> Result<(), Refusal> {
     let size = u32::try_from(prompt.body.len()).unwrap_or(u32::MAX);
     sleep(enter_delay(size).saturating_sub(daemon.age(prompt.began_at).await?)).await;
+    let began_at = prompt.began_at;
     for _ in 0..LOOKS {
         let grant = daemon.engine.lock_inside(session, "deliver").await?;
         let has_user = move |turn: &mut Turn<'_>| {
-            turn.volatile.prompts.has_keys(session) || lock::holds_back_prompts(turn, session)
+            pool::prompt::has_keys_since(turn.pool(), session, began_at)
+                || lock::holds_back_prompts(turn, session)
         };
         if daemon.engine.turn(has_user).await? {
             break;

@@ -77,7 +77,7 @@ async fn observe(
     prompt: &TypedPrompt,
 ) -> Result<Option<Observation>, Refusal> {
     let pane = read_pane(daemon, &prompt.agent, &prompt.run, prompt.pane).await;
-    let (id, tag) = (prompt.id, prompt.pane.tag);
+    let (id, tag, began_at) = (prompt.id, prompt.pane.tag, prompt.began_at);
     let text = String::from_utf8_lossy(&prompt.body);
     let typed = (&*text, daemon.age(prompt.began_at).await?);
     let settings = &daemon.loaded().settings;
@@ -86,7 +86,8 @@ async fn observe(
         let open = turn.pool().pending_message(session, id)?;
         let is_current = turn.pool().tagged(tag).is_some_and(|found| found.id == session);
         // Keys pressed since, or a user's lock, may have changed the meaning of Enter.
-        let has_user = turn.volatile.prompts.has_keys(session) || lock::holds_back_prompts(turn, session);
+        let has_user = pool::prompt::has_keys_since(turn.pool(), session, began_at)
+            || lock::holds_back_prompts(turn, session);
         (is_current && open.state == MessageState::Typed).then(|| has_user || is_at_work(turn, session, tag))
     };
     let is_busy = daemon.engine.turn(read).await?;

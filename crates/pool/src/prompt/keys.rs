@@ -1,0 +1,32 @@
+//! Keys that users press in terminals through the pool (`poolctl keys`, `rpc input`). They are on record, so that a
+//! restart of `poold` does not forget that a line or a dialog may be half done.
+
+use std::time::Duration;
+
+use protocol::{Event, SessionId, Timestamp};
+
+use crate::pool::Pool;
+use crate::turn::Turn;
+
+/// Records that keys are pressed in the session's terminal.
+pub fn press_keys(turn: &mut Turn<'_>, session: SessionId) {
+    turn.emit(Event::KeysPressed(session));
+}
+
+/// True if keys were pressed in the session's terminal after this time.
+#[must_use]
+pub fn has_keys_since(pool: &Pool, session: SessionId, at: Timestamp) -> bool {
+    keys_at(pool, session).is_some_and(|keys_at| keys_at > at)
+}
+
+/// The time at which keys were last pressed in the terminal of the session's present incarnation.
+#[must_use]
+pub fn keys_at(pool: &Pool, session: SessionId) -> Option<Timestamp> {
+    pool.session(session)?.keys_at
+}
+
+/// Time since keys were last pressed in the session's terminal.
+#[must_use]
+pub fn keys_age(turn: &Turn<'_>, session: SessionId) -> Option<Duration> {
+    keys_at(turn.pool(), session).map(|at| turn.age(at))
+}
