@@ -28,6 +28,10 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     let session = turn.pool().session(hook.session)?.clone();
     let settings = &daemon.loaded().settings;
     let (agent, rules) = (settings.agent_of(&session), &settings.queue);
+    if matches!(hook.signal, HookEvent::Permission { .. }) {
+        turn.volatile.agents.note_asked(session.id, hook.id, hook.at);
+    }
+    let asked_at = turn.volatile.agents.asked_at(session.id);
     let current = turn.volatile.agents.turn(session.id).map(str::to_owned);
     let inputs = HookInputs {
         agent,
@@ -35,6 +39,7 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
         turn: current.as_deref(),
         text_match: compare_prompt(turn, agent, &hook),
         queued_asks: turn.volatile.agents.queued_asks(session.id),
+        asked_at: &asked_at,
         now: turn.now(),
     };
     let HookOutcome { events, open_asks: open } = agent::handle_hook(turn.pool(), &session, &hook, inputs);

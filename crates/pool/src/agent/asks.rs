@@ -1,6 +1,8 @@
 //! The open questions of an agent. An agent with several tools at work may ask several at once; they are
 //! shown one at a time, the oldest first.
 
+use std::collections::BTreeMap;
+
 use protocol::activity::{ASK_MAX, Ask, AskKind, Source};
 use protocol::bounds::{LIST_MAX, cut};
 use protocol::event::AgentEvent;
@@ -19,8 +21,9 @@ pub fn open_asks(shown: &Activity, queued: &[Ask]) -> Vec<Ask> {
     first.chain(queued).cloned().collect()
 }
 
-/// The open questions after a hook report.
-pub(crate) fn asks_after(open: &[Ask], hook: &Hook) -> Vec<Ask> {
+/// The open questions after a hook report, the oldest first. `asked_at` has their times, that of this report
+/// included.
+pub(crate) fn asks_after(open: &[Ask], hook: &Hook, asked_at: &BTreeMap<u64, Timestamp>) -> Vec<Ask> {
     let mut open = open.to_vec();
     let ask = |kind, text: &str, tool: Option<&str>, answerable| {
         let (text, tool) = (cut(text, ASK_MAX).to_owned(), tool.map(str::to_owned));
@@ -35,6 +38,8 @@ pub(crate) fn asks_after(open: &[Ask], hook: &Hook) -> Vec<Ask> {
             // Questions that could not be parsed have no text.
             let answerable = *wait_ms > 0 && (kind == AskKind::Permission || !text.is_empty());
             open.push(ask(kind, text, Some(tool), answerable));
+            // Hooks that wait for a `poold` that was restarted report again in any order.
+            open.sort_by_key(|ask| asked_at.get(&ask.id));
         }
         HookEvent::Asking { tool, plan: _ } => {
             open.retain(|ask| ask.answerable);

@@ -65,7 +65,7 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
             open.state == MessageState::Accepted && pool.age(hook.at, open.since) < IDLE_NOTICE_MIN
         });
     let taken_in = taken_in && !stale;
-    let asked = if taken_in { asks_after(&open, hook) } else { open.clone() };
+    let asked = if taken_in { asks_after(&open, hook, inputs.asked_at) } else { open.clone() };
     if taken_in {
         let after = activity_after(&before, (&open, &asked), hook, (notes.resumes, now));
         events.extend(answered_elsewhere(session.id, (&open, &asked), hook));

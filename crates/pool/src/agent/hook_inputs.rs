@@ -1,5 +1,7 @@
 //! Inputs of the handling of a hook report.
 
+use std::collections::BTreeMap;
+
 use agents::prompt::TextMatch;
 use protocol::Timestamp;
 use protocol::activity::Ask;
@@ -20,6 +22,8 @@ pub struct HookInputs<'a> {
     pub text_match: TextMatch,
     /// The agent's questions behind the one that is shown, oldest first.
     pub queued_asks: &'a [Ask],
+    /// The times at which it asked, that of this report included.
+    pub asked_at: &'a BTreeMap<u64, Timestamp>,
     /// Now.
     pub now: Timestamp,
 }

@@ -22,6 +22,7 @@ fn occurrence(shown: &Activity) -> Option<(u64, Timestamp)> {
 pub struct Agents {
     reports: VecDeque<u64>,
     queued_asks: BTreeMap<SessionId, Vec<Ask>>,
+    asked_at: BTreeMap<SessionId, BTreeMap<u64, Timestamp>>,
     marks: BTreeMap<Tag, TerminalMarks>,
     observed_at: BTreeMap<Tag, Timestamp>,
     output_at: BTreeMap<SessionId, Timestamp>,
@@ -50,8 +51,22 @@ impl Agents {
         self.queued_asks.get(&session).map_or(&[], Vec::as_slice)
     }
 
+    /// Stores the time at which a session's agent asked a question.
+    pub fn note_asked(&mut self, session: SessionId, ask: u64, at: Timestamp) {
+        self.asked_at.entry(session).or_default().insert(ask, at);
+    }
+
+    /// The times at which a session's agent asked its open questions, as far as its hooks have told this `poold`.
+    #[must_use]
+    pub fn asked_at(&self, session: SessionId) -> BTreeMap<u64, Timestamp> {
+        self.asked_at.get(&session).cloned().unwrap_or_default()
+    }
+
     /// Sets all open questions of a session's agent, the one that is shown first.
     pub fn set_asks(&mut self, session: SessionId, open: &[Ask]) {
+        if let Some(asked_at) = self.asked_at.get_mut(&session) {
+            asked_at.retain(|id, _| open.iter().any(|ask| ask.id == *id));
+        }
         match open {
             [] | [_] => drop(self.queued_asks.remove(&session)),
             [_, queued @ ..] => drop(self.queued_asks.insert(session, queued.to_vec())),
@@ -174,6 +189,7 @@ impl Agents {
         self.turns.retain(|session, _| sessions.contains(session));
         self.continue_after.retain(|session, _| sessions.contains(session));
         self.queued_asks.retain(|session, _| sessions.contains(session));
+        self.asked_at.retain(|session, _| sessions.contains(session));
         self.output_at.retain(|session, _| sessions.contains(session));
         self.marks.retain(|tag, _| running.contains(tag));
         self.observed_at.retain(|tag, _| running.contains(tag));

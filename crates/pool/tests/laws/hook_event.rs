@@ -663,6 +663,21 @@ fn a_request_that_no_hook_waits_for_gives_way_to_the_next() {
 }
 
 #[test]
+fn requests_whose_hooks_report_again_in_any_order_are_open_in_the_order_in_which_they_were_asked() {
+    let mut stage = Stage::new("claude");
+    stage.says(signal::prompt());
+    let hooks = ["first", "second", "third"].map(|command| {
+        stage.pass(1000);
+        stage.hook(signal::wants(command, 60_000))
+    });
+    for n in [2, 0, 1] {
+        stage.handle_hook(&hooks[n], TextMatch::Exact);
+    }
+    assert!(stage.asks().iter().map(|ask| ask.id).eq(hooks.iter().map(|hook| hook.id)));
+    assert_eq!(stage.ask().unwrap().text, "first");
+}
+
+#[test]
 fn a_question_takes_an_answer_to_each_and_a_permission_a_yes_or_no() {
     use protocol::request::Approve;
     let mut stage = Stage::new("claude");

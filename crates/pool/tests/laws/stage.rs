@@ -1,5 +1,7 @@
 //! A session with an agent under test: its hooks, its prompts, its ends.
 
+use std::collections::BTreeMap;
+
 use agents::prompt::TextMatch;
 use agents::{Adapter, Confirm};
 use pool::agent::{HookInputs, HookOutcome};
@@ -55,6 +57,7 @@ pub(crate) struct Stage {
     hooks: u64,
     /// The agent's questions behind the one that is shown.
     behind: Vec<Ask>,
+    asked_at: BTreeMap<u64, Timestamp>,
 }
 
 impl Stage {
@@ -67,7 +70,15 @@ impl Stage {
         record.spec.resume_args = agent.resume_args.iter().map(|word| word.as_str().into()).collect();
         record.conversation = agent.hooks.then(|| Conversation { id: TALK.to_owned(), begun: false });
         world.emit(Event::SessionCreated(Box::new(record)));
-        Self { world, agent, id, rules: settings().queue, hooks: 0, behind: Vec::new() }
+        Self {
+            world,
+            agent,
+            id,
+            rules: settings().queue,
+            hooks: 0,
+            behind: Vec::new(),
+            asked_at: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -114,12 +125,14 @@ impl Stage {
 
     /// Handles a report. Returns the events, which are applied.
     pub(crate) fn handle_hook(&mut self, hook: &Hook, same: TextMatch) -> Vec<Event> {
+        self.asked_at.insert(hook.id, hook.at);
         let inputs = HookInputs {
             agent: &self.agent,
             rules: &self.rules,
             turn: None,
             text_match: same,
             queued_asks: &self.behind,
+            asked_at: &self.asked_at,
             now: self.now(),
         };
         let HookOutcome { events, open_asks: open } =
