@@ -95,7 +95,7 @@ fn a_prompt_waits_for_the_end_of_a_line_that_was_begun_by_keys() {
     wait_until("nobody is attached", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
     pool.ok(&["keys", "sh", "h", "a", "l", "f"]);
     wait_until("it is echoed", PATIENCE, || screen(&pool, "sh").ends_with("half"));
-    // Who pressed them is on record.
+    // That they were pressed is on record.
     pool.restart_poold();
     let message = pool.ok(&["send", "sh", "touch prompt"]);
     await_reason(&pool, "sh", &message, REASON);

@@ -31,7 +31,6 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     if matches!(hook.signal, HookEvent::Permission { .. }) {
         turn.volatile.agents.note_asked(session.id, hook.id, hook.at);
     }
-    let asked_at = turn.volatile.agents.asked_at(session.id);
     let current = turn.volatile.agents.turn(session.id).map(str::to_owned);
     let inputs = HookInputs {
         agent,
@@ -39,7 +38,7 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
         turn: current.as_deref(),
         text_match: compare_prompt(turn, agent, &hook),
         queued_asks: turn.volatile.agents.queued_asks(session.id),
-        asked_at: &asked_at,
+        asked_at: turn.volatile.agents.asked_at(session.id),
         now: turn.now(),
     };
     let HookOutcome { events, open_asks: open } = agent::handle_hook(turn.pool(), &session, &hook, inputs);

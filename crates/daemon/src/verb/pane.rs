@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Response, SessionRef};
+use protocol::{ErrorCode, Event, Lifecycle, Refusal, Reply, Response, SessionRef};
 use tmux::{Answer, PaneRef, TmuxError};
 
 use crate::decide::idempotency::ClientOperation;
@@ -30,7 +30,7 @@ pub(super) async fn act(
         let live = session.filter(|s| s.lifecycle == Lifecycle::Live);
         let pane = live.and_then(|s| s.incarnation).as_ref().and_then(pane_of);
         if pane.is_some() {
-            pool::prompt::press_keys(turn, id);
+            turn.emit(Event::KeysPressed(id));
         }
         pane
     };
@@ -43,8 +43,8 @@ pub(super) async fn act(
     let answer = reply.clone();
     let conclude = move |turn: &mut Turn<'_>| {
         let now = turn.now();
-        // Their echo is at most as old as their end.
-        pool::prompt::press_keys(turn, id);
+        // Once more: tmux may have taken the keys long after they were recorded.
+        turn.emit(Event::KeysPressed(id));
         turn.volatile.prompts.delivered(pane.tag, now);
         operation.record_answer(turn, &answer);
     };

@@ -23,7 +23,7 @@ pub fn open_asks(shown: &Activity, queued: &[Ask]) -> Vec<Ask> {
 
 /// The open questions after a hook report, the oldest first. `asked_at` has their times, that of this report
 /// included.
-pub(crate) fn asks_after(open: &[Ask], hook: &Hook, asked_at: &BTreeMap<u64, Timestamp>) -> Vec<Ask> {
+pub(crate) fn asks_after(open: &[Ask], hook: &Hook, asked_at: Option<&BTreeMap<u64, Timestamp>>) -> Vec<Ask> {
     let mut open = open.to_vec();
     let ask = |kind, text: &str, tool: Option<&str>, answerable| {
         let (text, tool) = (cut(text, ASK_MAX).to_owned(), tool.map(str::to_owned));
@@ -39,7 +39,7 @@ pub(crate) fn asks_after(open: &[Ask], hook: &Hook, asked_at: &BTreeMap<u64, Tim
             let answerable = *wait_ms > 0 && (kind == AskKind::Permission || !text.is_empty());
             open.push(ask(kind, text, Some(tool), answerable));
             // Hooks that wait for a `poold` that was restarted report again in any order.
-            open.sort_by_key(|ask| asked_at.get(&ask.id));
+            open.sort_by_key(|ask| asked_at.and_then(|times| times.get(&ask.id)));
         }
         HookEvent::Asking { tool, plan: _ } => {
             open.retain(|ask| ask.answerable);

@@ -22,8 +22,8 @@ pub struct HookInputs<'a> {
     pub text_match: TextMatch,
     /// The agent's questions behind the one that is shown, oldest first.
     pub queued_asks: &'a [Ask],
-    /// The times at which it asked, that of this report included.
-    pub asked_at: &'a BTreeMap<u64, Timestamp>,
+    /// The times at which it asked its open questions, that of this report included, as far as they are known.
+    pub asked_at: Option<&'a BTreeMap<u64, Timestamp>>,
     /// Now.
     pub now: Timestamp,
 }

@@ -58,8 +58,8 @@ impl Agents {
 
     /// The times at which a session's agent asked its open questions, as far as its hooks have told this `poold`.
     #[must_use]
-    pub fn asked_at(&self, session: SessionId) -> BTreeMap<u64, Timestamp> {
-        self.asked_at.get(&session).cloned().unwrap_or_default()
+    pub fn asked_at(&self, session: SessionId) -> Option<&BTreeMap<u64, Timestamp>> {
+        self.asked_at.get(&session)
     }
 
     /// Sets all open questions of a session's agent, the one that is shown first.

@@ -3,15 +3,10 @@
 
 use std::time::Duration;
 
-use protocol::{Event, SessionId, Timestamp};
+use protocol::{SessionId, Timestamp};
 
 use crate::pool::Pool;
 use crate::turn::Turn;
-
-/// Records that keys are pressed in the session's terminal.
-pub fn press_keys(turn: &mut Turn<'_>, session: SessionId) {
-    turn.emit(Event::KeysPressed(session));
-}
 
 /// True if keys were pressed in the session's terminal after this time.
 #[must_use]
@@ -20,8 +15,7 @@ pub fn has_keys_since(pool: &Pool, session: SessionId, at: Timestamp) -> bool {
 }
 
 /// The time at which keys were last pressed in the terminal of the session's present incarnation.
-#[must_use]
-pub fn keys_at(pool: &Pool, session: SessionId) -> Option<Timestamp> {
+fn keys_at(pool: &Pool, session: SessionId) -> Option<Timestamp> {
     pool.session(session)?.keys_at
 }
 

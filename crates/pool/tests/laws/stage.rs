@@ -132,7 +132,7 @@ impl Stage {
             turn: None,
             text_match: same,
             queued_asks: &self.behind,
-            asked_at: &self.asked_at,
+            asked_at: Some(&self.asked_at),
             now: self.now(),
         };
         let HookOutcome { events, open_asks: open } =

@@ -67,8 +67,8 @@ async fn press_missing_enter(
     prompt: &TypedPrompt,
 ) -> Result<(), Refusal> {
     let size = u32::try_from(prompt.body.len()).unwrap_or(u32::MAX);
-    sleep(enter_delay(size).saturating_sub(daemon.age(prompt.began_at).await?)).await;
     let began_at = prompt.began_at;
+    sleep(enter_delay(size).saturating_sub(daemon.age(began_at).await?)).await;
     for _ in 0..LOOKS {
         let grant = daemon.engine.lock_inside(session, "deliver").await?;
         let has_user = move |turn: &mut Turn<'_>| {

@@ -79,7 +79,7 @@ async fn observe(
     let pane = read_pane(daemon, &prompt.agent, &prompt.run, prompt.pane).await;
     let (id, tag, began_at) = (prompt.id, prompt.pane.tag, prompt.began_at);
     let text = String::from_utf8_lossy(&prompt.body);
-    let typed = (&*text, daemon.age(prompt.began_at).await?);
+    let typed = (&*text, daemon.age(began_at).await?);
     let settings = &daemon.loaded().settings;
     let in_composer = pane.is_ok_and(|pane| pool::prompt::stands_in_composer(settings, typed, &pane));
     let read = move |turn: &mut Turn<'_>| {
