@@ -85,8 +85,8 @@ fn a_new_size_reaches_the_program() {
     let mut client = Talk::attached(&pool, "=sized:");
     client.say("refresh-client -C 70,20");
     pool.await_file(work.join("size"), |bytes| bytes == b"20 70\n");
-    wait_until("it is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
-    assert_eq!(shown(), json!({"cols": 70, "rows": 20}));
+    wait_until("it is shown", PATIENCE, || shown() == json!({"cols": 70, "rows": 20}));
+    assert_eq!(pool.show(&id)["attached_clients"], 1);
     drop(client);
     pool.await_file(work.join("size"), |bytes| bytes == b"30 90\n");
     wait_until("it is shown", PATIENCE, || shown() == json!({"cols": 90, "rows": 30}));

@@ -263,9 +263,15 @@ impl Pool {
     #[track_caller]
     pub(crate) fn await_file(&self, name: impl AsRef<Path>, holds: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let path = self.path(name);
-        eventually(&format!("{} is as it should be", path.display()), PATIENCE, || {
-            fs::read(&path).ok().filter(|bytes| holds(bytes))
-        })
+        let began = Instant::now();
+        loop {
+            let read = fs::read(&path);
+            match read {
+                Ok(bytes) if holds(&bytes) => return bytes,
+                _ => assert!(began.elapsed() < PATIENCE, "{}: {read:?}", path.display()),
+            }
+            pause(began);
+        }
     }
 
     // ---- tmux ----

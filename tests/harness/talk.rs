@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use super::pool::Pool;
-use super::wait::{PATIENCE, eventually};
+use super::wait::{PATIENCE, eventually, wait_until};
 
 /// A running program that prints lines; killed on drop.
 #[derive(Debug)]
@@ -31,7 +31,8 @@ impl Talk {
         Self { stdin: child.stdin.take(), child, lines, errors, readers }
     }
 
-    /// A tmux client in control mode, attached to the session until dropped.
+    /// A tmux client in control mode, attached to the session until dropped. What it is told before it is attached,
+    /// tmux applies to another session or to none.
     #[track_caller]
     pub(crate) fn attached(pool: &Pool, session: &str) -> Self {
         let mut command = pool.command("tmux");
@@ -40,7 +41,11 @@ impl Talk {
             "-t",
             session,
         ]);
-        Self::start(&mut command)
+        let client = Self::start(&mut command);
+        wait_until("a client is attached", PATIENCE, || {
+            client.lines().iter().any(|line| line.starts_with("%session-changed "))
+        });
+        client
     }
 
     /// Lines printed so far.
