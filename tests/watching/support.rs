@@ -246,7 +246,9 @@ impl Drop for Theirs<'_> {
         if alive(self.pid) {
             send_signal(self.pid, Signal::SIGCONT);
             let _ended = self.tmux(&["kill-server"]);
-            wait_until("their server ends", PATIENCE, || gone(self.pid));
+            if !std::thread::panicking() {
+                wait_until("their server ends", PATIENCE, || gone(self.pid));
+            }
         }
     }
 }

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 /// Forks up to `generations` times; each process lives for `lifetime` microseconds, ignores TERM and HUP, and
 /// is in a session of its own. Without the lifetime it could evade every scan of an idle machine.
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "it forks")]
+#[expect(unsafe_code, reason = "it ignores a signal and forks")]
 fn run_on(generations: u32, lifetime: u32) -> ExitCode {
     use nix::libc;
     // SAFETY: there is one thread, and every call is async-signal-safe.
@@ -75,8 +75,12 @@ fn run_on(generations: u32, lifetime: u32) -> ExitCode {
 /// Starts 200 of them, one with a very short lifetime: thousands of processes a second, for half a minute at
 /// most. Unreaped processes keep their pids, of which a machine may have only 32,768.
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "it forks")]
+#[expect(unsafe_code, reason = "it ignores a signal and forks")]
 fn bomb() -> ExitCode {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    // Otherwise the end of the terminal, with the init, ends it.
+    // SAFETY: the signal gets no handler.
+    unsafe { signal(Signal::SIGHUP, SigHandler::SigIgn) }.unwrap();
     for n in 0..200 {
         // SAFETY: there is one thread, and the child makes only async-signal-safe calls.
         if unsafe { nix::libc::fork() } == 0 {
