@@ -19,7 +19,7 @@ const BYTES: u64 = 64 * 1024;
 /// The end of a program's screen: the terminal shows the rows from before it again.
 const SCREEN_END: &[u8] = b"\x1b[?1049l";
 
-/// The beginning of a line that a shell edits: it enables bracketed pastes anew for each.
+/// A shell begins to edit a line: it enables bracketed pastes anew for each, bash before its prompt, zsh after.
 const EDITING: &[u8] = b"\x1b[?2004h";
 
 /// Shortest pause, in milliseconds: the time index does not tell shorter ones.
@@ -50,7 +50,8 @@ pub fn paused_line(dir: &Path, tag: Tag, size: (u16, u16)) -> io::Result<Option<
         return Ok(None);
     };
     // A pause before that was one of a program that has ended since without a newline.
-    let start = from + after_last(&bytes, EDITING).unwrap_or(0).max(line) as u64;
+    let editing = last(&bytes, EDITING).unwrap_or(0);
+    let start = from + editing.max(line) as u64;
     let pause = entries.windows(2).find(|pair| {
         let [before, after] = [pair[0], pair[1]];
         before.offset > start && after.offset == before.offset && after.at.abs_diff(before.at) >= PAUSE_MS
@@ -60,10 +61,14 @@ pub fn paused_line(dir: &Path, tag: Tag, size: (u16, u16)) -> io::Result<Option<
     Ok(Some(PausedLine { row: cursor_row(shown, size), resumed_at: Timestamp(resumed.at) }))
 }
 
+/// Returns the place of the last of these sequences.
+fn last(bytes: &[u8], sequence: &[u8]) -> Option<usize> {
+    bytes.windows(sequence.len()).rposition(|window| window == sequence)
+}
+
 /// Returns the place after the last of these sequences.
 fn after_last(bytes: &[u8], sequence: &[u8]) -> Option<usize> {
-    let at = bytes.windows(sequence.len()).rposition(|window| window == sequence)?;
-    Some(at + sequence.len())
+    Some(last(bytes, sequence)? + sequence.len())
 }
 
 /// Returns the row of the cursor after this output, on an empty screen.
@@ -109,6 +114,20 @@ mod tests {
         assert_eq!(line(typed, &slow), found("$ ", 9000));
         // The first line has no newline before it.
         assert_eq!(line("$ abc", &[(5000, 0), (6000, 2), (9000, 2)]), found("$ ", 9000));
+    }
+
+    #[test]
+    fn a_prompt_may_end_with_the_sequence_of_the_editor() {
+        // As zsh 5.9 draws it, and after `cat` was ended by C-d.
+        let (fresh, cat) = ("\r\r\x1b[0m\x1b[J", "% cat\r\n\x1b[?2004l\r");
+        for before in [fresh, cat] {
+            let prompt = format!("{before}host% \x1b[K\x1b[?2004h");
+            let (pause, end) = (before.len() as u64, prompt.len() as u64);
+            let typed = format!("{prompt}a\x08abc");
+            let index = [(5000, 0), (6000, pause), (9000, pause), (9500, end), (12_000, end)];
+            assert_eq!(line(&typed, &index), found("host% ", 12_000), "{before:?}");
+            assert_eq!(line(&prompt, &index[..3]), None, "{before:?}: nothing is typed yet");
+        }
     }
 
     #[test]
