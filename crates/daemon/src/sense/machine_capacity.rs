@@ -22,8 +22,8 @@ const TERMINALS_RESERVED: u64 = 16;
 /// Maximum age of a sample.
 const AGE_MAX: Duration = Duration::from_millis(100);
 
-/// Takes a new sample, unless the last one is recent and no start has ended since. Resources that do not answer are unknown, and do not
-/// count.
+/// Takes a new sample, unless the last one is recent and no start has ended since. Resources that do not answer
+/// are unknown, and do not count.
 ///
 /// # Errors
 /// The engine has stopped.
@@ -132,7 +132,7 @@ fn server(turn: &Turn<'_>) -> Option<ServerId> {
 
 /// Number of sessions whose open files may not be in the last sample yet: it was taken during their start.
 fn unsettled(turn: &Turn<'_>, daemon: &Daemon) -> usize {
-    turn.volatile.scheduler.starts_since(latest(daemon).starts_ended)
+    turn.volatile.scheduler.starts_since(turn.pool(), latest(daemon).starts_ended)
 }
 
 /// Returns the problem of a tmux server that takes no new sessions, beside those that are being started.

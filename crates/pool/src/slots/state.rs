@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use protocol::session::Reason;
 use protocol::tmux::TmuxState;
 use protocol::{Session, SessionId, Tag, Timestamp, TmuxSessionId};
 
@@ -67,10 +68,14 @@ impl Scheduler {
         self.starts_ended
     }
 
-    /// Number of starts that were in progress at some time since this many had ended.
+    /// Number of starts that were in progress at some time since this many had ended. One that is not decided yet,
+    /// as it waits for a slot or for the end of the last incarnation, has opened nothing.
     #[must_use]
-    pub fn starts_since(&self, ended: usize) -> usize {
-        self.starting.len() + self.starts_ended.saturating_sub(ended)
+    pub fn starts_since(&self, pool: &Pool, ended: usize) -> usize {
+        let is_decided =
+            |session: &Session| session.lifecycle.holds_slot() && session.reason != Some(Reason::Restarted);
+        let decided = self.starting.iter().filter(|id| pool.session(**id).is_some_and(is_decided));
+        decided.count() + self.starts_ended.saturating_sub(ended)
     }
 
     /// True while a session is being started.
