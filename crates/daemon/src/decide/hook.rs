@@ -28,9 +28,6 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     let session = turn.pool().session(hook.session)?.clone();
     let settings = &daemon.loaded().settings;
     let (agent, rules) = (settings.agent_of(&session), &settings.queue);
-    if matches!(hook.signal, HookEvent::Permission { .. }) {
-        turn.volatile.agents.note_asked(session.id, hook.id, hook.at);
-    }
     let current = turn.volatile.agents.turn(session.id).map(str::to_owned);
     let inputs = HookInputs {
         agent,
@@ -52,6 +49,9 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     }
     turn.emit_all(events);
     turn.volatile.agents.note_artefacts(session.id, &hook.signal);
+    if matches!(hook.signal, HookEvent::Permission { .. }) {
+        turn.volatile.agents.note_asked(session.id, hook.id, hook.at);
+    }
     asks::note_open_asks(turn, session.id, &open);
     let now = turn.now();
     // The report of a start is no sign that it was given anything.

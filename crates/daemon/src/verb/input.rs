@@ -7,7 +7,7 @@ use protocol::{ErrorCode, OsBytes, Refusal, Reply};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::daemon::Daemon;
-use crate::verb::pane;
+use crate::verb::pane::{self, PaneEffect};
 
 pub(super) async fn input(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Input) -> Reply {
     let Input { session, bytes: OsBytes(bytes) } = asked;
@@ -16,5 +16,6 @@ pub(super) async fn input(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Inp
         return Err(Refusal::new(ErrorCode::Usage, why));
     }
     let tmux = Arc::clone(&daemon.tmux);
-    pane::act(daemon, op, (session, "input"), async move |pane| tmux.input(pane, &bytes).await).await
+    pane::act(daemon, op, (session, PaneEffect::Input), async move |pane| tmux.input(pane, &bytes).await)
+        .await
 }

@@ -7,7 +7,7 @@ use protocol::{ErrorCode, Refusal, Reply};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::daemon::Daemon;
-use crate::verb::pane;
+use crate::verb::pane::{self, PaneEffect};
 
 pub(super) async fn keys(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Keys) -> Reply {
     let keys = tmux::keys::parse(&asked.keys).map_err(|e| Refusal::new(ErrorCode::Usage, e.to_string()))?;
@@ -15,5 +15,6 @@ pub(super) async fn keys(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Keys
         return Err(Refusal::new(ErrorCode::Usage, "no keys"));
     }
     let tmux = Arc::clone(&daemon.tmux);
-    pane::act(daemon, op, (asked.session, "keys"), async move |pane| tmux.keys(pane, &keys).await).await
+    pane::act(daemon, op, (asked.session, PaneEffect::Keys), async move |pane| tmux.keys(pane, &keys).await)
+        .await
 }

@@ -10,15 +10,42 @@ use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::verb::session_view;
 
-/// Performs an effect on the pane of a running session, under its lock, and counts it as input of its user.
+/// An effect on a pane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PaneEffect {
+    /// Its user presses these keys.
+    Keys,
+    /// Its user types these bytes.
+    Input,
+    /// A viewer sets its size.
+    Resize,
+}
+
+impl PaneEffect {
+    /// The purpose of its lock, for people.
+    fn purpose(self) -> &'static str {
+        match self {
+            Self::Keys => "keys",
+            Self::Input => "input",
+            Self::Resize => "resize",
+        }
+    }
+
+    /// True if it may leave a line or a dialog half done.
+    fn presses_keys(self) -> bool {
+        self != Self::Resize
+    }
+}
+
+/// Performs an effect on the pane of a running session, under its lock, and counts it as an act of its user.
 pub(super) async fn act(
     daemon: &Arc<Daemon>,
     op: &ClientOperation,
-    (session, purpose): (SessionRef, &'static str),
+    (session, kind): (SessionRef, PaneEffect),
     effect: impl AsyncFnOnce(PaneRef) -> Result<Answer, TmuxError>,
 ) -> Reply {
     let session = session_view::resolve(daemon, session).await?;
-    let grant = daemon.engine.lock(session.id, purpose).await?;
+    let grant = daemon.engine.lock(session.id, kind.purpose()).await?;
     let id = session.id;
     let begun = op.clone();
     let begin = move |turn: &mut Turn<'_>| {
@@ -29,7 +56,7 @@ pub(super) async fn act(
         turn.volatile.attend(run.map(|run| run.tag), now);
         let live = session.filter(|s| s.lifecycle == Lifecycle::Live);
         let pane = live.and_then(|s| s.incarnation).as_ref().and_then(pane_of);
-        if pane.is_some() {
+        if pane.is_some() && kind.presses_keys() {
             turn.emit(Event::KeysPressed(id));
         }
         pane
@@ -38,17 +65,20 @@ pub(super) async fn act(
         return Err(Refusal::new(ErrorCode::Refused, format!("{} does not run", session.name)));
     };
     let done = effect(pane).await;
-    drop(grant);
     let (operation, reply) = (op.clone(), reply_of(done));
     let answer = reply.clone();
     let conclude = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         // Once more: tmux may have taken the keys long after they were recorded.
-        turn.emit(Event::KeysPressed(id));
+        if kind.presses_keys() {
+            turn.emit(Event::KeysPressed(id));
+        }
         turn.volatile.prompts.delivered(pane.tag, now);
         operation.record_answer(turn, &answer);
     };
     daemon.engine.turn(conclude).await?;
+    // Before a prompt may begin, so that these keys do not count as pressed during it.
+    drop(grant);
     reply
 }
 

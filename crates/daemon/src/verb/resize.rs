@@ -7,7 +7,7 @@ use protocol::{ErrorCode, Refusal, Reply};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::daemon::{Daemon, tmux_size};
-use crate::verb::pane;
+use crate::verb::pane::{self, PaneEffect};
 
 /// Refused while a client is attached: the size is that of its terminal.
 pub(super) async fn resize(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Resize) -> Reply {
@@ -16,5 +16,6 @@ pub(super) async fn resize(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
         return Err(Refusal::new(ErrorCode::Usage, "a terminal has columns and rows"));
     }
     let (tmux, size) = (Arc::clone(&daemon.tmux), tmux_size(size));
-    pane::act(daemon, op, (session, "resize"), async move |pane| tmux.resize(pane, size).await).await
+    pane::act(daemon, op, (session, PaneEffect::Resize), async move |pane| tmux.resize(pane, size).await)
+        .await
 }

@@ -21,8 +21,7 @@ pub fn open_asks(shown: &Activity, queued: &[Ask]) -> Vec<Ask> {
     first.chain(queued).cloned().collect()
 }
 
-/// The open questions after a hook report, the oldest first. `asked_at` has their times, that of this report
-/// included.
+/// The open questions after a hook report, the oldest first. `asked_at` has the times of those before.
 pub(crate) fn asks_after(open: &[Ask], hook: &Hook, asked_at: Option<&BTreeMap<u64, Timestamp>>) -> Vec<Ask> {
     let mut open = open.to_vec();
     let ask = |kind, text: &str, tool: Option<&str>, answerable| {
@@ -39,7 +38,11 @@ pub(crate) fn asks_after(open: &[Ask], hook: &Hook, asked_at: Option<&BTreeMap<u
             let answerable = *wait_ms > 0 && (kind == AskKind::Permission || !text.is_empty());
             open.push(ask(kind, text, Some(tool), answerable));
             // Hooks that wait for a `poold` that was restarted report again in any order.
-            open.sort_by_key(|ask| asked_at.and_then(|times| times.get(&ask.id)));
+            let time_of = |ask: &Ask| match ask.id {
+                id if id == hook.id => Some(hook.at),
+                id => asked_at?.get(&id).copied(),
+            };
+            open.sort_by_key(time_of);
         }
         HookEvent::Asking { tool, plan: _ } => {
             open.retain(|ask| ask.answerable);

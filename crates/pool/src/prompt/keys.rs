@@ -8,10 +8,11 @@ use protocol::{SessionId, Timestamp};
 use crate::pool::Pool;
 use crate::turn::Turn;
 
-/// True if keys were pressed in the session's terminal after this time.
+/// True if keys were pressed in the session's terminal after this time, whatever the clock was set to since.
 #[must_use]
-pub fn has_keys_since(pool: &Pool, session: SessionId, at: Timestamp) -> bool {
-    keys_at(pool, session).is_some_and(|keys_at| keys_at > at)
+pub fn has_keys_since(turn: &Turn<'_>, session: SessionId, at: Timestamp) -> bool {
+    let (pool, now) = (turn.pool(), turn.now());
+    keys_at(pool, session).is_some_and(|keys_at| pool.is_earlier(now, at, keys_at))
 }
 
 /// The time at which keys were last pressed in the terminal of the session's present incarnation.

@@ -72,8 +72,7 @@ async fn press_missing_enter(
     for _ in 0..LOOKS {
         let grant = daemon.engine.lock_inside(session, "deliver").await?;
         let has_user = move |turn: &mut Turn<'_>| {
-            pool::prompt::has_keys_since(turn.pool(), session, began_at)
-                || lock::holds_back_prompts(turn, session)
+            pool::prompt::has_keys_since(turn, session, began_at) || lock::holds_back_prompts(turn, session)
         };
         if daemon.engine.turn(has_user).await? {
             break;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use pool::session;
 use pool::slots::{self, Action};
+use pool::{prompt, session};
 use proptest::prelude::*;
+use protocol::clock::{Clock, ClockStep};
 use protocol::event::AgentEvent;
 use protocol::policy::{DrainDeadline, RestartPolicy};
 use protocol::session::{Conversation, Reason};
@@ -337,4 +338,49 @@ fn w24_what_was_said_of_a_conversation_ends_with_it() {
     assert_eq!(known_after(conversation("first", true)), (true, true, true, true));
     assert_eq!(known_after(conversation("second", false)), (false, false, false, false), "another");
     assert_eq!(known_after(conversation("first", false)), (false, false, false, false), "not to be resumed");
+}
+
+#[test]
+fn a_start_that_still_waits_has_opened_no_files() {
+    let mut engine = Engine::with_live(3);
+    let starts = |engine: &Engine| engine.volatile.scheduler.starts_since(&engine.world.pool, 0);
+    for id in [ONE, TWO, THREE] {
+        engine.volatile.scheduler.begin_start(id);
+    }
+    assert_eq!(starts(&engine), 3, "they have run for a moment");
+    engine.is(ONE, Lifecycle::Stopped, Reason::Exited);
+    engine.is(TWO, Lifecycle::Draining, Reason::Restarted);
+    assert_eq!(starts(&engine), 1, "one waits for a slot, one for the end of what runs");
+    engine.volatile.scheduler.end_start(THREE);
+    assert_eq!(starts(&engine), 1, "it has ended since");
+    assert_eq!(engine.volatile.scheduler.starts_since(&engine.world.pool, 1), 0);
+}
+
+#[test]
+fn keys_are_later_than_what_was_before_them_whatever_the_clock_says() {
+    let mut engine = Engine::with_live(1);
+    let since = |engine: &mut Engine, at| engine.turn(|turn, _| prompt::has_keys_since(turn, ONE, at)).0;
+    let press = |engine: &mut Engine| {
+        let pressed = engine.turn(|turn, _| turn.emit(Event::KeysPressed(ONE))).1;
+        engine.world.emit_all(pressed);
+    };
+    engine.pass(10 * MINUTE);
+    let typed = engine.now();
+    assert!(!since(&mut engine, typed));
+    // The clock is set back by five minutes between the prompt and the keys.
+    engine.pass(MINUTE);
+    let back = ClockStep { before: engine.now(), after: Timestamp(engine.world.now - 5 * MINUTE) };
+    engine.world.now = back.after.0;
+    let clock = Clock { read_at: back.after, steps: vec![back], ..Clock::default() };
+    engine.world.emit(Event::ClockRead(clock));
+    engine.pass(1000);
+    press(&mut engine);
+    assert!(since(&mut engine, typed));
+    engine.pass(1000);
+    let later = engine.now();
+    assert!(!since(&mut engine, later), "they were pressed before");
+    // Another program has another line.
+    let incarnation = engine.session(ONE).incarnation.clone().unwrap();
+    engine.world.emit(Event::SessionStarting { session: ONE, incarnation, incarnations: 2, restarts: 1 });
+    assert_eq!(engine.session(ONE).keys_at, None);
 }
