@@ -314,7 +314,7 @@ fn a_pool_made_of_an_export_or_of_a_copy_touches_nothing_of_the_first() {
         let there = other.show("v");
         assert_eq!(
             (&there["lifecycle"], &there["reason"]),
-            (&"lost".into(), &"server_gone".into()),
+            (&"lost".into(), &"database_replaced".into()),
             "{there}"
         );
         let dir = there["dir"].as_str().unwrap();
@@ -352,6 +352,11 @@ fn a_restored_backup_gives_nothing_out_a_second_time() {
     assert_eq!(pool.lifecycle("one"), "lost");
     let next = pool.script("three", "exec sleep 1000");
     assert!(next != later && next != "sess_2", "{next} after {later}");
+    // What ran then runs on, and is neither touched nor doubled.
+    assert_eq!(pool.show("one")["reason"], "database_replaced");
+    let refused = pool.ctl(&["restore", "one"]).expect(4);
+    assert!(refused.stderr.contains("the database was replaced"), "{}", refused.stderr);
+    pool.tmux_text(&["kill-session", "-t", "=one"]);
     pool.ok(&["restart", "one"]);
     let again = pool.ok(&["send", "one", "--kind", "job", "y"]);
     assert!(again.parse::<u64>().unwrap() > message.parse::<u64>().unwrap(), "{again} after {message}");

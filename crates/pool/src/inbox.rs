@@ -78,8 +78,13 @@ fn lost(pool: &Pool, now: Timestamp) -> Option<InboxItem> {
         [one] => ("session was", format!("poolctl restore {}", one.name)),
         _ => ("sessions were", "poolctl restore --all".to_owned()),
     };
-    let count = lost.len();
-    let text = format!("{count} {were} lost with the tmux server or the machine{prompts}: {names}{more}");
+    let (count, replaced) = (lost.len(), |s: &&Session| s.reason == Some(Reason::DatabaseReplaced));
+    let how = if lost.iter().all(replaced) {
+        "lost from sight as the database was replaced, and may still run in tmux"
+    } else {
+        "lost with the tmux server or the machine"
+    };
+    let text = format!("{count} {were} {how}{prompts}: {names}{more}");
     Some(items.item(LOST, last.changed_at, (text, next)))
 }
 

@@ -36,6 +36,9 @@ fn reason(reason: Reason) -> Option<&'static str> {
         Reason::Drained => "drained: its queue is empty",
         Reason::TmuxGone => "its pane vanished from tmux",
         Reason::ServerGone => "its tmux server went away",
+        Reason::DatabaseReplaced => {
+            "it ran when this database was copied; its program was not touched and may still run in tmux"
+        }
         Reason::StartupMissingTmux => "it was no longer in tmux when poold started",
         Reason::ExecFailed => "its program could not be executed",
         Reason::TmuxFailed => "tmux refused or did not answer",
@@ -114,6 +117,9 @@ pub(crate) fn unknown_exit(session: &Session) -> Option<String> {
             "it was adopted, so that no init of the pool waited for its program"
         }
         Some(Reason::ServerGone) => "its tmux server died, and its init left no exit record",
+        Some(Reason::DatabaseReplaced) => {
+            "a copy of the database does not tell what ran on after it was made"
+        }
         Some(Reason::StartupMissingTmux) => {
             "it ended while poold was down (the machine went down, or its init was killed), \
              and left no exit record"

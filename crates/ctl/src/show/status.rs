@@ -170,7 +170,7 @@ fn table(status: &Status, style: Style, now: Timestamp) -> Table {
         row(
             "foreign",
             format!(
-                "{} (outside of the pool; take one in with `poolctl adopt NAME`)",
+                "{} (outside of the pool; `poolctl adopt NAME` takes in one that no pool has marked)",
                 status.foreign.join(" ")
             ),
         );
@@ -445,7 +445,7 @@ mod tests {
         );
         status.foreign = vec!["mine".into(), "other".into()];
         let text = overview(&status, Style::default(), Timestamp(0));
-        let hint = "foreign     mine other (outside of the pool; take one in with `poolctl adopt NAME`)\n";
+        let hint = "foreign     mine other (outside of the pool; `poolctl adopt NAME` takes in one that no pool has marked)\n";
         assert!(text.contains(hint), "{text}");
     }
 }

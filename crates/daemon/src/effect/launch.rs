@@ -281,12 +281,20 @@ async fn explain(daemon: &Daemon, error: &TmuxError, session: &Session) -> Strin
 pub(crate) async fn has_name(daemon: &Daemon, name: &Name) -> String {
     let wanted = name.clone();
     let find = move |turn: &mut Turn<'_>| {
-        let found = pool::observe::named_in_tmux(turn.pool(), &turn.volatile.observed, wanted.as_str());
-        found.map(|session| session.name.clone())
+        let (pool, observed) = (turn.pool(), &turn.volatile.observed);
+        let found = pool::observe::named_in_tmux(pool, observed, wanted.as_str());
+        let is_unknown = pool::observe::is_of_unknown_incarnation(pool, observed, wanted.as_str());
+        (found.map(|session| session.name.clone()), is_unknown)
     };
     match daemon.engine.turn(find).await {
-        Ok(Some(other)) => format!(
+        Ok((Some(other), _)) => format!(
             "{other} was renamed to {name} in tmux: `poolctl rename {other} {other}` gives it its own name again"
+        ),
+        Ok((None, true)) => format!(
+            "the tmux session {name} runs a program that a pool started and that is not on record, as the \
+             database was replaced, or another pool's: look at it with `tmux -S {socket} attach -t ={name}`, and \
+             end it there, or rename one of them",
+            socket = daemon.device.socket.display()
         ),
         _ => format!("tmux has a session named {name} that is not the pool's; rename one of them"),
     }

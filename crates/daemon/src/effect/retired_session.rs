@@ -1,8 +1,8 @@
 //! Renames the leftover tmux session of an ended incarnation, so that a new one can take its name before the
-//! reaper removes it.
+//! reaper removes it. One whose program runs keeps its name: two programs would have one conversation.
 
 use protocol::tmux::{Server, TmuxState};
-use protocol::{Name, Tag, TmuxSessionId};
+use protocol::{Name, TmuxSessionId};
 use tmux::{Answer, PaneRef};
 
 use crate::engine::Turn;
@@ -18,25 +18,41 @@ pub(crate) async fn free_name(daemon: &Daemon, name: &Name) -> bool {
         return matches!(state.server, Server::Up(_));
     }
     let panes = tagged_panes(&state, name);
-    // On the pool's own server an unknown tag belongs to another timeline: the database was restored since.
+    // On the pool's own server an unknown tag belongs to another timeline: the database was replaced since.
     let own = daemon.device.own;
     let retired = move |turn: &mut Turn<'_>| {
         let pool = turn.pool();
-        let is_over = |tag| pool.retired(tag).is_some() || own && pool.tagged(tag).is_none();
-        panes.into_iter().find(|(_, pane)| is_over(pane.tag))
+        let is_left_over = |pane: &TaggedPane| {
+            let tag = pane.place.tag;
+            pool.retired(tag).is_some() || own && pane.is_over && pool.tagged(tag).is_none()
+        };
+        panes.into_iter().find(is_left_over)
     };
-    let Ok(Some((session, pane))) = daemon.engine.turn(retired).await else { return false };
+    let Ok(Some(TaggedPane { session, place: pane, .. })) = daemon.engine.turn(retired).await else {
+        return false;
+    };
     let renamed = daemon.tmux.rename(pane, session, &tmux::act::retired_name(pane.tag)).await;
     tracing::debug!(%name, ?renamed, "renamed the session of an ended incarnation");
     matches!(renamed, Ok(Answer::Done | Answer::Gone))
 }
 
+/// A pane with the tag of an incarnation.
+struct TaggedPane {
+    session: TmuxSessionId,
+    place: PaneRef,
+    /// True if its program has ended.
+    is_over: bool,
+}
+
 /// Returns the tagged panes of the tmux session with this name.
-fn tagged_panes(state: &TmuxState, name: &Name) -> Vec<(TmuxSessionId, PaneRef)> {
+fn tagged_panes(state: &TmuxState, name: &Name) -> Vec<TaggedPane> {
     let Server::Up(server) = state.server else { return Vec::new() };
     let has_name =
         |session: &TmuxSessionId| state.sessions.get(session).is_some_and(|s| s.name == name.as_str());
-    let pane_of = |pane, tag: Tag| PaneRef { server: server.into(), pane, tag };
-    let tagged = state.panes.iter().filter(|(_, pane)| has_name(&pane.session));
-    tagged.filter_map(|(id, pane)| Some((pane.session, pane_of(*id, pane.tag?)))).collect()
+    let shown = state.panes.iter().filter(|(_, pane)| has_name(&pane.session));
+    let tagged = shown.filter_map(|(id, pane)| {
+        let place = PaneRef { server: server.into(), pane: *id, tag: pane.tag? };
+        Some(TaggedPane { session: pane.session, place, is_over: pane.is_over() })
+    });
+    tagged.collect()
 }

@@ -257,7 +257,8 @@ pub(crate) fn fork_events(pool: &Pool, paths: &Paths, database: Timeline) -> Vec
 fn without_incarnation(session: &Session, paths: &Paths, origin: Origin) -> Session {
     let mut session = session.clone();
     if session.lifecycle.holds_slot() {
-        (session.lifecycle, session.reason, session.exit) = (Lifecycle::Lost, Some(Reason::ServerGone), None);
+        (session.lifecycle, session.reason, session.exit) =
+            (Lifecycle::Lost, Some(Reason::DatabaseReplaced), None);
     }
     rebase(&mut session, paths);
     // Otherwise the copy would start what the original runs: by restart policy, or for a queued prompt.

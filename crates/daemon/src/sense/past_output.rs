@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::session::Reason;
-use protocol::{Refusal, Session, SessionId, Timestamp};
+use protocol::{Lifecycle, Refusal, Session, SessionId, Timestamp};
 use world::clock::timestamp;
 
 use crate::engine::Turn;
@@ -44,7 +43,7 @@ fn logs(turn: &Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, PathBuf)> {
 /// True if the last recorded activity of a session may be older than its last output: any other end is an
 /// activity itself.
 fn may_lack_output(session: &Session) -> bool {
-    session.lifecycle.holds_slot() || session.reason == Some(Reason::ServerGone)
+    session.lifecycle.holds_slot() || session.lifecycle == Lifecycle::Lost
 }
 
 /// Returns the time of the last output in a log; `None` if there is none, as in that of an adopted session at

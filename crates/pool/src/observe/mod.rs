@@ -25,4 +25,4 @@ pub use take_in::{
     Findings, ObserveOutcome, REPORT_DELAY_MAX, Suspects, account_reported, correct_foreground, suspects,
     take_in, update,
 };
-pub use tmux_name::{named_in_tmux, tmux_name};
+pub use tmux_name::{is_of_unknown_incarnation, named_in_tmux, tmux_name};

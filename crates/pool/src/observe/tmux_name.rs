@@ -27,6 +27,16 @@ pub fn named_in_tmux<'a>(pool: &'a Pool, observed: &Observed, name: &str) -> Opt
     pool.sessions().find(|session| tmux_name(pool, observed, session) == Some(name))
 }
 
+/// True if the tmux session of this name shows an incarnation that is not on record: that of another pool, or of
+/// before the database was replaced.
+#[must_use]
+pub fn is_of_unknown_incarnation(pool: &Pool, observed: &Observed, name: &str) -> bool {
+    let state = observed.state();
+    let of_name = |id| state.sessions.get(id).is_some_and(|session| session.name == name);
+    let is_unknown = |tag| pool.tagged(tag).is_none() && pool.retired(tag).is_none();
+    state.panes.values().any(|pane| of_name(&pane.session) && pane.tag.is_some_and(is_unknown))
+}
+
 /// Returns the tmux session that shows the pane of a session.
 fn shown_in(observed: &Observed, session: &Session) -> Option<protocol::TmuxSessionId> {
     let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot())?;
