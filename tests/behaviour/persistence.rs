@@ -65,12 +65,16 @@ fn p10_fallback_without_metadata() {
     pool.ok(&["sync"]);
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 0, "nothing is invented");
     assert_eq!(pool.status()["foreign"], serde_json::json!(["web"]));
+    let told = pool.ctl(&["status"]).expect(1).stdout;
+    assert!(told.contains("was missing, and an empty one was begun"), "{told}");
     pool.ctl(&["kill", "web"]).expect(3);
     assert!(alive(agent), "and nothing is touched");
     let other = pool.script("other", "exec sleep 1000");
     assert_eq!(pool.lifecycle(&other), "live");
     pool.ok(&["kill", &other]);
+    pool.restart_poold();
     pool.ok(&["sync"]);
+    assert!(!pool.status()["problems"].to_string().contains("missing"), "it was taken as it is");
     assert!(alive(agent));
     send_signal(agent, Signal::SIGKILL);
 }

@@ -118,6 +118,7 @@ fn p04_why_poold_does_not_start_is_told_wherever_it_is_missed() {
     pool.ctl(&["--timeout", "2s", "up"]).expect(6);
     let told = pool.ctl(&["--timeout", "2s", "status"]).stderr;
     assert!(told.contains("poold.log ends with:") && told.contains("the database is damaged"), "{told}");
+    assert!(told.contains("put a backup in the place of"), "{told}");
     pool.ok(&["down"]);
 }
 

@@ -224,10 +224,13 @@ impl Client {
         let (socket, pid) = (self.socket.display(), holder.pid);
         let log = self.poold_log.display();
         let last = logfile::last_lines(&self.poold_log, 1).pop().map(|line| escape::line(&line));
-        let said = last.map(|line| format!("; {log} ends with: {line}")).unwrap_or_default();
+        let next = match last {
+            Some(line) => format!("{log} ends with: {line}"),
+            None => format!("{log} is empty: `poolctl down` and then `poolctl up` try again at once"),
+        };
         let why = format!(
-            "no poold answers at {socket}, although its supervisor runs (`poolctl up`, pid {pid}) and keeps trying: \
-             if it does not succeed, `poolctl down` and then `poolctl up` start afresh{said}"
+            "no poold answers at {socket}, although its supervisor runs (`poolctl up`, pid {pid}) and keeps trying; \
+             {next}"
         );
         Some(Refusal::new(ErrorCode::Unavailable, why))
     }

@@ -74,7 +74,9 @@ pub(crate) fn wait(context: &Context, mut supervised: impl FnMut() -> bool) -> R
 fn how_to_go_on(found: Option<&Status>) -> &'static str {
     match found {
         Some(_) => "see `poolctl status`",
-        None => "if it does not succeed, `poolctl down` and then `poolctl up` start afresh",
+        None => {
+            "and the logs tell why; once that is mended, `poolctl down` and then `poolctl up` try again at once"
+        }
     }
 }
 

@@ -87,6 +87,8 @@ pub(crate) enum Continuity {
     Same,
     /// No timeline file or number exists yet: the first start.
     First,
+    /// The state directory had a database, and this one is new.
+    Missing,
     /// A new timeline has to begin, with the reason.
     Other(&'static str),
 }
@@ -110,7 +112,7 @@ fn check(
         Timeline { id, .. } if id.is_some_and(|id| id != file.id) => {
             Continuity::Other("its database is another pool's")
         }
-        Timeline { id: None, .. } if file.committed > 0 => Continuity::Other("its database was replaced"),
+        Timeline { id: None, .. } if file.committed > 0 => Continuity::Missing,
         // Any number of starts may have crashed between writing the file and committing to the database.
         _ if epoch < file.committed => Continuity::Other("its database is older than its last start"),
         _ if file.ended_at.is_some_and(|ended| seq < ended) => {
@@ -145,7 +147,7 @@ pub(crate) fn start(
     let seen = highest_session(paths) + 1;
     let random = random_number(random)?;
     let (id, epoch, seq, next) = match continuity {
-        Continuity::Other(_) => {
+        Continuity::Missing | Continuity::Other(_) => {
             let next = pool.next_session().max(reserved).max(seen);
             let given_out = file.as_ref().map_or(0, |file| file.events);
             (random, highest + 1 + random % EPOCH_STEP_MAX, seq.max(given_out), next)

@@ -34,6 +34,18 @@ fn progress(recovery: PathBuf) -> impl Fn(f64) {
     }
 }
 
+/// Returns the error of a database that cannot be opened.
+fn unopened(error: StoreError, paths: &Paths) -> DaemonError {
+    let what = error.to_string();
+    DaemonError::Storage(match error {
+        StoreError::Damaged(_) => format!(
+            "{what}: `poolctl down`, and put a backup in the place of {} (`poolctl help logs-and-archives`)",
+            paths.database.display()
+        ),
+        _ => what,
+    })
+}
+
 /// Returns the error of a failed database.
 fn storage(error: StoreError) -> DaemonError {
     DaemonError::Storage(error.to_string())
@@ -49,18 +61,27 @@ pub fn open_database(paths: &Paths) -> Result<(Store, Loaded), DaemonError> {
     let opened = Store::open(&paths.database, progress(recovery.clone()));
     drop(opening);
     drop(std::fs::remove_file(recovery));
-    let opened = opened.map_err(storage)?;
+    let opened = opened.map_err(|error| unopened(error, paths))?;
     disk_reserve::preallocate(&paths.database);
     Ok(opened)
 }
 
-/// Commits this start: a new epoch, and the ends of what the last daemon left half-way. Also returns the time of the
-/// last event before.
+/// The database at a start, once the start is committed.
+pub(super) struct Begun {
+    pub(super) store: Store,
+    pub(super) pool: Pool,
+    /// Time of the last event before.
+    pub(super) last: Timestamp,
+    /// True if the state directory had a database, and this one is new.
+    pub(super) is_missing: bool,
+}
+
+/// Commits this start: a new epoch, and the ends of what the last daemon left half-way.
 pub(super) fn begin(
     paths: &Paths,
     world: &World,
     (mut store, found): (Store, Loaded),
-) -> Result<(Store, Pool, Timestamp), DaemonError> {
+) -> Result<Begun, DaemonError> {
     for lost in &found.quarantined {
         let (table, key, why) = (&lost.table, lost.key.escape_ascii(), &lost.why);
         tracing::error!(table, %key, why, "a damaged record was quarantined");
@@ -81,13 +102,17 @@ pub(super) fn begin(
         events.extend(pool::session::shift_due_starts(&pool, step));
     }
     events.push(Event::ClockRead(Clock { seq: pool.seq(), ..clock }));
-    if let Continuity::Other(why) = start.continuity {
-        tracing::warn!(why, "this pool begins another timeline: what ran is lost, and not touched");
-        events.extend(timeline::fork_events(&pool, paths, database));
-    } else {
-        load::remove_stale_run_files(&pool, &paths.run);
-        events.extend(load::events(&pool, &paths.run, &boot));
-        events.extend(timeline::relocation_events(&pool, paths));
+    match start.continuity {
+        Continuity::Missing => tracing::error!("the database is missing: a new, empty one was begun"),
+        Continuity::Other(why) => {
+            tracing::warn!(why, "this pool begins another timeline: what ran is lost, and not touched");
+            events.extend(timeline::fork_events(&pool, paths, database));
+        }
+        Continuity::Same | Continuity::First => {
+            load::remove_stale_run_files(&pool, &paths.run);
+            events.extend(load::events(&pool, &paths.run, &boot));
+            events.extend(timeline::relocation_events(&pool, paths));
+        }
     }
     let (at, mut stamped) = (reading.wall, Vec::new());
     apply(&mut pool, events, (at, start.seq), &mut stamped);
@@ -96,7 +121,8 @@ pub(super) fn begin(
     store.set_timeline(start.file.id()).map_err(storage)?;
     crate::crash::point("recover-written");
     timeline::mark_started(paths, &start.file).map_err(placed)?;
-    Ok((store, pool, last.map(|(_, at)| at).unwrap_or_default()))
+    let last = last.map(|(_, at)| at).unwrap_or_default();
+    Ok(Begun { store, pool, last, is_missing: start.continuity == Continuity::Missing })
 }
 
 /// Returns the position and the time of the last event in the journal; none if it is damaged.

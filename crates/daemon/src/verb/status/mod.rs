@@ -60,6 +60,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status
     let stuck = attention::stuck(turn, rules);
     let quarantined = turn.reader().quarantined().unwrap_or_default();
     let mut problems = problems(volatile, server::problem(pool, observed, &tmux), counts.in_doubt);
+    problems.extend(missing_database(daemon));
     problems.extend(queues::problems(turn, daemon, &stuck, (quarantined, capacity.disk)));
     let inbox = attention::items(turn, rules);
     problems.extend(attention::unstarted(&inbox));
@@ -96,6 +97,17 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status
         stuck,
         tmux,
     }
+}
+
+/// Returns the problem of a database that was missing at the start, until the next one.
+fn missing_database(daemon: &Daemon) -> Option<String> {
+    let database = daemon.paths.database.display();
+    daemon.database_is_missing.then(|| {
+        format!(
+            "the database {database} was missing, and an empty one was begun: to go back to a backup, `poolctl down` \
+             and put it there; to go on without, `poolctl down` and `poolctl up`"
+        )
+    })
 }
 
 /// Returns the watcher and the reaper, connected or not.
