@@ -233,6 +233,7 @@ const TRAPS: &[(&str, &[&str])] = &[
             "w22_w23_a_thought_for_a_pane_is_its_sessions_and_for_no_other_pane_anybodys",
             "w23_without_a_watcher_what_is_shown_was_looked_at",
             "t01_a_stopped_server_is_named_with_its_cure_and_loses_nothing",
+            "t8_a_stopped_server_is_a_time_out_and_the_client_is_reaped",
         ],
     ),
     (
@@ -358,6 +359,13 @@ const TRAPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("C-08", &["c08_summaries_that_fail_again_and_again_are_held_back_and_not_lost"]),
+    (
+        "C-09",
+        &[
+            "c09_what_is_sent_while_a_session_is_removed_is_refused_or_gone_with_it_and_nothing_comes_after",
+            "w19_without_a_reaper_kill_and_rm_say_that_nobody_verified_it",
+        ],
+    ),
     (
         "3.3",
         &[
@@ -575,7 +583,7 @@ fn every_trap_has_its_test() {
     let wanted = (1..=14).chain(20..=28).map(|n| format!("T-{n:02}"));
     let wanted = wanted.chain((1..=12).map(|n| format!("P-{n:02}")));
     let wanted = wanted.chain((1..=39).map(|n| format!("W-{n:02}")));
-    let wanted = wanted.chain((4..=8).map(|n| format!("C-{n:02}")));
+    let wanted = wanted.chain((4..=9).map(|n| format!("C-{n:02}")));
     let wanted = wanted.chain(["3.3", "(d)", "G-13", "H-3.4"].map(str::to_owned));
     assert_eq!(rows, wanted.collect::<Vec<_>>());
     for row in rows {

@@ -66,6 +66,30 @@ fn w19_without_a_reaper_kill_and_rm_say_that_nobody_verified_it() {
 }
 
 #[test]
+fn c09_what_is_sent_while_a_session_is_removed_is_refused_or_gone_with_it_and_nothing_comes_after() {
+    let pool = Pool::with("[reaper]\ngrace = '2s'\n");
+    let id = pool.script("web", "trap '' TERM HUP; touch here; while :; do sleep 0.05; done");
+    pool.await_file(pool.state().join("sessions").join(&id).join("work/here"), |_| true);
+    let (agent, init) = pool.pane_pids(&id);
+    thread::scope(|scope| {
+        let removal = scope.spawn(|| pool.ctl(&["--timeout", "60s", "rm", "--force", "--purge", &id]));
+        wait_until("it is being ended", PATIENCE, || pool.lifecycle(&id) == "draining");
+        for kind in [&["--kind", "job"][..], &[]] {
+            let sent = pool.ctl(&[&["send", &id, "text"], kind].concat()).expect(5);
+            assert!(sent.stderr.contains("poolctl"), "it says what to do: {}", sent.stderr);
+        }
+        removal.join().unwrap().expect(0);
+    });
+    assert!(gone(agent) && gone(init), "removed only once its end was proved");
+    for kind in [&["--kind", "job"][..], &[]] {
+        pool.ctl(&[&["send", &id, "text"], kind].concat()).expect(3);
+    }
+    assert_eq!(pool.lines(&["ls", "--all"]).len(), 0);
+    let events = pool.event_kinds(&id);
+    assert_eq!(events.iter().filter(|kind| kind.starts_with("message_")).count(), 0, "{events:?}");
+}
+
+#[test]
 fn without_a_watcher_status_is_a_failure_and_says_why() {
     let pool = Pool::new();
     let id = pool.script("web", "exec cat");
