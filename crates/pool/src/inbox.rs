@@ -94,7 +94,7 @@ fn worker(pool: &Pool, lane: &StuckLane, now: Timestamp) -> Option<InboxItem> {
     let waits = matches!(reason, StuckReason::NoWorker | StuckReason::NoClaim | StuckReason::WorkerOff(_));
     let items = SessionItems { pool, session: pool.session(lane.session).filter(|_| waits)?, now };
     let text = lane.describe(pool.age(now, *since));
-    Some(items.item("worker", *since, (text, reason.next_command(lane.name.as_str(), &lane.kind))))
+    Some(items.item("worker", *since, (text, reason.next_command(&lane.name.for_people(), &lane.kind))))
 }
 
 /// The items of one session.
@@ -150,7 +150,7 @@ impl SessionItems<'_> {
     /// A prompt was typed and nothing confirmed it, or it is in doubt.
     fn unconfirmed(&self) -> Option<InboxItem> {
         let open = held_prompt(self.pool, self.session.id)?;
-        let (id, next) = (open.id, admin::resolve_command(self.session.name.as_str(), open.id));
+        let (id, next) = (open.id, admin::resolve_command(&self.session.name.for_people(), open.id));
         let (kind, text) = match open.state {
             MessageState::InDoubt if doubt::waits_for_person(&open) => {
                 ("message", "may not have arrived as it was sent")
@@ -174,7 +174,8 @@ impl SessionItems<'_> {
     /// The kinds of messages that failed several times in a row.
     fn failing(&self) -> impl Iterator<Item = InboxItem> {
         self.pool.held_back_of(self.session.id).map(|(kind, breaker)| {
-            let (name, what) = (&self.session.name, if kind == PROMPT { "prompts" } else { "messages" });
+            let (name, what) =
+                (self.session.name.for_people(), if kind == PROMPT { "prompts" } else { "messages" });
             let failures = counted(breaker.failures.into(), "failure");
             let text = format!(
                 "its {what} are held back after {failures} of kind {kind} in a row; `poolctl queue ls {name} \
@@ -189,7 +190,8 @@ impl SessionItems<'_> {
     /// The agent's service is out; the agent is told to continue by itself.
     fn suspended(&self) -> Option<InboxItem> {
         let open = waiting_prompt(self.pool, self.session.id).filter(|open| open.is_suspended)?;
-        let (id, name, tries) = (open.id, &self.session.name, counted(open.attempts.into(), "time"));
+        let (id, name, tries) =
+            (open.id, self.session.name.for_people(), counted(open.attempts.into(), "time"));
         let text = format!(
             "the turn of message {id} failed {tries} by an outage of its service, and is continued automatically"
         );

@@ -134,6 +134,7 @@ impl StuckLane {
             seconds @ 0..60 => format!("{seconds} s"),
             seconds => format!("{} min", seconds / 60),
         };
+        let name = name.for_people();
         format!("{waiting} {what} for {name} {stand} still for {long}: {reason}")
     }
 }

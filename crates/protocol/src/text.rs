@@ -1,5 +1,6 @@
 //! Texts in the protocol: names with their rules, byte strings of the operating system, and numbers of things.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -87,6 +88,15 @@ impl Name {
     #[must_use]
     pub fn worker(&self) -> Option<&str> {
         self.0.strip_prefix(OF_WORKER)
+    }
+
+    /// Returns what people call the session: `@NAME` if it is that of a worker's host.
+    #[must_use]
+    pub fn for_people(&self) -> Cow<'_, str> {
+        match self.worker() {
+            Some(worker) => Cow::Owned(format!("@{worker}")),
+            None => Cow::Borrowed(&self.0),
+        }
     }
 }
 

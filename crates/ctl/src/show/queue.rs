@@ -68,7 +68,7 @@ pub(crate) fn holder(holder: &Holder, its: Option<&GeneratorView>) -> String {
     let role = its.map_or("worker", |view| view.role.as_str());
     let id = holder.generator.map(|id| format!(" {id}")).unwrap_or_default();
     let of = its.map(|view| match &view.name {
-        Some(name) => name.worker().map_or_else(|| name.to_string(), |worker| format!("@{worker}")),
+        Some(name) => name.for_people().into_owned(),
         None => view.sessions.clone(),
     });
     let of = of.map(|of| format!(" of {of}")).unwrap_or_default();

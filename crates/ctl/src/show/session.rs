@@ -241,10 +241,12 @@ impl Rows {
             self.add("not enforced", limit.clone());
         }
         self.add("policy", lifecycle::policy(policy));
-        self.add(
-            "parkable",
-            if view.parkable { "automatically" } else { "only by `poolctl park`" }.to_owned(),
-        );
+        let parkable = match (view.parkable, policy.pinned) {
+            (true, false) => "automatically",
+            (true, true) => "only by `poolctl park`, as it is pinned",
+            (false, _) => "only by `poolctl park`",
+        };
+        self.add("parkable", parkable.to_owned());
         self.maybe(
             "conversation",
             conversation.as_ref().map(|conversation| {

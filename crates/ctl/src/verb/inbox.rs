@@ -78,7 +78,7 @@ fn print(context: &Context, item: &InboxItem) -> Result<(), Error> {
         return out::json(&document(item));
     }
     let (name, since) =
-        (context.style.paint(1, item.name.as_str()), when(item.since, context.style, time::now()));
+        (context.style.paint(1, &item.name.for_people()), when(item.since, context.style, time::now()));
     out::line(&format!("{name}  {}  {since}  {}", item.kind, escape::line(&item.text)))?;
     out::line(&format!("    {}", item.next))
 }

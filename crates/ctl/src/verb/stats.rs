@@ -134,7 +134,7 @@ fn table(views: &[UsageView], limits: &BTreeMap<SessionId, Bounds>, quiet: bool)
     for UsageView { session, name, usage, stuck } in views {
         let size = |bytes: Option<u64>| bytes.map(size::short).unwrap_or_default();
         table.row([
-            name.to_string(),
+            name.for_people().into_owned(),
             usage.cpu_percent.map(|percent| format!("{percent}%")).unwrap_or_default(),
             size::short(usage.memory),
             usage.processes.to_string(),

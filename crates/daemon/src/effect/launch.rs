@@ -288,7 +288,7 @@ pub(crate) async fn has_name(daemon: &Daemon, name: &Name) -> String {
     };
     match daemon.engine.turn(find).await {
         Ok((Some(other), _)) => format!(
-            "{other} was renamed to {name} in tmux: `poolctl rename {other} {other}` gives it its own name again"
+            "{other} has the name {name} in tmux: `poolctl rename {other} {other}` gives it its own there"
         ),
         Ok((None, true)) => format!(
             "the tmux session {name} runs a program that a pool started and that is not on record, as the \

@@ -35,7 +35,7 @@ pub(super) fn problems(
     }
     problems.extend(stuck.iter().map(|lane| {
         let standstill = &lane.standstill;
-        let next = standstill.reason.next_command(lane.name.as_str(), &lane.kind);
+        let next = standstill.reason.next_command(&lane.name.for_people(), &lane.kind);
         format!("{}: `{next}`", lane.describe(turn.age(standstill.since)))
     }));
     problems
