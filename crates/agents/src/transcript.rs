@@ -16,16 +16,20 @@ use serde_json::Value;
 use crate::adapter::Adapter;
 
 /// True if the output of an agent says that the conversation to resume does not exist: Claude Code 2.1.197,
-/// Codex 0.169.0, OpenCode 1.18.33.
+/// Codex 0.169.0, OpenCode 1.18.33, Gemini CLI 0.61.0, for which a conversation without a prompt is none.
 #[must_use]
 pub fn says_conversation_missing(adapter: Adapter, output: &[u8]) -> bool {
-    let words: &[u8] = match adapter {
-        Adapter::Claude => b"No conversation found",
-        Adapter::Codex => b"no rollout found",
-        Adapter::Opencode => b"Session not found",
-        Adapter::Gemini | Adapter::Aider | Adapter::None => return false,
+    let sentences: &[&[u8]] = match adapter {
+        Adapter::Claude => &[b"No conversation found"],
+        Adapter::Codex => &[b"no rollout found"],
+        Adapter::Opencode => &[b"Session not found"],
+        Adapter::Gemini => {
+            &[b"No previous sessions found for this project", b"resuming session: Invalid session identifier"]
+        }
+        Adapter::Aider | Adapter::None => &[],
     };
-    output.windows(words.len()).any(|window| window.eq_ignore_ascii_case(words))
+    let says = |words: &[u8]| output.windows(words.len()).any(|window| window.eq_ignore_ascii_case(words));
+    sentences.iter().any(|words| says(words))
 }
 
 /// A prompt in the record.

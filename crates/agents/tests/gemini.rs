@@ -55,10 +55,10 @@ fn what_is_written_in_the_composer_is_seen() {
     }
 }
 
-/// Gemini CLI shows a composer before its startup dialogs.
+/// Gemini CLI shows a composer before its startup dialogs, and before it takes up its conversation.
 #[test]
 fn it_is_not_ready_while_it_starts() {
-    for name in ["starting", "starting-dull"] {
+    for name in ["starting", "starting-dull", "resuming"] {
         let screen = capture(name);
         assert_eq!(composer(name), Composer::Hidden, "{name}");
         assert_eq!(
@@ -67,6 +67,17 @@ fn it_is_not_ready_while_it_starts() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn a_conversation_that_it_does_not_find_is_told_by_its_output() {
+    let none: &[u8] = b"Error resuming session: No previous sessions found for this project.\r\n";
+    let other = b"Error resuming session: Invalid session identifier \"a989\".\r\n  Searched for sessions";
+    for output in [none, other] {
+        assert!(transcript::says_conversation_missing(Gemini, output));
+    }
+    let fault = b"Error resuming session: EACCES: permission denied";
+    assert!(!transcript::says_conversation_missing(Gemini, fault), "that proves nothing");
 }
 
 #[test]

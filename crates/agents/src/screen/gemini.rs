@@ -12,12 +12,19 @@ const INDENT: usize = 3;
 /// The placeholder, after a cursor that is drawn only while the terminal has the focus.
 const PLACEHOLDER: &str = "  Type your message or @path/to/file";
 
+/// The beginning of the status line while hooks run outside of a turn.
+const HOOK_RUNS: &str = "Executing Hook";
+
 /// Returns the state of the composer. None if only notes are above it: at its start Gemini CLI shows the
-/// composer before it shows its startup dialogs.
+/// composer before it shows its startup dialogs. None while hooks run: after that of a start it takes up its
+/// conversation, and drops what was typed before.
 pub(super) fn composer(screen: &Screen) -> Option<Composer> {
     let (rule, first) = prompt(screen)?;
     let is_note = |line: &String| line.is_empty() || line.starts_with(['⚠', 'ℹ']) || line.starts_with("   ");
     if screen.texts[..rule.saturating_sub(1)].iter().all(is_note) {
+        return None;
+    }
+    if screen.texts[..rule].last().is_some_and(|status| status.trim_start().starts_with(HOOK_RUNS)) {
         return None;
     }
     if OTHER_PROMPTS.iter().any(|other| screen.texts[first].starts_with(other)) {
