@@ -35,7 +35,7 @@ fn w20_what_is_left_of_a_session_is_its_users() {
     let (web, pane, _) = reader(&pool, &theirs, "web");
     adopted("web");
     let split = theirs.text(&["split-window", "-d", "-t", &pane, "-P", "-F", "#{pane_id}", "exec cat"]);
-    pool.await_complete();
+    pool.ok(&["sync"]);
     pool.ok(&["rm", "--force", "web"]);
     wait_until("the rest is foreign", PATIENCE, || foreign("web"));
     let deleted = pool.lines(&["events", "--kind", "session_deleted"]);
