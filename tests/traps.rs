@@ -611,10 +611,8 @@ fn every_trap_has_its_test() {
     let rows: Vec<&str> = TRAPS.iter().map(|(row, _)| *row).collect();
     let wanted = (1..=14).chain(20..=28).map(|n| format!("T-{n:02}"));
     let wanted = wanted.chain((1..=12).map(|n| format!("P-{n:02}")));
-    let later =
-        ["P-20", "P-21", "P-23", "P-24", "P-25", "P-27", "P-28", "P-29", "G-02", "G-09", "G-15", "G-17"];
-    let wanted = wanted.chain(later.map(str::to_owned));
-    let wanted = wanted.chain(["G-21", "G-23", "G-24", "C-03", "C-16"].map(str::to_owned));
+    let rest = "P-20 P-21 P-23 P-24 P-25 P-27 P-28 P-29 G-02 G-09 G-15 G-17 G-21 G-23 G-24 C-03 C-16";
+    let wanted = wanted.chain(rest.split(' ').map(str::to_owned));
     let wanted = wanted.chain((1..=39).map(|n| format!("W-{n:02}")));
     let wanted = wanted.chain((4..=9).map(|n| format!("C-{n:02}")));
     let wanted = wanted.chain(["3.3", "(d)", "G-13", "H-3.4"].map(str::to_owned));

@@ -78,8 +78,8 @@ fn lost(pool: &Pool, now: Timestamp) -> Option<InboxItem> {
         [one] => ("session was", format!("poolctl restore {}", one.name)),
         _ => ("sessions were", "poolctl restore --all".to_owned()),
     };
-    let (count, replaced) = (lost.len(), |s: &&Session| s.reason == Some(Reason::DatabaseReplaced));
-    let how = if lost.iter().all(replaced) {
+    let count = lost.len();
+    let how = if lost.iter().all(|s| s.reason == Some(Reason::DatabaseReplaced)) {
         "lost from sight as the database was replaced, and may still run in tmux"
     } else {
         "lost with the tmux server or the machine"

@@ -151,6 +151,12 @@ impl Pool {
         self.retired.get(&tag).copied()
     }
 
+    /// True if the tag is on record, for the current incarnation of a session or for an ended one.
+    #[must_use]
+    pub fn has_tag(&self, tag: Tag) -> bool {
+        self.tagged(tag).is_some() || self.retired.contains_key(&tag)
+    }
+
     /// The tags of ended incarnations that something may still carry.
     pub fn retired_tags(&self) -> impl Iterator<Item = Tag> {
         self.retired.keys().copied()

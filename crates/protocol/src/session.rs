@@ -316,8 +316,8 @@ pub enum Reason {
     HostDisk,
     /// The session did not finish its queue before the deadline of its drain.
     DrainDeadline,
-    /// The session ran when the database was copied that this pool has since: a backup, an export, or the
-    /// database of another pool. Its program was not touched.
+    /// The pool's database was replaced by a copy: a backup, an export, or the database of another pool. The
+    /// session ran when the copy was made; its program was not touched.
     DatabaseReplaced,
 }
 

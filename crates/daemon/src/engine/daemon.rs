@@ -43,7 +43,7 @@ pub(crate) struct Daemon {
     /// The start on the monotonic clock.
     pub(crate) started: Instant,
     /// True if the database was missing at the start, and a new one was begun.
-    pub(crate) database_is_missing: bool,
+    pub(crate) database_was_missing: bool,
     /// The configuration in force.
     pub(crate) config: watch::Sender<Arc<LoadedConfig>>,
     /// The configuration at the start. Its settings that need a restart are still in force.

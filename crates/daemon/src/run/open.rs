@@ -73,7 +73,7 @@ pub(super) struct Begun {
     /// Time of the last event before.
     pub(super) last: Timestamp,
     /// True if the state directory had a database, and this one is new.
-    pub(super) is_missing: bool,
+    pub(super) database_was_missing: bool,
 }
 
 /// Commits this start: a new epoch, and the ends of what the last daemon left half-way.
@@ -122,7 +122,7 @@ pub(super) fn begin(
     crate::crash::point("recover-written");
     timeline::mark_started(paths, &start.file).map_err(placed)?;
     let last = last.map(|(_, at)| at).unwrap_or_default();
-    Ok(Begun { store, pool, last, is_missing: start.continuity == Continuity::Missing })
+    Ok(Begun { store, pool, last, database_was_missing: start.continuity == Continuity::Missing })
 }
 
 /// Returns the position and the time of the last event in the journal; none if it is damaged.

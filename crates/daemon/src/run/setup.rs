@@ -82,7 +82,7 @@ pub(super) struct Parts {
     pub(super) holders: UnboundedSender<ProcId>,
     /// The start on the monotonic clock.
     pub(super) started: Instant,
-    pub(super) database_is_missing: bool,
+    pub(super) database_was_missing: bool,
 }
 
 /// Returns the operating system as site.
@@ -129,7 +129,7 @@ pub(super) fn daemon(site: Site, parts: Parts) -> Result<Daemon, DaemonError> {
         process,
         started_at: site.world.clock.now(),
         started: parts.started,
-        database_is_missing: parts.database_is_missing,
+        database_was_missing: parts.database_was_missing,
         startup_config: site.config.config.clone(),
         config: watch::channel(Arc::new(site.config)).0,
         holders_to_watch: parts.holders,

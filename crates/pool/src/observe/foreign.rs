@@ -18,7 +18,7 @@ pub type ForeignSessions = BTreeMap<TmuxSessionId, String>;
 pub fn foreign_sessions(pool: &Pool, state: &TmuxState) -> ForeignSessions {
     let mut foreign: BTreeMap<TmuxSessionId, bool> = BTreeMap::new();
     for pane in state.panes.values() {
-        let ours = pane.tag.is_some_and(|tag| pool.tagged(tag).is_some() || pool.retired(tag).is_some());
+        let ours = pane.tag.is_some_and(|tag| pool.has_tag(tag));
         *foreign.entry(pane.session).or_insert(true) &= !ours;
     }
     let foreign = foreign.into_iter().filter(|(_, foreign)| *foreign);

@@ -1,5 +1,6 @@
 //! The names that sessions have in tmux, where a person gave them one that the pool cannot take over.
 
+use protocol::tmux::TmuxPane;
 use protocol::{Lifecycle, Session};
 
 use crate::observe::state::Observed;
@@ -33,8 +34,8 @@ pub fn named_in_tmux<'a>(pool: &'a Pool, observed: &Observed, name: &str) -> Opt
 pub fn is_of_unknown_incarnation(pool: &Pool, observed: &Observed, name: &str) -> bool {
     let state = observed.state();
     let of_name = |id| state.sessions.get(id).is_some_and(|session| session.name == name);
-    let is_unknown = |tag| pool.tagged(tag).is_none() && pool.retired(tag).is_none();
-    state.panes.values().any(|pane| of_name(&pane.session) && pane.tag.is_some_and(is_unknown))
+    let is_unknown = |pane: &TmuxPane| pane.tag.is_some_and(|tag| !pool.has_tag(tag));
+    state.panes.values().any(|pane| of_name(&pane.session) && is_unknown(pane))
 }
 
 /// Returns the tmux session that shows the pane of a session.

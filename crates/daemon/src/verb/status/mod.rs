@@ -102,7 +102,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status
 /// Returns the problem of a database that was missing at the start, until the next one.
 fn missing_database(daemon: &Daemon) -> Option<String> {
     let database = daemon.paths.database.display();
-    daemon.database_is_missing.then(|| {
+    daemon.database_was_missing.then(|| {
         format!(
             "the database {database} was missing, and an empty one was begun: to go back to a backup, `poolctl down` \
              and put it there; to go on without, `poolctl down` and `poolctl up`"
