@@ -5,14 +5,15 @@ use protocol::{Event, Tag};
 
 use crate::turn::Turn;
 
-/// Takes the grace that a user asks for, in milliseconds, or the `usual` one. An end that is under way is only
-/// shortened by it.
+/// Takes the grace that a user asks for, in milliseconds, or the `usual` one. It only ever shortens an end that
+/// was asked for before, whether a reaper is at it or none is there yet.
 pub fn ask_grace(turn: &mut Turn<'_>, tag: Tag, (asked, usual): (Option<u64>, u64)) {
-    let Some(session) = turn.pool().tagged(tag).map(|session| session.id) else { return };
-    let now = turn.mono();
+    let Some((session, on_record)) = turn.pool().tagged(tag).map(|s| (s.id, s.end_grace_ms)) else { return };
+    let (now, grace) = (turn.mono(), asked.unwrap_or(usual));
     let taken = if turn.volatile.reaping.is_leased(tag) {
-        let grace = asked.unwrap_or(usual);
         turn.volatile.reaping.shorten_end(tag, (grace, now)).then_some(grace)
+    } else if let Some(before) = on_record {
+        (grace < before).then_some(grace)
     } else {
         asked
     };

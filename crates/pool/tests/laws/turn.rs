@@ -1,6 +1,7 @@
 //! Decisions on both halves of the state, in a [`Turn`], as production makes them.
 
 mod evaluate;
+mod grace;
 mod host;
 mod hosts;
 mod schedule;
