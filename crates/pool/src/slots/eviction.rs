@@ -128,8 +128,17 @@ fn quiet_since(
     Ok(since)
 }
 
-/// Time by which a session that may be parked for another one is ordered, the earliest first: since when it
-/// is idle or, between two messages after its quantum, when it started.
+/// The order in which sessions are parked for others: what is idle before what has messages to work, then the
+/// earliest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EvictionOrder {
+    /// True if it is between two messages, with its quantum used up.
+    pub has_work: bool,
+    /// Since when it is idle or, between two messages, when it started.
+    pub since: Timestamp,
+}
+
+/// Returns the place in that order of a session that may be parked for another one.
 ///
 /// # Errors
 /// The reason why it may not be parked.
@@ -138,7 +147,7 @@ pub fn evictable(
     settings: &Settings,
     session: &Session,
     inputs: &EvictionInputs<'_>,
-) -> Result<Timestamp, &'static str> {
+) -> Result<EvictionOrder, &'static str> {
     // It is ended, rather than put aside.
     let ends = session.policy.ephemeral && !is_parkable(settings, session);
     if ends {
@@ -148,13 +157,13 @@ pub fn evictable(
     }
     let run = session.incarnation.as_ref().ok_or("it does not run")?;
     match idle_since(pool, settings, session, inputs) {
-        Ok(since) => check_settled(pool, session, inputs).map(|()| since),
+        Ok(since) => check_settled(pool, session, inputs).map(|()| EvictionOrder { has_work: false, since }),
         Err(_)
             if !ends
                 && between_messages(pool, settings, session, inputs)
                 && pool.age(inputs.now, run.started_at) >= QUANTUM =>
         {
-            Ok(run.started_at)
+            Ok(EvictionOrder { has_work: true, since: run.started_at })
         }
         Err(why) => Err(why),
     }
@@ -259,10 +268,10 @@ pub fn over_quantum<'a>(
     pool.sessions().filter(had).map(|s| s.id)
 }
 
-/// The session to park for another one: the one that has been idle for longest, of the ephemeral ones if
-/// there are any.
+/// The session to park for another one: the first in the [`EvictionOrder`], of the ephemeral ones if there are
+/// any.
 #[must_use]
-pub fn longest_idle(pool: &Pool, settings: &Settings, inputs: &EvictionInputs<'_>) -> Option<SessionId> {
+pub fn next_to_park(pool: &Pool, settings: &Settings, inputs: &EvictionInputs<'_>) -> Option<SessionId> {
     let evictable =
         |s: &Session| Some((!s.policy.ephemeral, evictable(pool, settings, s, inputs).ok()?, s.id));
     pool.sessions().filter_map(evictable).min().map(|(.., id)| id)

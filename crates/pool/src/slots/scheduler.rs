@@ -180,7 +180,7 @@ pub fn leaving(turn: &Turn<'_>) -> usize {
 #[must_use]
 pub fn victim(turn: &Turn<'_>, settings: &Settings) -> Option<SessionId> {
     inputs::with_inputs(turn.pool(), turn.volatile, turn.now(), |inputs| {
-        eviction::longest_idle(turn.pool(), settings, inputs)
+        eviction::next_to_park(turn.pool(), settings, inputs)
     })
 }
 

@@ -79,7 +79,7 @@ impl Scene {
     }
 
     fn victim(&self) -> Option<u64> {
-        slots::longest_idle(&self.world.pool, &settings(), &self.inputs()).map(|id| id.0)
+        slots::next_to_park(&self.world.pool, &settings(), &self.inputs()).map(|id| id.0)
     }
 
     fn prompt(&mut self, id: u64) -> MessageId {
@@ -158,9 +158,9 @@ fn c11_only_where_nothing_is_lost_by_it() {
     assert_eq!(scene.victim(), None, "it cannot take up where it was");
     let agents = [("command".to_owned(), Agent { parkable: true, ..Agent::default() })].into();
     let allowed = Settings { agents, ..settings() };
-    assert_eq!(slots::longest_idle(&scene.world.pool, &allowed, &scene.inputs()), Some(SessionId(1)));
+    assert_eq!(slots::next_to_park(&scene.world.pool, &allowed, &scene.inputs()), Some(SessionId(1)));
     scene.change(1, |s| s.incarnation.as_mut().unwrap().agent = s.incarnation.as_ref().unwrap().init);
-    assert_eq!(slots::longest_idle(&scene.world.pool, &allowed, &scene.inputs()), None, "it was adopted");
+    assert_eq!(slots::next_to_park(&scene.world.pool, &allowed, &scene.inputs()), None, "it was adopted");
 }
 
 #[test]
@@ -286,6 +286,17 @@ fn what_has_had_its_turn_yields_between_two_messages() {
     scene.change(1, |s| s.lock = None);
     scene.type_into(1);
     assert_eq!(scene.victim(), None, "not within one");
+}
+
+#[test]
+fn what_is_idle_is_put_aside_before_what_has_something_to_do() {
+    let mut scene = Scene::new(2);
+    scene.prompt(1);
+    scene.world.now = 30 * MINUTE;
+    scene.change(2, |s| s.last_activity_at = Timestamp(20 * MINUTE));
+    assert_eq!(scene.victim(), Some(2), "although the other one started before that");
+    scene.lock(2);
+    assert_eq!(scene.victim(), Some(1));
 }
 
 #[test]
@@ -550,7 +561,8 @@ fn c11_who_says_that_it_is_idle_is_so_at_once() {
     scene.worked.insert(tag, Timestamp(5 * MINUTE - 10));
     let since = |scene: &Scene| {
         let session = scene.world.pool.session(SessionId(1)).unwrap();
-        slots::evictable(&scene.world.pool, &settings(), session, &scene.inputs()).ok()
+        let found = slots::evictable(&scene.world.pool, &settings(), session, &scene.inputs()).ok();
+        found.map(|found| found.since)
     };
     for quiet in [None, Some(Timestamp(5 * MINUTE))] {
         scene.quiet.clear();

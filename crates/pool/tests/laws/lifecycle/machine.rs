@@ -11,7 +11,7 @@ use pool::{ReapRules, Settings, prompt, queue, reap, session, slots};
 use protocol::policy::{Budget, RestartPolicy};
 use protocol::reap::{Action, CandidateKind, Rule};
 use protocol::session::{DeleteMode, Reason};
-use protocol::{Epoch, ErrorCode, Event, Lifecycle, MessageState, Session, SessionId, Tag, Timestamp, Token};
+use protocol::{Epoch, ErrorCode, Event, Lifecycle, MessageState, Session, SessionId, Tag, Token};
 
 use super::command::Command;
 use super::host::Host;
@@ -224,7 +224,7 @@ impl Machine {
     }
 
     fn victim(&self) -> Option<SessionId> {
-        slots::longest_idle(&self.world.pool, &self.settings, &self.inputs())
+        slots::next_to_park(&self.world.pool, &self.settings, &self.inputs())
     }
 
     fn idle(&mut self) {
@@ -499,7 +499,7 @@ impl Machine {
             let life = &self.lives[&session.id];
             let since = self.seen.evictable(&self.settings, session, life, now);
             let found = slots::evictable(&self.world.pool, &self.settings, session, &inputs).ok();
-            assert_eq!(found, since.map(Timestamp), "{session:?}");
+            assert_eq!(found.map(|found| (found.has_work, found.since.0)), since, "{session:?}");
             let order = |since| (!session.policy.ephemeral, since, session.id);
             expected.extend(since.map(|since| (order(since), session.id)));
             let open: Vec<_> = self.world.pool.pending_messages_of(session.id).map(|open| open.id).collect();

@@ -72,8 +72,15 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Time since which a session is idle that may be parked for another one.
-    pub(crate) fn evictable(&self, rules: &Settings, s: &Session, life: &Life, now: u64) -> Option<u64> {
+    /// Place of a session that may be parked for another one: idle ones by their rest, then those with work by
+    /// their start.
+    pub(crate) fn evictable(
+        &self,
+        rules: &Settings,
+        s: &Session,
+        life: &Life,
+        now: u64,
+    ) -> Option<(bool, u64)> {
         let run = s.incarnation.as_ref().filter(|_| s.lifecycle == Lifecycle::Live)?;
         let age = Duration::from_millis(now.saturating_sub(run.started_at.0));
         let alone = s.attached_clients == 0 && !self.busy.contains(&s.id);
@@ -85,9 +92,9 @@ impl Seen {
             return None;
         }
         if life.waiting.is_empty() {
-            return (age >= MIN_STAY || self.worked.contains_key(&run.tag)).then_some(since);
+            return (age >= MIN_STAY || self.worked.contains_key(&run.tag)).then_some((false, since));
         }
-        (age >= QUANTUM).then_some(run.started_at.0)
+        (age >= QUANTUM).then_some((true, run.started_at.0))
     }
 }
 
