@@ -66,7 +66,16 @@ pub(crate) fn asks_after(open: &[Ask], hook: &Hook, asked_at: Option<&BTreeMap<u
         | HookEvent::Notified { kind: Notice::LoggedIn, .. } => {}
         // Other work does not answer a question about a tool.
         HookEvent::Working { .. } => open.retain(|ask| ask.tool.is_some()),
-        _ => open.clear(),
+        // The turn that asked is over, or never went on.
+        HookEvent::Started {
+            source: Start::New | Start::Resumed | Start::Cleared | Start::CompactedOnCommand | Start::Other,
+        }
+        | HookEvent::Prompt { .. }
+        | HookEvent::Notified { kind: Notice::Idle, .. }
+        | HookEvent::TurnOver { .. }
+        | HookEvent::TurnFailed { .. }
+        | HookEvent::Interrupted
+        | HookEvent::Ended { .. } => open.clear(),
     }
     // Bounds questions that an agent never withdrew.
     let excess = open.len().saturating_sub(LIST_MAX);

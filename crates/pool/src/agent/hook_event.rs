@@ -157,7 +157,10 @@ fn activity_after(
         HookEvent::Notified { kind: Notice::Idle, .. } => {
             (before.state != ActivityState::Idle).then(|| is(ActivityState::Idle))
         }
-        HookEvent::Notified { .. } | HookEvent::Permission { .. } | HookEvent::Asking { .. } => None,
+        // What is asked is shown above.
+        HookEvent::Notified { kind: Notice::Permission | Notice::Question | Notice::LoggedIn, .. }
+        | HookEvent::Permission { .. }
+        | HookEvent::Asking { .. } => None,
         HookEvent::TurnFailed { error, limited, until } => Some(Activity {
             detail: Some(bounds::cut(error, ASK_MAX).to_owned()),
             limited_until: limited.then(|| limited_until(*until, error, (resumes, now))),
