@@ -120,12 +120,12 @@ impl Device {
         self.effect(pane, &[rename, &["rename-window", "-t", &target, name.as_str()]]).await
     }
 
-    /// Gives the pane back to its user: replaces the tag by a marker, stops the log, and lets the pane
-    /// close when its program ends.
+    /// Gives the pane back to its user: replaces the tag by a marker, stops the log, and lets a pane that the
+    /// pool has made close when its program ends. The options of an adopted one are its user's own.
     ///
     /// # Errors
     /// As any call. A repeat after success answers [`Answer::NotOurs`].
-    pub async fn release(&self, pane: PaneRef) -> Result<Answer, TmuxError> {
+    pub async fn release(&self, pane: PaneRef, is_adopted: bool) -> Result<Answer, TmuxError> {
         let target = pane.pane.to_string();
         // On a dead pane pipe-pane is an error, which would end the line.
         let no_log = script([&["pipe-pane", "-t", &target][..]]);
@@ -133,7 +133,8 @@ impl Device {
         let close: &[&str] = &["set-option", "-w", "-t", &target, "remain-on-exit", "off"];
         let message: &[&str] = &["set-option", "-wqu", "-t", &target, "remain-on-exit-format"];
         let no_tag: &[&str] = &["set-option", "-p", "-t", &target, "@pool_id", format::DETACHED];
-        self.effect(pane, &[no_log, close, message, no_tag]).await
+        let commands = [no_log, no_tag, close, message];
+        self.effect(pane, &commands[..if is_adopted { 2 } else { 4 }]).await
     }
 
     /// Clears the pane's history; its screen stays.

@@ -55,7 +55,7 @@ pub trait Driver: Send + Sync {
     /// See [`Device::rename`].
     fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer>;
     /// See [`Device::release`].
-    fn release(&self, pane: PaneRef) -> Call<'_, Answer>;
+    fn release(&self, pane: PaneRef, is_adopted: bool) -> Call<'_, Answer>;
     /// See [`Device::adopt`].
     fn adopt<'a>(
         &'a self,
@@ -146,8 +146,8 @@ impl Driver for Device {
         Box::pin(self.rename(pane, session, name))
     }
 
-    fn release(&self, pane: PaneRef) -> Call<'_, Answer> {
-        Box::pin(self.release(pane))
+    fn release(&self, pane: PaneRef, is_adopted: bool) -> Call<'_, Answer> {
+        Box::pin(self.release(pane, is_adopted))
     }
 
     fn adopt<'a>(

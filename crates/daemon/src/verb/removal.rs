@@ -234,8 +234,9 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
     let run = session.incarnation.as_ref();
     if asked.keep_tmux {
         mark_detached(daemon, session);
-        if let Some(pane) = run.and_then(pane_of).filter(|_| session.lifecycle.holds_slot()) {
-            if let Err(error) = daemon.tmux.release(pane).await {
+        let held = run.filter(|_| session.lifecycle.holds_slot());
+        if let Some((run, pane)) = held.and_then(|run| Some((run, pane_of(run)?))) {
+            if let Err(error) = daemon.tmux.release(pane, run.is_adopted()).await {
                 tracing::warn!(session = %session.id, %error, "its pane keeps the pool's marks");
             }
             // tmux does not notify of options.

@@ -103,7 +103,7 @@ impl Driver for Fake {
         })
     }
 
-    fn release(&self, pane: PaneRef) -> Call<'_, Answer> {
+    fn release(&self, pane: PaneRef, _is_adopted: bool) -> Call<'_, Answer> {
         self.call("release", move |state| {
             state.guarded(pane, Precondition::Ours, |state| {
                 let found = state.panes.entry(pane.pane);

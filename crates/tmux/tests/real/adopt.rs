@@ -51,7 +51,8 @@ async fn an_adopted_pane_has_a_tag_and_a_log_and_is_driven() {
     until("the log is written", || fs::read(hostile.join("log")).is_ok_and(|log| log == b"hello")).await;
     assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Done, "again");
     assert_eq!(rig.device.capture(ours, Lines::Last(1), false).await.unwrap().1, b"hello\n");
-    assert_eq!(rig.device.release(ours).await.unwrap(), Answer::Done);
+    assert_eq!(rig.device.release(ours, true).await.unwrap(), Answer::Done);
+    assert_eq!(facts(&rig, session), format!("@pool_session 1\n{before}"), "its user's options stay");
     let listing = rig.device.observe().await.unwrap();
     let left = &listing.panes[&pane];
     assert_eq!((left.tag, left.detached), (None, true));

@@ -20,7 +20,7 @@ async fn answers(rig: &Rig, pane: PaneRef, session: protocol::ids::TmuxSessionId
         device.resize(pane, Size { width: 10, height: 10 }).await.unwrap(),
         device.clear_history(pane).await.unwrap(),
         device.capture(pane, Lines::All, false).await.unwrap().0,
-        device.release(pane).await.unwrap(),
+        device.release(pane, false).await.unwrap(),
         device.kill_pane(pane).await.unwrap(),
     ]
 }

@@ -159,8 +159,8 @@ async fn a_released_pane_is_its_users() {
     let dead = rig.start("b", "exit 0").await.pane;
     rig.dead(dead).await;
     for pane in [alive, dead] {
-        assert_eq!(rig.device.release(pane).await.unwrap(), Answer::Done);
-        assert_eq!(rig.device.release(pane).await.unwrap(), Answer::NotOurs);
+        assert_eq!(rig.device.release(pane, false).await.unwrap(), Answer::Done);
+        assert_eq!(rig.device.release(pane, false).await.unwrap(), Answer::NotOurs);
     }
     let listing = rig.device.observe().await.unwrap();
     for pane in [alive, dead] {

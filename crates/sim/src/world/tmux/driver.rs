@@ -159,8 +159,10 @@ impl Driver for SimTmux {
         })
     }
 
-    fn release(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("release", move |server| Box::pin(async move { server.0.fake.release(pane).await }))
+    fn release(&self, pane: PaneRef, is_adopted: bool) -> Call<'_, Answer> {
+        self.call("release", move |server| {
+            Box::pin(async move { server.0.fake.release(pane, is_adopted).await })
+        })
     }
 
     fn adopt<'a>(
