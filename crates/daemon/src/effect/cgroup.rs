@@ -11,7 +11,7 @@ use protocol::limits::Limits;
 use crate::config::CgroupPlacement;
 use crate::engine::Turn;
 use crate::engine::cgroups::CgroupState;
-use crate::engine::daemon::{Daemon, LoadedConfig};
+use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
 
 /// Finds where groups can be created, if the configuration or the tmux server changed since the last call.
@@ -37,8 +37,7 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) {
     let bounds = EnforceableLimits { memory: has("memory"), tasks: has("pids"), cpu: has("cpu") };
     daemon.cgroups.with_state(|state| *state = found);
     daemon.config.send_modify(|loaded| {
-        let settings = pool::Settings { bounds, ..loaded.settings.clone() };
-        *loaded = Arc::new(LoadedConfig { settings, ..(**loaded).clone() });
+        Arc::make_mut(&mut Arc::make_mut(loaded).settings).bounds = bounds;
     });
 }
 

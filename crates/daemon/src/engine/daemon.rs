@@ -74,7 +74,7 @@ pub(crate) struct Daemon {
 pub struct LoadedConfig {
     pub(crate) config: Config,
     /// The settings of the core.
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     /// The settings of the daemon itself.
     pub(crate) daemon: DaemonSettings,
 }
@@ -87,7 +87,7 @@ impl LoadedConfig {
     pub fn read(paths: &Paths, umask: u32) -> Result<Self, ConfigError> {
         let config = Config::read(&paths.config)?;
         let (settings, daemon) = (config.settings(&paths.sessions, umask)?, config.daemon_settings()?);
-        Ok(Self { config, settings, daemon })
+        Ok(Self { config, settings: Arc::new(settings), daemon })
     }
 
     /// Returns the bounds of the journal.
@@ -126,8 +126,8 @@ impl Daemon {
     }
 
     /// Returns the core's settings in force.
-    pub(crate) fn settings(&self) -> Settings {
-        self.config.borrow().settings.clone()
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.config.borrow().settings)
     }
 
     /// Returns the configuration in force.
