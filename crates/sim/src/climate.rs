@@ -1,5 +1,6 @@
 //! Kinds of trouble in a run, and the chance of each.
 
+use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::world::life::Jitter;
 
@@ -14,7 +15,7 @@ pub(crate) struct Climate {
     pub(crate) tmux_faults: u64,
     /// Slots of the pool.
     pub(crate) slots: u64,
-    /// Client actions.
+    /// Actions of each client.
     pub(crate) steps: u64,
     /// Chance that the daemon is killed before an action, per mille.
     pub(crate) kills: u64,
@@ -68,7 +69,7 @@ impl Climate {
             (trouble(150), trouble(200), trouble(400), trouble(900));
         let (process_kills, attaches, helper_faults) = (trouble(60), trouble(60), trouble(60));
         let (permissions, usage_limits) = (trouble(300), trouble(100));
-        Self {
+        let climate = Self {
             process_kills,
             attaches,
             helper_faults,
@@ -82,7 +83,7 @@ impl Climate {
             tmux_delay_us: *rng.pick(&[1000, 5000, 50_000, 500_000]).unwrap_or(&1000),
             tmux_faults,
             slots: rng.between(1, 5),
-            steps: rng.between(20, 60),
+            steps: 0,
             kills,
             dirty_deaths,
             server_deaths,
@@ -92,7 +93,35 @@ impl Climate {
             repeated_hooks,
             stubborn,
             pause_ms: *rng.pick(&[50, 500, 5000]).unwrap_or(&500),
+        };
+        // Most defects show in short runs; some need a pool with a history.
+        let steps = if rng.per_mille(120) { rng.between(40, 120) } else { rng.between(4, 24) };
+        Self { steps, ..climate }
+    }
+
+    /// Leaves out the troubles that are not part of the plan.
+    pub(crate) fn restrict(&mut self, plan: &Plan) {
+        for (name, chance) in self.troubles() {
+            if *chance > 0 && !plan.has(name) {
+                *chance = 0;
+            }
         }
+    }
+
+    fn troubles(&mut self) -> [(&'static str, &mut u64); 11] {
+        [
+            ("yields", &mut self.jitter.yields),
+            ("sleeps", &mut self.jitter.sleeps),
+            ("tmux_faults", &mut self.tmux_faults),
+            ("dirty_deaths", &mut self.dirty_deaths),
+            ("crashes", &mut self.crashes),
+            ("repeated_hooks", &mut self.repeated_hooks),
+            ("stubborn", &mut self.stubborn),
+            ("attaches", &mut self.attaches),
+            ("helper_faults", &mut self.helper_faults),
+            ("permissions", &mut self.permissions),
+            ("usage_limits", &mut self.usage_limits),
+        ]
     }
 
     /// Returns the same climate without faults.

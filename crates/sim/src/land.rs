@@ -7,6 +7,7 @@ use protocol::paths::Paths;
 
 use crate::climate::Climate;
 use crate::judge::Judge;
+use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::world::clock::SimClock;
@@ -23,6 +24,7 @@ pub(crate) struct Land(Arc<Parts>);
 /// The parts of the machine.
 pub(crate) struct Parts {
     pub(crate) seed: u64,
+    pub(crate) plan: Plan,
     pub(crate) climate: Climate,
     pub(crate) clock: Arc<SimClock>,
     pub(crate) machine: Machine,

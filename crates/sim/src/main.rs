@@ -3,7 +3,7 @@
 //! `land` is the machine with everything that outlives a daemon; `world` has its parts (clocks, disk,
 //! processes, connections, tmux, programs), `actors` those who act on the pool, `judge` and `settled` the
 //! promises as code. `run` conducts a run: `daemon_process` starts the real daemon, `climate` decides what
-//! goes wrong.
+//! goes wrong. `plan` leaves out what a failure does not need.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to people")]
 
@@ -13,18 +13,25 @@ mod climate;
 mod daemon_process;
 mod judge;
 mod land;
+mod plan;
 mod rng;
 mod run;
 mod settled;
 mod trace;
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clap::Parser;
+
+use crate::plan::Plan;
+use crate::run::Outcome;
+
+/// Maximum number of failures that are shrunk.
+const SHRUNK_MAX: usize = 3;
 
 /// Runs the pool in a simulated world.
 #[derive(Parser)]
@@ -50,6 +57,12 @@ struct Args {
     /// Goes on after a failure.
     #[arg(long)]
     keep_going: bool,
+    /// Prints a failed run as it was, with all that happened.
+    #[arg(long)]
+    no_shrink: bool,
+    /// Leaves out all parts of a run but these.
+    #[arg(long, value_delimiter = ',', value_name = "PART")]
+    only: Option<Vec<String>>,
 }
 
 /// Sums over all seeds.
@@ -58,7 +71,16 @@ struct Total {
     runs: u64,
     polls: u64,
     counts: BTreeMap<String, u64>,
-    failures: Vec<(u64, Vec<String>, Vec<String>)>,
+    failures: Vec<Failure>,
+}
+
+/// A seed that broke a promise.
+struct Failure {
+    seed: u64,
+    violations: Vec<String>,
+    story: Vec<String>,
+    /// The parts of its run.
+    parts: BTreeSet<String>,
 }
 
 fn main() -> ExitCode {
@@ -83,43 +105,78 @@ fn main() -> ExitCode {
             });
         }
     });
-    report(&args, &lock(&total))
+    let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if !args.no_shrink && !args.trace && args.only.is_none() {
+        total.failures.iter_mut().take(SHRUNK_MAX).for_each(|failure| shrink(&args, failure));
+    }
+    report(&args, &total)
+}
+
+/// Runs a seed. A run has a thread of its own, so that nothing of a thread outlives it.
+fn run_once(args: &Args, seed: u64, plan: Plan) -> anyhow::Result<Outcome> {
+    std::thread::scope(|scope| {
+        let run = || {
+            let dir = tempfile::Builder::new().prefix("sim").tempdir_in(scratch())?;
+            run::run(seed, plan, dir.path(), args.trace)
+        };
+        scope.spawn(run).join().unwrap_or_else(|_| Err(anyhow::anyhow!("it panicked")))
+    })
 }
 
 fn run_seed(args: &Args, seed: u64, total: &Mutex<Total>) {
-    // Each run has a thread of its own, so that nothing of a thread outlives its run.
-    let once = || {
-        std::thread::scope(|scope| {
-            let run = || {
-                let dir = tempfile::Builder::new().prefix("sim").tempdir_in(scratch())?;
-                run::run(seed, dir.path(), args.trace)
-            };
-            scope.spawn(run).join().unwrap_or_else(|_| Err(anyhow::anyhow!("it panicked")))
-        })
+    let plan = || match &args.only {
+        Some(only) => Plan::only(only.iter().cloned().collect()),
+        None => Plan::default(),
     };
-    let outcome = match once() {
+    let Outcome { hash, polls, mut violations, counts, story, parts } = match run_once(args, seed, plan()) {
         Ok(outcome) => outcome,
-        Err(error) => return lock(total).failures.push((seed, vec![error.to_string()], Vec::new())),
+        Err(error) => {
+            let (violations, story, parts) = (vec![error.to_string()], Vec::new(), BTreeSet::new());
+            return lock(total).failures.push(Failure { seed, violations, story, parts });
+        }
     };
-    let mut violations = outcome.violations;
     if args.twice {
-        match once() {
-            Ok(again) if again.hash == outcome.hash => {}
-            Ok(again) => {
-                violations.push(format!("two runs differ: {} and {} polls", outcome.polls, again.polls));
-            }
+        match run_once(args, seed, plan()) {
+            Ok(again) if again.hash == hash => {}
+            Ok(again) => violations.push(format!("two runs differ: {polls} and {} polls", again.polls)),
             Err(error) => violations.push(error.to_string()),
         }
     }
     let mut total = lock(total);
     total.runs += 1;
-    total.polls += outcome.polls;
-    for (what, count) in outcome.counts {
+    total.polls += polls;
+    for (what, count) in counts {
         *total.counts.entry(what).or_default() += count;
     }
     if !violations.is_empty() {
-        total.failures.push((seed, violations, outcome.story));
+        total.failures.push(Failure { seed, violations, story, parts });
     }
+}
+
+/// Leaves out of a failed run what its failure does not need.
+fn shrink(args: &Args, failure: &mut Failure) {
+    let Some(first) = failure.violations.first().map(|violation| kind_of(violation)) else { return };
+    let again = |parts: &BTreeSet<String>| {
+        let outcome = run_once(args, failure.seed, Plan::only(parts.clone())).ok()?;
+        let is_same = outcome.violations.first().is_some_and(|violation| kind_of(violation) == first);
+        is_same.then_some(outcome)
+    };
+    let parts = plan::shrink(failure.parts.clone(), |parts| Some(again(parts)?.parts));
+    if let Some(outcome) = again(&parts) {
+        println!(
+            "shrunk: {} of {} parts of seed {} are left",
+            parts.len(),
+            failure.parts.len(),
+            failure.seed
+        );
+        (failure.story, failure.violations, failure.parts) = (outcome.story, outcome.violations, parts);
+    }
+}
+
+/// Returns what a violation has in common with others of its kind: its first words, without numbers.
+fn kind_of(violation: &str) -> String {
+    let words = violation.split(':').next().unwrap_or_default();
+    words.chars().filter(|letter| !letter.is_ascii_digit()).take(40).collect()
 }
 
 /// Returns the directory for the files of runs: in memory where there is one.
@@ -134,12 +191,14 @@ fn report(args: &Args, total: &Total) -> ExitCode {
             println!("{count:>9}  {what}");
         }
     }
-    for (seed, violations, story) in &total.failures {
+    for Failure { seed, violations, story, parts } in &total.failures {
         println!("seed {seed}:");
         if !args.trace {
             story.iter().for_each(|line| println!("  {line}"));
         }
         violations.iter().for_each(|violation| println!("  FAILED: {violation}"));
+        let only = parts.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+        println!("  scripts/sim --seed {seed} --trace --only {only}");
     }
     println!("{} seeds, {} polls, {} failed", total.runs, total.polls, total.failures.len());
     if total.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,7 +1,7 @@
 //! One run: harm, then healing. While faults happen, the judge watches each step; afterwards everything has
 //! to settle, and the pool's word is compared with the world.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use crate::climate::Climate;
 use crate::daemon_process::DaemonProcess;
 use crate::judge::Judge;
 use crate::land::{Land, Parts};
+use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::settled;
 use crate::trace::Trace;
@@ -34,6 +35,9 @@ const CLIENTS: u64 = 3;
 /// Sessions with a worker.
 const WORKED: u64 = 6;
 
+/// Maximum lines of a failure's story.
+const STORY_MAX: usize = 60;
+
 /// Time for everything to settle once no more faults happen: an agent whose usage limit ends by a clock that was
 /// set ahead waits for as long as the steps of a run add up to.
 const SETTLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -45,13 +49,15 @@ pub(crate) struct Outcome {
     pub(crate) violations: Vec<String>,
     pub(crate) counts: BTreeMap<String, u64>,
     pub(crate) story: Vec<String>,
+    /// The parts of the plan that came up.
+    pub(crate) parts: BTreeSet<String>,
 }
 
 /// Runs a seed in this directory, which is empty.
-pub(crate) fn run(seed: u64, dir: &Path, is_verbose: bool) -> anyhow::Result<Outcome> {
+pub(crate) fn run(seed: u64, plan: Plan, dir: &Path, is_verbose: bool) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     let outcome = runtime.block_on(async {
-        let land = land(seed, dir, is_verbose)?;
+        let land = land(seed, plan, dir, is_verbose)?;
         conduct(&land).await;
         land.life.kill().await;
         anyhow::Ok(Outcome {
@@ -59,15 +65,17 @@ pub(crate) fn run(seed: u64, dir: &Path, is_verbose: bool) -> anyhow::Result<Out
             polls: land.trace.polls(),
             violations: land.judge.violations(),
             counts: land.judge.counts(),
-            story: land.trace.last(60),
+            story: land.trace.last(STORY_MAX),
+            parts: land.plan.parts(),
         })
     });
     runtime.shutdown_background();
     outcome
 }
 
-fn land(seed: u64, dir: &Path, is_verbose: bool) -> anyhow::Result<Land> {
-    let climate = Climate::draw(seed);
+fn land(seed: u64, plan: Plan, dir: &Path, is_verbose: bool) -> anyhow::Result<Land> {
+    let mut climate = Climate::draw(seed);
+    climate.restrict(&plan);
     let env = Env { state_dir: Some(dir.join("state").into()), home: Some(dir.to_owned()), ..Env::default() };
     let mut paths = Paths::new(&env)?;
     paths.config = dir.join("config.toml");
@@ -96,6 +104,7 @@ fn land(seed: u64, dir: &Path, is_verbose: bool) -> anyhow::Result<Land> {
         life,
         heals: Mutex::new(false),
         next: Mutex::new(0),
+        plan,
         climate,
     }))
 }
@@ -160,14 +169,15 @@ async fn conduct(land: &Land) {
     }
     let steps = land.climate.steps;
     let actors: Vec<_> = (0..CLIENTS)
-        .map(|n| tokio::spawn(Actor::new(land.clone(), &format!("client {n}")).run(steps)))
+        .map(|n| tokio::spawn(Actor::new(land.clone(), &format!("client{n}")).run(steps)))
         .collect();
     let mut is_probed = false;
-    let mut rng = land.rng("conductor");
-    let mut daemon = DaemonProcess::start(land, None);
+    let (mut daemon, mut harms) = (DaemonProcess::start(land, None), 0);
     while !actors.iter().all(tokio::task::JoinHandle::is_finished) {
+        let mut rng = land.rng(&format!("harm{harms}"));
         sleep(Duration::from_millis(rng.between(1, 1 + land.climate.pause_ms))).await;
-        daemon = harm(land, daemon, &mut rng).await;
+        daemon = harm(land, daemon, (harms, &mut rng)).await;
+        harms += 1;
         if !land.judge.violations().is_empty() {
             return daemon.kill(land).await;
         }
@@ -196,14 +206,16 @@ async fn conduct(land: &Land) {
 }
 
 /// Does some harm, perhaps.
-async fn harm(land: &Land, daemon: DaemonProcess, rng: &mut Rng) -> DaemonProcess {
+async fn harm(land: &Land, daemon: DaemonProcess, (n, rng): (u64, &mut Rng)) -> DaemonProcess {
     let climate = &land.climate;
-    if rng.per_mille(climate.server_deaths) {
+    let happens =
+        |rng: &mut Rng, chance, what| rng.per_mille(chance) && land.plan.has(&format!("{what}:{n}"));
+    if happens(rng, climate.server_deaths, "server-death") {
         land.trace.tell(|| "the tmux server dies".to_owned());
         land.judge.count("fault:server-death");
         land.tmux.kill_server();
     }
-    if rng.per_mille(climate.server_stops) {
+    if happens(rng, climate.server_stops, "server-stop") {
         land.trace.tell(|| "the tmux server stops".to_owned());
         land.judge.count("fault:server-stop");
         land.tmux.set_stopped(true);
@@ -216,24 +228,24 @@ async fn harm(land: &Land, daemon: DaemonProcess, rng: &mut Rng) -> DaemonProces
             }),
         );
     }
-    if rng.per_mille(climate.clock_steps) {
+    if happens(rng, climate.clock_steps, "clock") {
         let by = i64::try_from(rng.between(0, 7_200_000)).unwrap_or(0) - 3_600_000;
         land.trace.tell(|| format!("the clock is set by {by} ms"));
         land.judge.count("fault:clock");
         land.clock.step(by);
     }
-    if rng.per_mille(climate.process_kills)
+    if happens(rng, climate.process_kills, "process-kill")
         && let Some(killed) = rng.pick(&land.machine.living()).filter(|found| is_fair_game(found.kind))
     {
         land.trace.tell(|| format!("{:?} {} is killed", killed.kind, killed.id));
         land.judge.count(format!("fault:kill-{:?}", killed.kind));
         land.machine.end(killed.id);
     }
-    if rng.per_mille(climate.attaches) {
+    if happens(rng, climate.attaches, "attach") {
         land.judge.count("person:attach");
         land.tmux.attach_somewhere(rng);
     }
-    if rng.per_mille(climate.kills) {
+    if happens(rng, climate.kills, "daemon-kill") {
         return kill_daemon(land, daemon, rng).await;
     }
     revive(land, daemon).await

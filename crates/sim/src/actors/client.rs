@@ -26,6 +26,7 @@ const LEASE_MARGIN: Duration = Duration::from_secs(2);
 /// A client.
 pub(crate) struct Actor {
     land: Land,
+    name: String,
     rng: Rng,
     client: Option<Client>,
     /// The messages that it sent.
@@ -35,15 +36,20 @@ pub(crate) struct Actor {
 impl Actor {
     pub(crate) fn new(land: Land, name: &str) -> Self {
         let rng = land.rng(name);
-        Self { land, rng, client: None, sent: Vec::new() }
+        Self { land, name: name.to_owned(), rng, client: None, sent: Vec::new() }
     }
 
-    /// Acts so many times.
+    /// Acts so many times. Each action draws from a stream of its own, so that one that is left out changes no
+    /// other.
     pub(crate) async fn run(mut self, steps: u64) {
-        for _ in 0..steps {
+        for n in 0..steps {
+            let part = format!("{}:{n}", self.name);
+            self.rng = self.land.rng(&part);
             let pause = self.rng.below(self.land.climate.pause_ms);
             sleep(Duration::from_millis(pause)).await;
-            self.act().await;
+            if self.land.plan.has(&part) {
+                self.act().await;
+            }
         }
     }
 
