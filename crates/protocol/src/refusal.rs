@@ -33,7 +33,7 @@ pub enum ErrorCode {
     /// The object exists already or is locked by another holder, the token is stale, or the operation id was
     /// used for another request.
     Conflict,
-    /// The pool or a queue is full, or the session takes no new messages.
+    /// The pool or a queue is full, disk or memory is short, or the session takes no new messages.
     Refused,
     /// The wait timed out; the operation may still finish.
     Timeout,

@@ -29,6 +29,8 @@ pub(crate) struct Args {
 const KINDS: &str = "Kinds:\n\
     \x20 permission, question, dialog, bell   an agent asks\n\
     \x20 message       a prompt may not have arrived as it was sent\n\
+    \x20 outage        a message was tried often, each time while its kind failed for all\n\
+    \x20 worker        messages wait, and the worker that should take them does not\n\
     \x20 unconfirmed   a prompt was typed, and was not confirmed within 30 s\n\
     \x20 held_back     a prompt waits for a person at the terminal: a draft, a dialog, copy mode\n\
     \x20 login         the agent's user is logged out\n\

@@ -77,12 +77,6 @@ fn clipped(purpose: &str) -> String {
     }
 }
 
-/// True if prompts wait for a user's lock: a user holds it, and has sent no message under it.
-pub(crate) fn holds_back_prompts(turn: &Turn<'_>, session: SessionId) -> bool {
-    let lock = turn.pool().session(session).and_then(|s| s.lock.as_ref());
-    turn.volatile.user_locks.get(session).is_some() && !lock.is_some_and(|lock| lock.used_for_send)
-}
-
 /// Returns the holder of a session's lock, for people.
 pub(crate) fn view(turn: &Turn<'_>, session: SessionId) -> Option<LockView> {
     let held = turn.volatile.locks.holder(session)?;

@@ -9,15 +9,15 @@ use protocol::{ErrorCode, Refusal, SessionId};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::engine::inbox::{Inbox, Stopped};
 use crate::engine::publish::Publisher;
 use crate::engine::turn::{Check, Completion, Condition, Turn, Work};
 use crate::engine::turn_counter::TurnReceiver;
+use crate::engine::work_queue::{Stopped, WorkQueue};
 
 /// A way into the engine.
 #[derive(Clone)]
 pub(crate) struct EngineHandle {
-    inbox: Arc<dyn Inbox>,
+    queue: Arc<dyn WorkQueue>,
     publish: Publisher,
     tickets: Arc<AtomicU64>,
     /// Deadline of the engine's current long piece of work.
@@ -34,8 +34,8 @@ pub(crate) fn in_doubt() -> Refusal {
 }
 
 impl EngineHandle {
-    pub(crate) fn new(inbox: Arc<dyn Inbox>, publish: Publisher) -> Self {
-        Self { inbox, publish, tickets: Arc::default(), long_work: Arc::default() }
+    pub(crate) fn new(queue: Arc<dyn WorkQueue>, publish: Publisher) -> Self {
+        Self { queue, publish, tickets: Arc::default(), long_work: Arc::default() }
     }
 
     /// Runs `work` within a turn. Returns its result once the turn is on disk.
@@ -51,7 +51,7 @@ impl EngineHandle {
             let result = work(turn);
             Box::new(move || drop(answer.send(result)))
         });
-        self.inbox.post(work).map_err(|Stopped| in_doubt())?;
+        self.queue.post(work).map_err(|Stopped| in_doubt())?;
         answered.await.map_err(|_| in_doubt())
     }
 
@@ -60,7 +60,7 @@ impl EngineHandle {
     /// # Errors
     /// Storage: the daemon ends.
     pub(crate) fn submit(&self, work: Work) -> Result<(), Refusal> {
-        self.inbox.post(work).map_err(|Stopped| in_doubt())
+        self.queue.post(work).map_err(|Stopped| in_doubt())
     }
 
     /// Notes that the engine begins a piece of work that may take this long; `None` when it is over.
@@ -87,7 +87,7 @@ impl EngineHandle {
             Box::new(|| {})
         });
         // A stopped engine has nothing left to change.
-        drop(self.inbox.post(work));
+        drop(self.queue.post(work));
     }
 
     /// Waits until `find` returns a value; it is called again after each turn that changed anything but
@@ -143,7 +143,7 @@ impl EngineHandle {
                 Box::new(|| {})
             })
         });
-        self.inbox.post(work).map_err(|Stopped| in_doubt())?;
+        self.queue.post(work).map_err(|Stopped| in_doubt())?;
         let found = match limit {
             None => answered.await,
             Some(limit) => match tokio::time::timeout(limit, &mut answered).await {

@@ -1,18 +1,18 @@
 //! The engine: the one thread that owns the pool and its store. In the order in which a piece of work
-//! travels: an [`EngineHandle`](engine_handle::EngineHandle) sends it to the [`inbox`], the [`thread`] takes it in batches
-//! ([`batching`]), a [`Turn`] decides it, the commit is published ([`publish`]), and waiting tasks
-//! ([`waiters`]) continue. [`daemon::Daemon`] is the state that all parts of the daemon share.
+//! travels: an [`EngineHandle`](engine_handle::EngineHandle) sends it to the [`work_queue`], the [`thread`]
+//! takes it in batches ([`batching`]), a [`Turn`] decides it, the commit is published ([`publish`]), and waiting
+//! tasks ([`waiters`]) continue. [`daemon::Daemon`] is the state that all parts of the daemon share.
 
 pub(crate) mod batching;
 pub(crate) mod cgroups;
 pub(crate) mod daemon;
 pub(crate) mod engine_handle;
-pub(crate) mod inbox;
 pub(crate) mod publish;
 pub(crate) mod thread;
 pub(crate) mod turn;
 pub(crate) mod turn_counter;
 pub(crate) mod waiters;
+pub(crate) mod work_queue;
 
 pub(crate) use crate::engine::publish::ObservedTmux;
 pub(crate) use crate::engine::turn::Turn;

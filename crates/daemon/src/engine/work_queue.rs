@@ -11,7 +11,7 @@ use crate::engine::turn::Work;
 pub(crate) struct Stopped;
 
 /// The sending side of the engine's queue. The engine ends when the last one is dropped.
-pub(crate) trait Inbox: Send + Sync {
+pub(crate) trait WorkQueue: Send + Sync {
     /// Adds work to the queue.
     ///
     /// # Errors
@@ -19,13 +19,13 @@ pub(crate) trait Inbox: Send + Sync {
     fn post(&self, work: Work) -> Result<(), Stopped>;
 }
 
-impl Inbox for mpsc::Sender<Work> {
+impl WorkQueue for mpsc::Sender<Work> {
     fn post(&self, work: Work) -> Result<(), Stopped> {
         self.send(work).map_err(|_| Stopped)
     }
 }
 
-impl Inbox for UnboundedSender<Work> {
+impl WorkQueue for UnboundedSender<Work> {
     fn post(&self, work: Work) -> Result<(), Stopped> {
         self.send(work).map_err(|_| Stopped)
     }

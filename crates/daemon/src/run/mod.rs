@@ -31,10 +31,10 @@ use crate::decide::{lock, worker};
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, LoadedConfig};
 use crate::engine::engine_handle::EngineHandle;
-use crate::engine::inbox::Inbox;
 use crate::engine::publish::Publisher;
 use crate::engine::thread::{Engine, EngineEnd};
 use crate::engine::turn::Work;
+use crate::engine::work_queue::WorkQueue;
 use crate::host::archive;
 use crate::host::error::DaemonError;
 use crate::loops::{
@@ -115,8 +115,8 @@ pub async fn serve(host: Host) -> Result<(), DaemonError> {
     load::being_parked(&pool).into_iter().for_each(|tag| volatile.reaping.guard(tag));
     let retention = site.config.journal_retention();
     let engine = Engine::new((pool, store, volatile), publish.clone(), retention, (clock, reading, started));
-    let (inbox, engine_end) = start_engine(engine, mode, &site.world)?;
-    let handle = EngineHandle::new(inbox, publish);
+    let (queue, engine_end) = start_engine(engine, mode, &site.world)?;
+    let handle = EngineHandle::new(queue, publish);
     let (holders, held) = mpsc_async::unbounded_channel();
     let parts = setup::Parts { engine: handle, holders, started, database_was_missing };
     let daemon = Arc::new(setup::daemon(site, parts)?);
@@ -147,26 +147,26 @@ fn start_engine(
     engine: Engine,
     mode: EngineMode,
     world: &World,
-) -> Result<(Arc<dyn Inbox>, EngineEnd), DaemonError> {
+) -> Result<(Arc<dyn WorkQueue>, EngineEnd), DaemonError> {
     let (end, ended) = oneshot::channel();
     match mode {
         EngineMode::Thread => {
-            let (jobs, inbox) = mpsc::channel::<Work>();
+            let (sender, queue) = mpsc::channel::<Work>();
             std::thread::Builder::new()
                 .name("engine".to_owned())
                 .spawn(move || {
                     // The receiver may be gone.
-                    end.send(engine.run(&inbox)).ok();
+                    end.send(engine.run(&queue)).ok();
                 })
                 .map_err(|e| DaemonError::Other(format!("cannot start the engine: {e}")))?;
-            Ok((Arc::new(jobs), ended))
+            Ok((Arc::new(sender), ended))
         }
         EngineMode::Task => {
-            let (jobs, inbox) = mpsc_async::unbounded_channel();
+            let (sender, queue) = mpsc_async::unbounded_channel();
             world.spawn("engine", async move {
-                end.send(engine.run_as_task(inbox).await).ok();
+                end.send(engine.run_as_task(queue).await).ok();
             });
-            Ok((Arc::new(jobs), ended))
+            Ok((Arc::new(sender), ended))
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
 use crate::host::dir_tree::Dir;
-use crate::sense::notification::{is_notification, resolve_in_background};
+use crate::sense::aider_notification::{is_notification, resolve_in_background};
 
 /// Time between two reads: a hook spools a report only if the daemon is slow or absent.
 const PAUSE: Duration = Duration::from_secs(2);

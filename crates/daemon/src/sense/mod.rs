@@ -1,12 +1,12 @@
 //! Samples of the outside world, one source each: taken outside of the engine, then handed in by a turn.
 
+pub(crate) mod aider_notification;
 pub(crate) mod bracketed_paste;
 pub(crate) mod conversation;
 pub(crate) mod exit_reports;
 pub(crate) mod exits;
 pub(crate) mod hook_spool;
 pub(crate) mod machine_capacity;
-pub(crate) mod notification;
 pub(crate) mod observe;
 pub(crate) mod pane_state;
 pub(crate) mod past_output;

@@ -13,7 +13,7 @@ use crate::decide::hook::take_in;
 use crate::decide::hook_order::{self, is_typing_undecided};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::sense::{hook_spool, notification};
+use crate::sense::{aider_notification, hook_spool};
 
 /// Time that a report waits for the ones before it: a hook that cannot connect spools its report soon after.
 const EARLIER_LIMIT: Duration = Duration::from_millis(150);
@@ -21,8 +21,8 @@ const EARLIER_LIMIT: Duration = Duration::from_millis(150);
 /// Answers a hook's report: with the decision on a permission request, or with none if it is left to the
 /// terminal.
 pub(super) async fn hook(daemon: &Arc<Daemon>, hook: Box<Hook>) -> Reply {
-    if notification::is_notification(&hook) {
-        notification::resolve_in_background(daemon, *hook);
+    if aider_notification::is_notification(&hook) {
+        aider_notification::resolve_in_background(daemon, *hook);
         return Ok(Response::Done);
     }
     // Reports may queue messages for workers.

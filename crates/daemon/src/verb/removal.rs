@@ -23,7 +23,7 @@ use crate::verb::{message_selection, termination};
 
 /// The file, in a session's metadata, with the process that still uses the session's directory after it was
 /// given back to tmux.
-const DETACHED: &str = "detached";
+const DETACHED_FILE: &str = "detached";
 
 /// Maximum size of that file, in bytes: it holds one process.
 const DETACHED_MAX: u64 = 1024;
@@ -82,14 +82,11 @@ async fn remove_for(
         None => Ok(0),
     };
     drop(grant);
-    match freed {
-        Err(why) if asked.purge => {
-            let what =
-                format!("{id} is removed, but not its directory: {why}; `poolctl prune --purge` tries again");
-            Err(Refusal::new(ErrorCode::Failed, what))
-        }
-        freed => Ok(freed.unwrap_or(0)),
-    }
+    freed.map_err(|why| {
+        let again = if asked.purge { "prune --purge" } else { "prune" };
+        let what = format!("{id} is removed, but not its directory: {why}; `poolctl {again}` tries again");
+        Refusal::new(ErrorCode::Failed, what)
+    })
 }
 
 /// Archives the record, the messages and the files of a session. The archive is verified before anything is
@@ -254,6 +251,7 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
     let meta = daemon.paths.meta();
     let remove = move || {
+        // The other one is left for last: by it `prune` finds what an end of the daemon in between leaves behind.
         remove_tree::remove_session_dir(&meta, id, true)?;
         remove_tree::remove_session_dir(&sessions, id, purge)
     };
@@ -271,7 +269,7 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
 fn mark_detached(daemon: &Daemon, session: &Session) {
     let init = session.incarnation.as_ref().and_then(|run| run.init);
     let Some(init) = init.filter(|_| session.lifecycle.holds_slot()) else { return };
-    let path = daemon.paths.meta_of(session.id).join(DETACHED);
+    let path = daemon.paths.meta_of(session.id).join(DETACHED_FILE);
     let written = serde_json::to_vec(&init).map_err(std::io::Error::from);
     if let Err(error) = written.and_then(|text| files::write_atomic(&path, &text)) {
         tracing::warn!(session = %session.id, %error, "its directory is not marked as in use");
@@ -280,7 +278,7 @@ fn mark_detached(daemon: &Daemon, session: &Session) {
 
 /// True if a program that was given back to tmux still uses the directory of the session with this metadata.
 pub(super) fn is_in_use(processes: &dyn Processes, meta: &std::path::Path) -> bool {
-    let text = files::read_bounded(&meta.join(DETACHED), DETACHED_MAX).ok();
+    let text = files::read_bounded(&meta.join(DETACHED_FILE), DETACHED_MAX).ok();
     let init = text.and_then(|text| serde_json::from_slice(&text).ok());
     init.is_some_and(|init| !processes.has_exited(init))
 }

@@ -8,5 +8,6 @@ pub(crate) mod gate;
 pub(crate) mod table;
 pub(crate) mod user_locks;
 
+pub use gate::holds_back;
 pub use table::{Grant, LockRequest, LockStatus, LockTable, NotHeld, OuterLock, Ticket, WaiterOutcome};
 pub use user_locks::{UserLock, UserLocks};

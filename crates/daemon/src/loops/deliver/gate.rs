@@ -4,7 +4,6 @@ use pool::prompt::Blocked;
 use pool::{Settings, prompt};
 use protocol::{SessionId, Tag};
 
-use crate::decide::lock;
 use crate::engine::Turn;
 
 /// The reason if the pane has the receipt of a token that this pool has not issued yet.
@@ -13,7 +12,7 @@ pub(super) const NEWER_RECEIPT: &str =
 
 /// True if a prompt may be typed into the session now. The reason against it is kept for `show`.
 pub(super) fn is_open(turn: &mut Turn<'_>, settings: &Settings, session: SessionId) -> bool {
-    let gate = if lock::holds_back_prompts(turn, session) {
+    let gate = if pool::lock::holds_back(turn.pool(), turn.volatile, session) {
         Err(Blocked::for_now("a user holds its lock"))
     } else if running_tag(turn, session).is_some_and(|tag| turn.volatile.prompts.has_newer_receipt(tag)) {
         Err(Blocked::by_terminal(NEWER_RECEIPT))

@@ -12,7 +12,6 @@ use protocol::{Event, MessageReason, MessageState, Refusal, SessionId, Timestamp
 use tmux::{Answer, Receipt};
 use tokio::time::sleep;
 
-use crate::decide::lock;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::loops::deliver::prompt::TypedPrompt;
@@ -72,7 +71,8 @@ async fn press_missing_enter(
     for _ in 0..LOOKS {
         let grant = daemon.engine.lock_inside(session, "deliver").await?;
         let has_user = move |turn: &mut Turn<'_>| {
-            pool::prompt::has_keys_since(turn, session, began_at) || lock::holds_back_prompts(turn, session)
+            pool::prompt::has_keys_since(turn, session, began_at)
+                || pool::lock::holds_back(turn.pool(), turn.volatile, session)
         };
         if daemon.engine.turn(has_user).await? {
             break;

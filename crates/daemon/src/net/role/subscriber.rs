@@ -180,7 +180,8 @@ async fn live(
     loop {
         match events.recv().await {
             Ok(stamped) if stamped.seq <= sent => {}
-            // The end of the journal was not readable.
+            // The subscriber was too slow, or the end of the journal was not readable: it comes back, and reads
+            // on from the journal.
             Ok(stamped) if stamped.seq.0 != sent.0 + 1 => {
                 return outbox.send(Frame::Lagged { from: sent, to: stamped.seq }).await;
             }
@@ -188,7 +189,8 @@ async fn live(
                 sent = stamped.seq;
                 outbox.send(event(stamped, false)).await?;
             }
-            // The journal may have had what is missing here: the next event tells.
+            // More than `SUBSCRIBER_BACKLOG` events behind. What is missing may have come from the journal: the next event
+            // tells.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return Ok(()),
         }

@@ -7,7 +7,6 @@ use pool::queue;
 use protocol::activity::Source;
 use protocol::{MessageId, MessageState, Refusal, SessionId, Tag};
 
-use crate::decide::lock;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::loops::deliver::prompt::TypedPrompt;
@@ -86,8 +85,8 @@ async fn observe(
         let open = turn.pool().pending_message(session, id)?;
         let is_current = turn.pool().tagged(tag).is_some_and(|found| found.id == session);
         // Keys pressed since, or a user's lock, may have changed the meaning of Enter.
-        let has_user =
-            pool::prompt::has_keys_since(turn, session, began_at) || lock::holds_back_prompts(turn, session);
+        let has_user = pool::prompt::has_keys_since(turn, session, began_at)
+            || pool::lock::holds_back(turn.pool(), turn.volatile, session);
         (is_current && open.state == MessageState::Typed).then(|| has_user || is_at_work(turn, session, tag))
     };
     let is_busy = daemon.engine.turn(read).await?;
