@@ -112,13 +112,14 @@ pub(crate) fn verb(command: &clap::Command) -> io::Result<Vec<u8>> {
 
 /// The related pages of a verb: its parent, and the topics that show it. Those of the program: all topics.
 fn see_also(command: &clap::Command) -> Vec<Inline> {
-    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
-    let (parent, verb) = name.rsplit_once('-').unwrap_or((name, ""));
-    let call = name.strip_prefix("poolctl-").unwrap_or_default().replace('-', " ");
+    // Its words: a verb may have a dash of its own.
+    let words = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let (parent, verb) = words.rsplit_once(' ').unwrap_or((words, ""));
+    let call = words.strip_prefix("poolctl ").unwrap_or_default();
     let relates =
-        |topic: &&Topic| verb.is_empty() || topic.shows_verb(&call) && !GENERAL.contains(&topic.name);
+        |topic: &&Topic| verb.is_empty() || topic.shows_verb(call) && !GENERAL.contains(&topic.name);
     let topics = TOPICS.iter().filter(relates).map(|topic| (topic.man_name(), "(7)"));
-    let parent = (!verb.is_empty()).then(|| (parent.to_owned(), "(1)"));
+    let parent = (!verb.is_empty()).then(|| (parent.replace(' ', "-"), "(1)"));
     let mut inlines = Vec::new();
     for (name, section) in parent.into_iter().chain(topics) {
         if !inlines.is_empty() {
