@@ -154,7 +154,7 @@ fn begin(
         return Ok(Begun::Others(session));
     }
     let tag = random::identity(&*daemon.world.random)?.tag;
-    let ahead = turn.volatile.scheduler.waiting.slots_wanted();
+    let ahead = turn.volatile.scheduler.waiting.slots_wanted(turn.pool());
     let (stamp, tmux_names) = (clock::name_stamp(now), turn.volatile.observed.names());
     let inputs = CreateInputs { tag, now, stamp: &stamp, conversation: "", ahead, tmux_names: &tmux_names };
     let origin = pool::session::adoption_origin(adoptee, op.is_none().then_some(daemon.started_at));

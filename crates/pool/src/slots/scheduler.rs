@@ -166,7 +166,7 @@ fn depends_on_silence(turn: &Turn<'_>, settings: &Settings) -> bool {
 /// Number of slots that are wanted beyond those that are free or about to come free.
 fn missing_slots(turn: &Turn<'_>, settings: &Settings) -> usize {
     let free = free(turn.pool(), settings) + leaving(turn);
-    turn.volatile.scheduler.waiting.slots_wanted().saturating_sub(free)
+    turn.volatile.scheduler.waiting.slots_wanted(turn.pool()).saturating_sub(free)
 }
 
 /// Number of sessions that are about to give up their slots.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use protocol::SessionId;
+use protocol::{Lifecycle, SessionId};
 
 use crate::pool::Pool;
 
@@ -55,10 +55,16 @@ impl WaitQueue {
         self.0.is_empty()
     }
 
-    /// Number of slots that are wanted.
+    /// Number of slots that are wanted. Who waits for a session that runs by now has only not looked yet.
     #[must_use]
-    pub fn slots_wanted(&self) -> usize {
-        distinct(&self.0).len()
+    pub fn slots_wanted(&self, pool: &Pool) -> usize {
+        let runs = |wanted: &Wanted| match wanted.resolve(pool) {
+            Wanted::Session(id) => pool
+                .session(id)
+                .is_some_and(|found| matches!(found.lifecycle, Lifecycle::Starting | Lifecycle::Live)),
+            Wanted::Name(_) | Wanted::New(_) => false,
+        };
+        distinct(&self.0).into_iter().filter(|wanted| !runs(wanted)).count()
     }
 
     /// Number of slots that are wanted before the one that this waiter wants; of all if nobody waits for it.
@@ -159,13 +165,13 @@ mod tests {
             queue.join(waiter, name());
         }
         queue.join(request(4).0, request(4).1);
-        assert_eq!((queue.len(), queue.slots_wanted()), (4, 2));
+        assert_eq!((queue.len(), queue.slots_wanted(&Pool::default())), (4, 2));
         assert_eq!(waiters.map(|waiter| queue.ahead(waiter, &name())), [0, 0, 0]);
         assert_eq!(queue.ahead(request(4).0, &request(4).1), 1);
         // A session that has something to do, and a request that starts it.
         queue.join(Waiter::Request(5), Wanted::Session(SessionId(7)));
         queue.set_sessions(&[SessionId(7), SessionId(8)]);
-        assert_eq!((queue.len(), queue.slots_wanted()), (7, 4));
+        assert_eq!((queue.len(), queue.slots_wanted(&Pool::default())), (7, 4));
         assert_eq!((queue.first_session(2), queue.first_session(3)), (None, Some(SessionId(7))));
         queue.set_sessions(&[SessionId(8)]);
         assert_eq!((queue.first_session(3), queue.first_session(4)), (None, Some(SessionId(8))));

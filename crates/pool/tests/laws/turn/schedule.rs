@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pool::slots::{self, Action};
+use pool::slots::{self, Action, Waiter, Wanted};
 use pool::{prompt, session};
 use proptest::prelude::*;
 use protocol::clock::{Clock, ClockStep};
@@ -46,6 +46,23 @@ impl Engine {
         engine.quiet(&[now - 2 * MINUTE, now - 3 * MINUTE]);
         engine
     }
+}
+
+#[test]
+fn nothing_is_parked_for_who_waits_for_a_session_that_runs_by_now() {
+    let mut engine = Engine::with_live(2);
+    engine.settings.max_sessions = 2;
+    engine.pass(10 * MINUTE);
+    let now = engine.world.now;
+    engine.quiet(&[now - 2 * MINUTE, now - 3 * MINUTE]);
+    // Another request has created it just now.
+    let name = engine.session(ONE).name.as_str().to_owned();
+    engine.volatile.scheduler.waiting.join(Waiter::Request(1), Wanted::Name(name));
+    let (tick, _) = engine.tick();
+    assert_eq!(parked(&tick.actions), []);
+    engine.volatile.scheduler.waiting.join(Waiter::Request(2), Wanted::Name("other".to_owned()));
+    let (tick, _) = engine.tick();
+    assert_eq!(parked(&tick.actions), [TWO]);
 }
 
 #[test]
