@@ -247,7 +247,7 @@ impl Pool {
     ) {
         let entered = self.entered(id, at);
         self.change(id, |s| {
-            let active_at = active_at_end(s, reason, entered);
+            let active_at = active_at_end(s, (reason, exit), entered);
             enter(s, Lifecycle::Draining, Some(reason), Entered { active_at, ..entered });
             s.exit = exit.or(s.exit);
             if let Some(run) = &mut s.incarnation {
@@ -259,7 +259,7 @@ impl Pool {
     fn finish(&mut self, id: SessionId, at: Timestamp, end: (Lifecycle, Reason), exit: Option<Exit>) {
         let entered = self.entered(id, at);
         self.change(id, |s| {
-            let active_at = active_at_end(s, end.1, entered);
+            let active_at = active_at_end(s, (end.1, exit), entered);
             enter(s, end.0, Some(end.1), Entered { active_at, ..entered });
             s.exit = exit.or(s.exit);
             s.attached_clients = 0;
@@ -345,9 +345,11 @@ struct Entered {
 }
 
 /// The last activity of a session that ends. That its tmux server is gone was found later, and is no activity of
-/// its program.
-fn active_at_end(session: &Session, reason: Reason, entered: Entered) -> Timestamp {
-    if reason == Reason::ServerGone { session.last_activity_at } else { entered.active_at }
+/// its program; nor is its end by a hangup, which may be found before that.
+fn active_at_end(session: &Session, (reason, exit): (Reason, Option<Exit>), entered: Entered) -> Timestamp {
+    let is_hung_up = reason == Reason::Exited && exit.is_some_and(|exit| exit.is_hangup());
+    let is_passive = is_hung_up || reason == Reason::ServerGone;
+    if is_passive { session.last_activity_at } else { entered.active_at }
 }
 
 fn tag_of(session: &Session) -> Option<Tag> {

@@ -357,7 +357,16 @@ pub struct Exit {
     pub at: Timestamp,
 }
 
+/// The signal of a closed terminal; its number is the same on all systems.
+const SIGHUP: i32 = 1;
+
 impl Exit {
+    /// True if the program was ended by the end of its terminal, as tmux ends programs.
+    #[must_use]
+    pub fn is_hangup(&self) -> bool {
+        self.signal == Some(SIGHUP)
+    }
+
     /// Returns the code that a shell would show: the exit code, or 128 plus the signal number.
     #[must_use]
     pub fn shell_code(self) -> u8 {

@@ -43,7 +43,8 @@ fn logs(turn: &Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, PathBuf)> {
 /// True if the last recorded activity of a session may be older than its last output: any other end is an
 /// activity itself.
 fn may_lack_output(session: &Session) -> bool {
-    session.lifecycle.holds_slot() || session.lifecycle == Lifecycle::Lost
+    let is_hung_up = session.exit.is_some_and(|exit| exit.is_hangup());
+    session.lifecycle.holds_slot() || session.lifecycle == Lifecycle::Lost || is_hung_up
 }
 
 /// Returns the time of the last output in a log; `None` if there is none, as in that of an adopted session at

@@ -19,9 +19,6 @@ use crate::session::lifecycle::{is_loss, run_ended};
 /// Minimum time between two listings that together prove an absence.
 pub(crate) const ABSENCE_PROOF: Duration = Duration::from_secs(1);
 
-/// The signal of a closed terminal; its number is the same on all systems.
-const SIGHUP: i32 = 1;
-
 /// The signal that no process can catch; its number is the same on all systems.
 const SIGKILL: i32 = 9;
 
@@ -147,7 +144,7 @@ fn server_events(pool: &Pool, observation: &Observation<'_>, server: Option<Serv
 #[must_use]
 pub fn ended_by_tmux(session: &Session) -> bool {
     let Some(run) = &session.incarnation else { return false };
-    let hung_up = session.exit.and_then(|exit| exit.signal) == Some(SIGHUP);
+    let hung_up = session.exit.is_some_and(|exit| exit.is_hangup());
     session.reason == Some(Reason::Exited) && !run.dead && (!run.is_adopted() || hung_up)
 }
 

@@ -18,9 +18,6 @@ use crate::volatile::Volatile;
 /// Time for which a report may be delayed unnoticed, on a busy machine.
 pub const REPORT_DELAY_MAX: Duration = Duration::from_millis(250);
 
-/// The signal of a closed terminal.
-const SIGHUP: i32 = 1;
-
 /// The processes and incarnations that an observation does not simply confirm.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Suspects {
@@ -176,7 +173,7 @@ fn ended_run(pool: &Pool, event: &Event) -> Option<Tag> {
 /// True if the observation may date from before the session ran. A program that ended by itself just now has
 /// left its pane, which is still to be seen.
 fn may_be_older(pool: &Pool, id: SessionId, exit: Option<Exit>, began: Timestamp) -> bool {
-    let by_itself = exit.is_some_and(|exit| exit.signal != Some(SIGHUP));
+    let by_itself = exit.is_some_and(|exit| !exit.is_hangup());
     let lost = |session: &Session| session.reason.is_some_and(is_loss);
     by_itself && !pool.session(id).is_some_and(lost) && is_younger(pool, id, began)
 }

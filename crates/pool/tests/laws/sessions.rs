@@ -5,7 +5,7 @@ use pool::{Pool, QueueRules, session};
 use protocol::clock::{Clock, ClockStep};
 use protocol::request::New;
 use protocol::session::Reason;
-use protocol::{Event, OpId, SessionId, Tag, Timestamp};
+use protocol::{Event, Exit, OpId, SessionId, Tag, Timestamp};
 
 use crate::queue::{asked, send};
 use crate::world::{World, launch, server, settings};
@@ -81,4 +81,20 @@ fn p01_a_message_is_an_activity_of_its_session_and_a_load_turns_none_back() {
     world.now = 9 * HOUR + 2000;
     world.emit(Event::SessionStopped { session: id, reason: Reason::Exited, exit: None });
     is_kept(&world);
+}
+
+#[test]
+fn t05_a_hangup_that_is_found_before_the_end_of_its_server_is_no_activity() {
+    for (signal, is_activity) in [(1, false), (15, true)] {
+        let mut world = World::default();
+        world.live("web", server(1), 1);
+        let session = SessionId(1);
+        let before = world.pool.session(session).unwrap().last_activity_at;
+        world.now += HOUR;
+        let exit = Some(Exit { code: None, signal: Some(signal), at: Timestamp(world.now) });
+        world.emit(Event::SessionDraining { session, reason: Reason::Exited, exit, missing_since: None });
+        world.emit(Event::SessionLost { session, reason: Reason::ServerGone, exit });
+        let active_at = world.pool.session(session).unwrap().last_activity_at;
+        assert_eq!(active_at > before, is_activity, "{signal}: {active_at:?}");
+    }
 }
