@@ -2,6 +2,7 @@
 
 use pool::deadlines::Mono;
 use pool::reap;
+use protocol::{Lifecycle, Reason};
 
 use super::{Engine, ONE};
 
@@ -27,6 +28,17 @@ fn an_end_that_no_reaper_has_begun_is_only_shortened() {
     assert_eq!(engine.ask(None), Some(USUAL), "whoever asks without one wants the usual one");
     assert_eq!(engine.ask(Some(HOUR)), Some(USUAL));
     assert_eq!(engine.ask(Some(0)), Some(0));
+}
+
+#[test]
+fn an_end_with_the_usual_grace_is_not_prolonged_either() {
+    for (reason, expected) in [(Reason::Killed, None), (Reason::Evicted, None), (Reason::Drained, Some(HOUR))]
+    {
+        let mut engine = Engine::with_live(1);
+        engine.is(ONE, Lifecycle::Draining, reason);
+        assert_eq!(engine.ask(Some(HOUR)), expected, "{reason:?}");
+        assert_eq!(engine.ask(Some(1)), Some(1), "{reason:?}");
+    }
 }
 
 #[test]
