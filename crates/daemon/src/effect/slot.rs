@@ -50,7 +50,7 @@ pub(crate) async fn with_slot<R: Send + 'static>(
             return Some(Err(in_doubt()));
         }
         let wanted = wanted.resolve(turn.pool());
-        let ahead = turn.volatile.scheduler.waiting.ahead(waiter, &wanted);
+        let ahead = turn.volatile.scheduler.waiting.ahead(turn.pool(), waiter, &wanted);
         let decided = match decide(turn, ahead) {
             Ok(SlotDecision::Done(result)) => Ok(result),
             Ok(SlotDecision::Full) if patient || may_come_free(turn, &context, ahead) => {

@@ -130,7 +130,7 @@ fn quiet_since(
 
 /// The order in which sessions are parked for others: what is idle before what has messages to work, then the
 /// earliest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EvictionOrder {
     /// True if it is between two messages, with its quantum used up.
     pub has_work: bool,
@@ -268,13 +268,15 @@ pub fn over_quantum<'a>(
     pool.sessions().filter(had).map(|s| s.id)
 }
 
-/// The session to park for another one: the first in the [`EvictionOrder`], of the ephemeral ones if there are
-/// any.
+/// The session to park for another one: one that is idle before one with messages to work, then an ephemeral one,
+/// then by the [`EvictionOrder`].
 #[must_use]
 pub fn next_to_park(pool: &Pool, settings: &Settings, inputs: &EvictionInputs<'_>) -> Option<SessionId> {
-    let evictable =
-        |s: &Session| Some((!s.policy.ephemeral, evictable(pool, settings, s, inputs).ok()?, s.id));
-    pool.sessions().filter_map(evictable).min().map(|(.., id)| id)
+    let order = |s: &Session| {
+        let order = evictable(pool, settings, s, inputs).ok()?;
+        Some((order.has_work, !s.policy.ephemeral, order.since, s.id))
+    };
+    pool.sessions().filter_map(order).min().map(|(.., id)| id)
 }
 
 /// Sessions that have been idle for longer than their time-out.

@@ -1,5 +1,6 @@
 //! The scheduler's tick: starts, parks and removes sessions after a turn.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::session::Reason;
@@ -113,7 +114,7 @@ fn restore(turn: &mut Turn<'_>, spacing: Option<Duration>) -> Vec<Action> {
     guarded.map(|(session, tag)| Action::Park(session, tag)).collect()
 }
 
-/// Updates the sessions that wait for slots, are attended, or are over their quantum.
+/// Updates the sessions that wait for slots, and those that are attended.
 fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
     let now = turn.now();
     let (pool, volatile) = turn.state();
@@ -125,7 +126,6 @@ fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
     let attached = pool.sessions().filter(|s| s.attached_clients > 0);
     volatile.attend(attached.filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag), now);
     volatile.scheduler.retain_deferrals(pool);
-    volatile.scheduler.set_over_quantum(eviction::over_quantum(pool, settings, now).collect());
     if have_left {
         // Requests behind them may have a slot now, and no event tells them.
         turn.wake();
@@ -142,7 +142,8 @@ fn start(
     while actions.iter().filter(|action| matches!(action, Action::Start(_))).count() < capacity {
         let starting = turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Starting).count();
         let free = free(turn.pool(), settings);
-        let next = turn.volatile.scheduler.waiting.first_session(free).filter(|_| starting < BATCH);
+        let next =
+            turn.volatile.scheduler.waiting.first_session(turn.pool(), free).filter(|_| starting < BATCH);
         let Some(session) = next.and_then(|id| turn.pool().session(id).cloned()) else { return };
         turn.volatile.scheduler.waiting.leave(Waiter::Session(session.id));
         // An operation is starting it already.
@@ -184,12 +185,20 @@ pub fn victim(turn: &Turn<'_>, settings: &Settings) -> Option<SessionId> {
     })
 }
 
-/// Parks idle sessions if others wait.
+/// Parks sessions if others wait. While there is none to park, those over their quantum are given no further
+/// message, so that they come to rest.
 fn evict(turn: &mut Turn<'_>, settings: &Settings, actions: &mut Vec<Action>) {
+    let mut give_way = BTreeSet::new();
     for _ in 0..missing_slots(turn, settings).min(BATCH) {
         let victim = victim(turn, settings);
-        let Some(session) = victim.and_then(|id| turn.pool().session(id).cloned()) else { return };
+        let Some(session) = victim.and_then(|id| turn.pool().session(id).cloned()) else {
+            give_way = eviction::over_quantum(turn.pool(), settings, turn.now()).collect();
+            break;
+        };
         actions.extend(begin_park(turn, &session, Reason::Evicted).map(|(id, tag)| Action::Park(id, tag)));
+    }
+    if turn.volatile.scheduler.set_giving_way(give_way) {
+        turn.wake();
     }
 }
 

@@ -41,7 +41,7 @@ pub struct Scheduler {
     removing: BTreeSet<SessionId>,
     drained: BTreeSet<SessionId>,
     drain_awaits: BTreeMap<SessionId, &'static str>,
-    over_quantum: BTreeSet<SessionId>,
+    giving_way: BTreeSet<SessionId>,
     deferred: BTreeMap<SessionId, ParkDeferral>,
     conversations_checked: BTreeMap<Tag, bool>,
     restored: bool,
@@ -135,15 +135,18 @@ impl Scheduler {
         differs
     }
 
-    /// Sets the sessions that are over their quantum.
-    pub fn set_over_quantum(&mut self, sessions: BTreeSet<SessionId>) {
-        self.over_quantum = sessions;
+    /// Sets the sessions that give way between two messages. Returns true if they differ from those before.
+    pub(crate) fn set_giving_way(&mut self, sessions: BTreeSet<SessionId>) -> bool {
+        let differs = self.giving_way != sessions;
+        self.giving_way = sessions;
+        differs
     }
 
-    /// True if a session gives way between two messages: it is over its quantum, and others wait for a slot.
+    /// True if a session gives way between two messages: it is over its quantum, and others wait for a slot that
+    /// no idle session can give.
     #[must_use]
     pub fn gives_way(&self, session: SessionId) -> bool {
-        !self.waiting.is_empty() && self.over_quantum.contains(&session)
+        !self.waiting.is_empty() && self.giving_way.contains(&session)
     }
 
     /// Returns true once, when the state of all sessions at the start of `poold` is known.

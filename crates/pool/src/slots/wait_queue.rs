@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use protocol::{Lifecycle, SessionId};
+use protocol::SessionId;
 
 use crate::pool::Pool;
 
@@ -36,6 +36,14 @@ impl Wanted {
         };
         session.map_or_else(|| self.clone(), |session| Self::Session(session.id))
     }
+
+    /// False if the session has a slot by now: who waits for it has only not looked again.
+    fn lacks_slot(&self, pool: &Pool) -> bool {
+        match self.resolve(pool) {
+            Self::Session(id) => !pool.session(id).is_some_and(|session| session.lifecycle.holds_slot()),
+            Self::Name(_) | Self::New(_) => true,
+        }
+    }
 }
 
 /// The waiters, in the order in which they came.
@@ -55,23 +63,17 @@ impl WaitQueue {
         self.0.is_empty()
     }
 
-    /// Number of slots that are wanted. Who waits for a session that runs by now has only not looked yet.
+    /// Number of slots that are wanted.
     #[must_use]
     pub fn slots_wanted(&self, pool: &Pool) -> usize {
-        let runs = |wanted: &Wanted| match wanted.resolve(pool) {
-            Wanted::Session(id) => pool
-                .session(id)
-                .is_some_and(|found| matches!(found.lifecycle, Lifecycle::Starting | Lifecycle::Live)),
-            Wanted::Name(_) | Wanted::New(_) => false,
-        };
-        distinct(&self.0).into_iter().filter(|wanted| !runs(wanted)).count()
+        slots_for(&self.0, pool)
     }
 
     /// Number of slots that are wanted before the one that this waiter wants; of all if nobody waits for it.
     #[must_use]
-    pub fn ahead(&self, waiter: Waiter, wanted: &Wanted) -> usize {
+    pub fn ahead(&self, pool: &Pool, waiter: Waiter, wanted: &Wanted) -> usize {
         let at = self.0.iter().position(|(waiting, other)| *waiting == waiter || other == wanted);
-        distinct(&self.0[..at.unwrap_or(self.0.len())]).len()
+        slots_for(&self.0[..at.unwrap_or(self.0.len())], pool)
     }
 
     /// The position of a session, from 1.
@@ -113,9 +115,9 @@ impl WaitQueue {
 
     /// The first session that is wanted among the first `within` slots.
     #[must_use]
-    pub fn first_session(&self, within: usize) -> Option<SessionId> {
+    pub fn first_session(&self, pool: &Pool, within: usize) -> Option<SessionId> {
         let mut wanted_so_far = BTreeSet::new();
-        for (waiting, wanted) in &self.0 {
+        for (waiting, wanted) in self.0.iter().filter(|(_, wanted)| wanted.lacks_slot(pool)) {
             wanted_so_far.insert(wanted);
             match waiting {
                 _ if wanted_so_far.len() > within => return None,
@@ -127,8 +129,10 @@ impl WaitQueue {
     }
 }
 
-fn distinct(waiters: &[(Waiter, Wanted)]) -> BTreeSet<&Wanted> {
-    waiters.iter().map(|(_, wanted)| wanted).collect()
+/// Number of slots that these waiters want.
+fn slots_for(waiters: &[(Waiter, Wanted)], pool: &Pool) -> usize {
+    let lacking = waiters.iter().map(|(_, wanted)| wanted).filter(|wanted| wanted.lacks_slot(pool));
+    lacking.collect::<BTreeSet<_>>().len()
 }
 
 #[cfg(test)]
@@ -143,17 +147,21 @@ mod tests {
     fn who_comes_first_is_served_first() {
         let mut queue = WaitQueue::default();
         let [a, b, c] = [1, 2, 3].map(Waiter::Request);
-        let ahead = |queue: &WaitQueue, ticket| queue.ahead(request(ticket).0, &request(ticket).1);
+        let ahead =
+            |queue: &WaitQueue, ticket| queue.ahead(&Pool::default(), request(ticket).0, &request(ticket).1);
         assert_eq!(ahead(&queue, 1), 0, "nobody waits");
         assert!(queue.join(a, request(1).1) && !queue.join(a, request(1).1));
         assert!(!queue.set_sessions(&[SessionId(7), SessionId(8)]));
         assert!(queue.join(b, request(2).1));
         assert_eq!((ahead(&queue, 1), ahead(&queue, 2), ahead(&queue, 3)), (0, 3, 4));
-        assert_eq!((queue.first_session(1), queue.first_session(2)), (None, Some(SessionId(7))));
+        assert_eq!(
+            (queue.first_session(&Pool::default(), 1), queue.first_session(&Pool::default(), 2)),
+            (None, Some(SessionId(7)))
+        );
         assert!(queue.set_sessions(&[SessionId(9), SessionId(8)]), "session 7 has left");
         assert_eq!((queue.position(SessionId(8)), queue.position(SessionId(9))), (Some(2), Some(4)));
         assert!(queue.leave(a) && !queue.leave(a) && !queue.leave(c));
-        assert_eq!(queue.first_session(1), Some(SessionId(8)));
+        assert_eq!(queue.first_session(&Pool::default(), 1), Some(SessionId(8)));
     }
 
     #[test]
@@ -166,14 +174,20 @@ mod tests {
         }
         queue.join(request(4).0, request(4).1);
         assert_eq!((queue.len(), queue.slots_wanted(&Pool::default())), (4, 2));
-        assert_eq!(waiters.map(|waiter| queue.ahead(waiter, &name())), [0, 0, 0]);
-        assert_eq!(queue.ahead(request(4).0, &request(4).1), 1);
+        assert_eq!(waiters.map(|waiter| queue.ahead(&Pool::default(), waiter, &name())), [0, 0, 0]);
+        assert_eq!(queue.ahead(&Pool::default(), request(4).0, &request(4).1), 1);
         // A session that has something to do, and a request that starts it.
         queue.join(Waiter::Request(5), Wanted::Session(SessionId(7)));
         queue.set_sessions(&[SessionId(7), SessionId(8)]);
         assert_eq!((queue.len(), queue.slots_wanted(&Pool::default())), (7, 4));
-        assert_eq!((queue.first_session(2), queue.first_session(3)), (None, Some(SessionId(7))));
+        assert_eq!(
+            (queue.first_session(&Pool::default(), 2), queue.first_session(&Pool::default(), 3)),
+            (None, Some(SessionId(7)))
+        );
         queue.set_sessions(&[SessionId(8)]);
-        assert_eq!((queue.first_session(3), queue.first_session(4)), (None, Some(SessionId(8))));
+        assert_eq!(
+            (queue.first_session(&Pool::default(), 3), queue.first_session(&Pool::default(), 4)),
+            (None, Some(SessionId(8)))
+        );
     }
 }

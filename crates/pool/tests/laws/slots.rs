@@ -295,6 +295,8 @@ fn what_is_idle_is_put_aside_before_what_has_something_to_do() {
     scene.world.now = 30 * MINUTE;
     scene.change(2, |s| s.last_activity_at = Timestamp(20 * MINUTE));
     assert_eq!(scene.victim(), Some(2), "although the other one started before that");
+    scene.change(1, |s| s.policy.ephemeral = true);
+    assert_eq!(scene.victim(), Some(2), "whatever the other one is");
     scene.lock(2);
     assert_eq!(scene.victim(), Some(1));
 }

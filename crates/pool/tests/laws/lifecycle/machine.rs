@@ -500,12 +500,16 @@ impl Machine {
             let since = self.seen.evictable(&self.settings, session, life, now);
             let found = slots::evictable(&self.world.pool, &self.settings, session, &inputs).ok();
             assert_eq!(found.map(|found| (found.has_work, found.since.0)), since, "{session:?}");
-            let order = |since| (!session.policy.ephemeral, since, session.id);
+            let order = |(has_work, since)| (has_work, !session.policy.ephemeral, since, session.id);
             expected.extend(since.map(|since| (order(since), session.id)));
             let open: Vec<_> = self.world.pool.pending_messages_of(session.id).map(|open| open.id).collect();
             assert_eq!(open, life.prompts(), "none is lost, and each keeps its place");
         }
-        assert_eq!(self.victim(), expected.into_values().next(), "ephemeral ones first, then the idlest");
+        assert_eq!(
+            self.victim(),
+            expected.into_values().next(),
+            "idle ones first, of these the ephemeral ones"
+        );
         assert_eq!(self.lives.len(), self.world.pool.sessions().count());
     }
 

@@ -49,6 +49,22 @@ impl Engine {
 }
 
 #[test]
+fn what_is_over_its_quantum_gives_way_only_where_nothing_idle_can_be_parked() {
+    let mut engine = Engine::full();
+    send_prompt(&mut engine.world, ONE).unwrap();
+    let (tick, _) = engine.tick();
+    assert_eq!(parked(&tick.actions), [TWO]);
+    assert!(!engine.volatile.scheduler.gives_way(ONE), "an idle one went");
+    engine.change(TWO, |s| s.policy.pinned = true);
+    engine.is(TWO, Lifecycle::Live, Reason::Killed);
+    engine.change(ONE, |s| s.lock = None);
+    engine.volatile.scheduler.note_quiet(std::iter::empty().collect(), engine.now());
+    let (tick, _) = engine.tick();
+    assert_eq!(parked(&tick.actions), [], "none is known to be silent");
+    assert!(engine.volatile.scheduler.gives_way(ONE));
+}
+
+#[test]
 fn nothing_is_parked_for_who_waits_for_a_session_that_runs_by_now() {
     let mut engine = Engine::with_live(2);
     engine.settings.max_sessions = 2;
