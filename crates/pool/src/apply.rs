@@ -247,7 +247,7 @@ impl Pool {
     ) {
         let entered = self.entered(id, at);
         self.change(id, |s| {
-            let active_at = active_at_end(s, (reason, exit), entered);
+            let active_at = active_at_end(s, (reason, exit.or(s.exit)), entered);
             enter(s, Lifecycle::Draining, Some(reason), Entered { active_at, ..entered });
             s.exit = exit.or(s.exit);
             if let Some(run) = &mut s.incarnation {
@@ -259,7 +259,7 @@ impl Pool {
     fn finish(&mut self, id: SessionId, at: Timestamp, end: (Lifecycle, Reason), exit: Option<Exit>) {
         let entered = self.entered(id, at);
         self.change(id, |s| {
-            let active_at = active_at_end(s, (end.1, exit), entered);
+            let active_at = active_at_end(s, (end.1, exit.or(s.exit)), entered);
             enter(s, end.0, Some(end.1), Entered { active_at, ..entered });
             s.exit = exit.or(s.exit);
             s.attached_clients = 0;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::{Lifecycle, Refusal, Session, SessionId, Timestamp};
+use protocol::{Lifecycle, Reason, Refusal, Session, SessionId, Timestamp};
 use world::clock::timestamp;
 
 use crate::engine::Turn;
@@ -43,7 +43,8 @@ fn logs(turn: &Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, PathBuf)> {
 /// True if the last recorded activity of a session may be older than its last output: any other end is an
 /// activity itself.
 fn may_lack_output(session: &Session) -> bool {
-    let is_hung_up = session.exit.is_some_and(|exit| exit.is_hangup());
+    let is_hung_up =
+        session.reason == Some(Reason::Exited) && session.exit.is_some_and(|exit| exit.is_hangup());
     session.lifecycle.holds_slot() || session.lifecycle == Lifecycle::Lost || is_hung_up
 }
 
