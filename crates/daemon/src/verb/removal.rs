@@ -82,11 +82,14 @@ async fn remove_for(
         None => Ok(0),
     };
     drop(grant);
-    freed.map_err(|why| {
-        let again = if asked.purge { "prune --purge" } else { "prune" };
-        let what = format!("{id} is removed, but not its directory: {why}; `poolctl {again}` tries again");
-        Refusal::new(ErrorCode::Failed, what)
-    })
+    match freed {
+        Err(why) if asked.purge => {
+            let what =
+                format!("{id} is removed, but not its directory: {why}; `poolctl prune --purge` tries again");
+            Err(Refusal::new(ErrorCode::Failed, what))
+        }
+        freed => Ok(freed.unwrap_or(0)),
+    }
 }
 
 /// Archives the record, the messages and the files of a session. The archive is verified before anything is
