@@ -155,4 +155,19 @@ mod tests {
             assert!(page.contains(part), "no {part:?} in:\n{page}");
         }
     }
+
+    #[test]
+    fn a_verb_with_a_dash_has_its_own_parent() {
+        let talkers = clap::Command::new("top-talkers").subcommand(clap::Command::new("ls"));
+        let mut command = clap::Command::new("poolctl").subcommand(talkers);
+        command.build();
+        let talkers = command.find_subcommand("top-talkers").unwrap();
+        for (verb, parent) in
+            [(talkers, "poolctl\\fR(1)"), (talkers.find_subcommand("ls").unwrap(), "top\\-talkers\\fR(1)")]
+        {
+            let page = String::from_utf8(super::verb(verb).unwrap()).unwrap();
+            let also = page.split_once("SEE ALSO").unwrap().1;
+            assert!(also.contains(parent) && !also.contains("poolctl\\-top\\fR"), "{also}");
+        }
+    }
 }

@@ -71,7 +71,6 @@ fn the_manual_is_written_as_man_pages() {
         assert!(text.contains(".TH ") && text.contains(".SH NAME") && text.contains("SEE ALSO"), "{page}");
     }
     assert!(read("man1/poolctl-park.1").contains("tmux\\-pool\\-slots"), "{}", read("man1/poolctl-park.1"));
-    assert!(read("man1/poolctl-queue-ls.1").contains("poolctl\\-queue\\fR(1)"), "its parent");
     assert!(
         !dir.path().join("man1/poolctl-become.1").exists() && !dir.path().join("man1/poolctl-man.1").exists()
     );
