@@ -43,6 +43,8 @@ pub(crate) struct Climate {
     pub(crate) permissions: u64,
     /// Chance that an agent reaches a usage limit, per mille of its prompts.
     pub(crate) usage_limits: u64,
+    /// Chance that a worker repeats a report that gave a message back, per mille.
+    pub(crate) late_reports: u64,
     /// The restart policy of sessions.
     pub(crate) restart: &'static str,
     /// The idle time after which sessions are parked.
@@ -75,6 +77,7 @@ impl Climate {
             helper_faults,
             permissions,
             usage_limits,
+            late_reports: 0,
             restart: rng.pick(&["no", "no", "on-failure", "always"]).unwrap_or(&"no"),
             idle_timeout: rng.pick(&["never", "never", "20s"]).unwrap_or(&"never"),
             restores: rng.per_mille(300),
@@ -96,7 +99,8 @@ impl Climate {
         };
         // Most defects show in short runs; some need a pool with a history.
         let steps = if rng.per_mille(120) { rng.between(40, 120) } else { rng.between(4, 24) };
-        Self { steps, ..climate }
+        let late_reports = if rng.per_mille(500) { rng.between(1, 500) } else { 0 };
+        Self { steps, late_reports, ..climate }
     }
 
     /// Leaves out the troubles that are not part of the plan.
@@ -108,7 +112,7 @@ impl Climate {
         }
     }
 
-    fn troubles(&mut self) -> [(&'static str, &mut u64); 11] {
+    fn troubles(&mut self) -> [(&'static str, &mut u64); 12] {
         [
             ("yields", &mut self.jitter.yields),
             ("sleeps", &mut self.jitter.sleeps),
@@ -121,6 +125,7 @@ impl Climate {
             ("helper_faults", &mut self.helper_faults),
             ("permissions", &mut self.permissions),
             ("usage_limits", &mut self.usage_limits),
+            ("late_reports", &mut self.late_reports),
         ]
     }
 

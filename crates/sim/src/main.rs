@@ -30,6 +30,12 @@ use clap::Parser;
 use crate::plan::Plan;
 use crate::run::Outcome;
 
+/// The violation of a seed that gave two different runs.
+const DIFFERENT: &str = "two runs differ";
+
+/// Maximum length of a promise's name, as in "Q6: it was typed twice".
+const PROMISE_MAX: usize = 4;
+
 /// Maximum number of failures that are shrunk.
 const SHRUNK_MAX: usize = 3;
 
@@ -57,7 +63,7 @@ struct Args {
     /// Goes on after a failure.
     #[arg(long)]
     keep_going: bool,
-    /// Prints a failed run as it was, with all that happened.
+    /// Prints the end of a failed run as it was.
     #[arg(long)]
     no_shrink: bool,
     /// Leaves out all parts of a run but these.
@@ -79,8 +85,8 @@ struct Failure {
     seed: u64,
     violations: Vec<String>,
     story: Vec<String>,
-    /// The parts of its run.
-    parts: BTreeSet<String>,
+    /// The parts of its run; none if it is not known which came up.
+    parts: Option<BTreeSet<String>>,
 }
 
 fn main() -> ExitCode {
@@ -131,14 +137,14 @@ fn run_seed(args: &Args, seed: u64, total: &Mutex<Total>) {
     let Outcome { hash, polls, mut violations, counts, story, parts } = match run_once(args, seed, plan()) {
         Ok(outcome) => outcome,
         Err(error) => {
-            let (violations, story, parts) = (vec![error.to_string()], Vec::new(), BTreeSet::new());
+            let (violations, story, parts) = (vec![error.to_string()], Vec::new(), None);
             return lock(total).failures.push(Failure { seed, violations, story, parts });
         }
     };
     if args.twice {
         match run_once(args, seed, plan()) {
             Ok(again) if again.hash == hash => {}
-            Ok(again) => violations.push(format!("two runs differ: {polls} and {} polls", again.polls)),
+            Ok(again) => violations.push(format!("{DIFFERENT}: {polls} and {} polls", again.polls)),
             Err(error) => violations.push(error.to_string()),
         }
     }
@@ -149,34 +155,36 @@ fn run_seed(args: &Args, seed: u64, total: &Mutex<Total>) {
         *total.counts.entry(what).or_default() += count;
     }
     if !violations.is_empty() {
-        total.failures.push(Failure { seed, violations, story, parts });
+        total.failures.push(Failure { seed, violations, story, parts: Some(parts) });
     }
 }
 
 /// Leaves out of a failed run what its failure does not need.
 fn shrink(args: &Args, failure: &mut Failure) {
     let Some(first) = failure.violations.first().map(|violation| kind_of(violation)) else { return };
+    let Some(all) = failure.parts.clone().filter(|_| first != DIFFERENT) else { return };
     let again = |parts: &BTreeSet<String>| {
         let outcome = run_once(args, failure.seed, Plan::only(parts.clone())).ok()?;
         let is_same = outcome.violations.first().is_some_and(|violation| kind_of(violation) == first);
         is_same.then_some(outcome)
     };
-    let parts = plan::shrink(failure.parts.clone(), |parts| Some(again(parts)?.parts));
+    let parts = plan::shrink(all.clone(), |parts| Some(again(parts)?.parts));
     if let Some(outcome) = again(&parts) {
-        println!(
-            "shrunk: {} of {} parts of seed {} are left",
-            parts.len(),
-            failure.parts.len(),
-            failure.seed
-        );
-        (failure.story, failure.violations, failure.parts) = (outcome.story, outcome.violations, parts);
+        println!("shrunk: {} of {} parts of seed {} are left", parts.len(), all.len(), failure.seed);
+        (failure.story, failure.violations, failure.parts) = (outcome.story, outcome.violations, Some(parts));
     }
 }
 
-/// Returns what a violation has in common with others of its kind: its first words, without numbers.
+/// Returns what a violation has in common with others of its kind: the promise, and words without numbers.
 fn kind_of(violation: &str) -> String {
-    let words = violation.split(':').next().unwrap_or_default();
-    words.chars().filter(|letter| !letter.is_ascii_digit()).take(40).collect()
+    match violation.split_once(": ") {
+        Some((promise, what)) if promise.len() <= PROMISE_MAX => {
+            let words = what.split_whitespace().filter(|word| word.chars().all(char::is_alphabetic));
+            format!("{promise} {}", words.collect::<Vec<_>>().join(" "))
+        }
+        Some((what, _)) => what.to_owned(),
+        None => violation.to_owned(),
+    }
 }
 
 /// Returns the directory for the files of runs: in memory where there is one.
@@ -197,8 +205,9 @@ fn report(args: &Args, total: &Total) -> ExitCode {
             story.iter().for_each(|line| println!("  {line}"));
         }
         violations.iter().for_each(|violation| println!("  FAILED: {violation}"));
-        let only = parts.iter().map(String::as_str).collect::<Vec<_>>().join(",");
-        println!("  scripts/sim --seed {seed} --trace --only {only}");
+        let only = parts.iter().flatten().map(String::as_str).collect::<Vec<_>>().join(",");
+        let only = if parts.is_some() { format!(" --only '{only}'") } else { String::new() };
+        println!("  scripts/sim --seed {seed} --trace{only}");
     }
     println!("{} seeds, {} polls, {} failed", total.runs, total.polls, total.failures.len());
     if total.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

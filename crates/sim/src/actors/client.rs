@@ -39,8 +39,8 @@ impl Actor {
         Self { land, name: name.to_owned(), rng, client: None, sent: Vec::new() }
     }
 
-    /// Acts so many times. Each action draws from a stream of its own, so that one that is left out changes no
-    /// other.
+    /// Acts so many times. Each action draws from a stream of its own, so that one that is left out changes none of
+    /// their choices.
     pub(crate) async fn run(mut self, steps: u64) {
         for n in 0..steps {
             let part = format!("{}:{n}", self.name);

@@ -18,9 +18,6 @@ pub(crate) const JOB: &str = "job";
 const RECONNECTS: u32 = 20;
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Chance that a worker repeats a report that gave a message back, per mille.
-const LATE_REPORTS: u64 = 200;
-
 /// Works on messages of a session, for ever.
 pub(crate) async fn run(land: Land, session: String) {
     let mut rng = land.rng(&format!("worker {session} {}", land.unique()));
@@ -91,7 +88,7 @@ async fn work(land: &Land, mut client: Client, session: &str, rng: &mut Rng, pro
             if is_ack && reply.is_ok() {
                 land.judge.processed(held.id);
             }
-            if !is_ack && land.suffers(rng, LATE_REPORTS) {
+            if !is_ack && land.suffers(rng, land.climate.late_reports) {
                 // It repeats its report as if the answer had been lost. Another worker may have the message by now.
                 land.judge.count("fault:late-report");
                 sleep(Duration::from_millis(rng.between(1, 5000))).await;
