@@ -184,6 +184,7 @@ async fn conduct(land: &Land) {
     }
     land.trace.tell(|| "no more faults".to_owned());
     land.heal();
+    daemon.faults.withdraw();
     land.clock.set_right();
     let until = Instant::now() + SETTLE_LIMIT;
     loop {

@@ -94,7 +94,13 @@ impl std::fmt::Debug for Disk {
 
 /// Faults of a disk; clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Faults(Arc<Mutex<Option<Fault>>>);
+pub(crate) struct Faults(Arc<Mutex<Planned>>);
+
+#[derive(Default)]
+struct Planned {
+    fault: Option<Fault>,
+    has_come: bool,
+}
 
 /// A fault that comes with the write or sync of this number from now.
 #[derive(Debug, Clone, Copy)]
@@ -123,16 +129,16 @@ impl Disk {
         if self.life.is_dead() {
             return Err(Error::from(ErrorKind::BrokenPipe));
         }
-        let mut fault = self.faults.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(planned) = fault.as_mut() else { return Ok(()) };
-        if planned.after > 0 {
-            planned.after -= 1;
+        let mut planned = self.faults.planned();
+        let Some(fault) = planned.fault.as_mut() else { return Ok(()) };
+        if fault.after > 0 {
+            fault.after -= 1;
             return Ok(());
         }
-        match planned.kind {
-            FaultKind::Death => self.life.die(),
-            FaultKind::Failure => {}
+        if fault.kind == FaultKind::Death {
+            self.life.die();
         }
+        planned.has_come = true;
         Err(Error::other("input/output error"))
     }
 }
@@ -140,12 +146,24 @@ impl Disk {
 impl Faults {
     /// True if a fault was planned, or has come.
     pub(crate) fn is_planned(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.planned().fault.is_some()
+    }
+
+    /// Withdraws a planned fault that has not come.
+    pub(crate) fn withdraw(&self) {
+        let mut planned = self.planned();
+        if !planned.has_come {
+            planned.fault = None;
+        }
     }
 
     /// Plans a fault.
     pub(crate) fn plan(&self, fault: Fault) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+        self.planned().fault = Some(fault);
+    }
+
+    fn planned(&self) -> MutexGuard<'_, Planned> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
