@@ -133,8 +133,10 @@ impl Device {
         let close: &[&str] = &["set-option", "-w", "-t", &target, "remain-on-exit", "off"];
         let message: &[&str] = &["set-option", "-wqu", "-t", &target, "remain-on-exit-format"];
         let no_tag: &[&str] = &["set-option", "-p", "-t", &target, "@pool_id", format::DETACHED];
-        let commands = [no_log, no_tag, close, message];
-        self.effect(pane, &commands[..if is_adopted { 2 } else { 4 }]).await
+        if is_adopted {
+            return self.effect(pane, &[no_log, no_tag]).await;
+        }
+        self.effect(pane, &[no_log, close, message, no_tag]).await
     }
 
     /// Clears the pane's history; its screen stays.

@@ -128,17 +128,16 @@ fn quiet_since(
     Ok(since)
 }
 
-/// The order in which sessions are parked for others: what is idle before what has messages to work, then the
-/// earliest.
+/// The rank of a session among those that may be parked for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EvictionOrder {
+pub struct EvictionRank {
     /// True if it is between two messages, with its quantum used up.
     pub has_work: bool,
     /// Since when it is idle or, between two messages, when it started.
     pub since: Timestamp,
 }
 
-/// Returns the place in that order of a session that may be parked for another one.
+/// Returns the rank of a session that may be parked for another one.
 ///
 /// # Errors
 /// The reason why it may not be parked.
@@ -147,7 +146,7 @@ pub fn evictable(
     settings: &Settings,
     session: &Session,
     inputs: &EvictionInputs<'_>,
-) -> Result<EvictionOrder, &'static str> {
+) -> Result<EvictionRank, &'static str> {
     // It is ended, rather than put aside.
     let ends = session.policy.ephemeral && !is_parkable(settings, session);
     if ends {
@@ -157,13 +156,13 @@ pub fn evictable(
     }
     let run = session.incarnation.as_ref().ok_or("it does not run")?;
     match idle_since(pool, settings, session, inputs) {
-        Ok(since) => check_settled(pool, session, inputs).map(|()| EvictionOrder { has_work: false, since }),
+        Ok(since) => check_settled(pool, session, inputs).map(|()| EvictionRank { has_work: false, since }),
         Err(_)
             if !ends
                 && between_messages(pool, settings, session, inputs)
                 && pool.age(inputs.now, run.started_at) >= QUANTUM =>
         {
-            Ok(EvictionOrder { has_work: true, since: run.started_at })
+            Ok(EvictionRank { has_work: true, since: run.started_at })
         }
         Err(why) => Err(why),
     }
@@ -268,13 +267,13 @@ pub fn over_quantum<'a>(
     pool.sessions().filter(had).map(|s| s.id)
 }
 
-/// The session to park for another one: one that is idle before one with messages to work, then an ephemeral one,
-/// then by the [`EvictionOrder`].
+/// The session to park for another one: what is idle before what has messages to work, of these the ephemeral ones
+/// first, then the earliest.
 #[must_use]
 pub fn next_to_park(pool: &Pool, settings: &Settings, inputs: &EvictionInputs<'_>) -> Option<SessionId> {
     let order = |s: &Session| {
-        let order = evictable(pool, settings, s, inputs).ok()?;
-        Some((order.has_work, !s.policy.ephemeral, order.since, s.id))
+        let rank = evictable(pool, settings, s, inputs).ok()?;
+        Some((rank.has_work, !s.policy.ephemeral, rank.since, s.id))
     };
     pool.sessions().filter_map(order).min().map(|(.., id)| id)
 }

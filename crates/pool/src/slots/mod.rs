@@ -23,7 +23,7 @@ pub use capacity::{free, startable};
 pub use conversation::{conversation_checked, is_conversation_unchecked};
 pub use drained::drain_waits_for;
 pub use eviction::{
-    EvictionInputs, EvictionOrder, MIN_STAY, QUANTUM, evictable, is_parkable, loss_if_parked, next_to_park,
+    EvictionInputs, EvictionRank, MIN_STAY, QUANTUM, evictable, is_parkable, loss_if_parked, next_to_park,
     over_quantum, parkable_since, past_idle_timeout,
 };
 pub use park::begin_park;

@@ -39,10 +39,12 @@ impl Wanted {
 
     /// False if the session has a slot by now: who waits for it has only not looked again.
     fn lacks_slot(&self, pool: &Pool) -> bool {
-        match self.resolve(pool) {
-            Self::Session(id) => !pool.session(id).is_some_and(|session| session.lifecycle.holds_slot()),
-            Self::Name(_) | Self::New(_) => true,
-        }
+        let session = match self {
+            Self::Session(id) => pool.session(*id),
+            Self::Name(name) => pool.named(name),
+            Self::New(_) => None,
+        };
+        session.is_none_or(|session| !session.lifecycle.holds_slot())
     }
 }
 
@@ -145,48 +147,47 @@ mod tests {
 
     #[test]
     fn who_comes_first_is_served_first() {
-        let mut queue = WaitQueue::default();
+        let (mut queue, pool) = (WaitQueue::default(), Pool::default());
         let [a, b, c] = [1, 2, 3].map(Waiter::Request);
-        let ahead =
-            |queue: &WaitQueue, ticket| queue.ahead(&Pool::default(), request(ticket).0, &request(ticket).1);
+        let ahead = |queue: &WaitQueue, ticket| queue.ahead(&pool, request(ticket).0, &request(ticket).1);
         assert_eq!(ahead(&queue, 1), 0, "nobody waits");
         assert!(queue.join(a, request(1).1) && !queue.join(a, request(1).1));
         assert!(!queue.set_sessions(&[SessionId(7), SessionId(8)]));
         assert!(queue.join(b, request(2).1));
         assert_eq!((ahead(&queue, 1), ahead(&queue, 2), ahead(&queue, 3)), (0, 3, 4));
         assert_eq!(
-            (queue.first_session(&Pool::default(), 1), queue.first_session(&Pool::default(), 2)),
+            (queue.first_session(&pool, 1), queue.first_session(&pool, 2)),
             (None, Some(SessionId(7)))
         );
         assert!(queue.set_sessions(&[SessionId(9), SessionId(8)]), "session 7 has left");
         assert_eq!((queue.position(SessionId(8)), queue.position(SessionId(9))), (Some(2), Some(4)));
         assert!(queue.leave(a) && !queue.leave(a) && !queue.leave(c));
-        assert_eq!(queue.first_session(&Pool::default(), 1), Some(SessionId(8)));
+        assert_eq!(queue.first_session(&pool, 1), Some(SessionId(8)));
     }
 
     #[test]
     fn waiters_for_the_same_session_want_one_slot() {
-        let mut queue = WaitQueue::default();
+        let (mut queue, pool) = (WaitQueue::default(), Pool::default());
         let name = || Wanted::Name("web".to_owned());
         let waiters = [1, 2, 3].map(Waiter::Request);
         for waiter in waiters {
             queue.join(waiter, name());
         }
         queue.join(request(4).0, request(4).1);
-        assert_eq!((queue.len(), queue.slots_wanted(&Pool::default())), (4, 2));
-        assert_eq!(waiters.map(|waiter| queue.ahead(&Pool::default(), waiter, &name())), [0, 0, 0]);
-        assert_eq!(queue.ahead(&Pool::default(), request(4).0, &request(4).1), 1);
+        assert_eq!((queue.len(), queue.slots_wanted(&pool)), (4, 2));
+        assert_eq!(waiters.map(|waiter| queue.ahead(&pool, waiter, &name())), [0, 0, 0]);
+        assert_eq!(queue.ahead(&pool, request(4).0, &request(4).1), 1);
         // A session that has something to do, and a request that starts it.
         queue.join(Waiter::Request(5), Wanted::Session(SessionId(7)));
         queue.set_sessions(&[SessionId(7), SessionId(8)]);
-        assert_eq!((queue.len(), queue.slots_wanted(&Pool::default())), (7, 4));
+        assert_eq!((queue.len(), queue.slots_wanted(&pool)), (7, 4));
         assert_eq!(
-            (queue.first_session(&Pool::default(), 2), queue.first_session(&Pool::default(), 3)),
+            (queue.first_session(&pool, 2), queue.first_session(&pool, 3)),
             (None, Some(SessionId(7)))
         );
         queue.set_sessions(&[SessionId(8)]);
         assert_eq!(
-            (queue.first_session(&Pool::default(), 3), queue.first_session(&Pool::default(), 4)),
+            (queue.first_session(&pool, 3), queue.first_session(&pool, 4)),
             (None, Some(SessionId(8)))
         );
     }

@@ -96,6 +96,7 @@ impl std::fmt::Debug for Disk {
 #[derive(Clone, Default)]
 pub(crate) struct Faults(Arc<Mutex<Planned>>);
 
+/// The fault that is planned.
 #[derive(Default)]
 struct Planned {
     fault: Option<Fault>,

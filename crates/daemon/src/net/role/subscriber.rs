@@ -189,8 +189,8 @@ async fn live(
                 sent = stamped.seq;
                 outbox.send(event(stamped, false)).await?;
             }
-            // More than `SUBSCRIBER_BACKLOG` events behind. What is missing may have come from the journal: the next event
-            // tells.
+            // It is more than `SUBSCRIBER_BACKLOG` events behind. What is missing may have come from the journal:
+            // the next event tells.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return Ok(()),
         }
