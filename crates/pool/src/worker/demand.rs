@@ -37,7 +37,7 @@ pub fn decide(
     let freed = release_of_host(turn.pool(), &settings.queue, |tag| is_over(turn.pool(), tag), turn.now());
     turn.emit_all(freed);
     let budgets: Vec<Event> =
-        turn.pool().workers().filter_map(|(host, _)| after_failure(turn, settings, host)).collect();
+        turn.pool().workers().filter_map(|(host, _)| after_end(turn, settings, host)).collect();
     turn.emit_all(budgets);
     let hosts: Vec<Session> = turn
         .pool()
@@ -69,17 +69,23 @@ fn is_stopped(host: &Session) -> bool {
 
 /// True if a host's last end was no failure: it had nothing to do, or its tmux server died.
 fn has_ended_well(host: &Session) -> bool {
-    match host.lifecycle {
-        Lifecycle::Parked | Lifecycle::Lost => true,
-        Lifecycle::Stopped => {
-            host.reason == Some(Reason::Exited) && host.exit.is_some_and(|exit| exit.code == Some(0))
-        }
-        _ => false,
-    }
+    matches!(host.lifecycle, Lifecycle::Parked | Lifecycle::Lost) || has_finished(host)
 }
 
-/// The time of the next start of a host that failed, or that there is none. Decided once per end.
-fn after_failure(turn: &Turn<'_>, settings: &Settings, host: &Session) -> Option<Event> {
+/// True if a host ended since it had nothing to do. Its pane may have been seen to be gone before its exit code was.
+fn has_finished(host: &Session) -> bool {
+    host.lifecycle == Lifecycle::Stopped
+        && matches!(host.reason, Some(Reason::Exited | Reason::TmuxGone))
+        && host.exit.is_some_and(|exit| exit.code == Some(0))
+}
+
+/// The budget of a host that ended: after a failure the time of the next start, or that there is none, decided once
+/// per end; otherwise earlier failures no longer count.
+fn after_end(turn: &Turn<'_>, settings: &Settings, host: &Session) -> Option<Event> {
+    if has_finished(host) && host.budget.failures > 0 {
+        let budget = Budget { failures: 0, ..host.budget.clone() };
+        return Some(Event::BudgetChanged { session: host.id, budget });
+    }
     let decided = host.budget.due_at.is_some() || host.budget.exhausted;
     if decided || !is_stopped(host) || has_ended_well(host) || is_off(host) {
         return None;

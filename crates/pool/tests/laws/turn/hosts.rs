@@ -217,6 +217,30 @@ fn a_worker_of_some_sessions_leaves_the_messages_of_all_others_alone() {
 }
 
 #[test]
+fn a_host_that_had_nothing_to_do_has_not_failed_and_its_earlier_failures_are_forgotten() {
+    for reason in [Reason::Exited, Reason::TmuxGone] {
+        let mut engine = Engine::with_workers(1, &[spec("w")]);
+        engine.post(ONE, "a", 0);
+        assert_eq!(engine.starts(), ["w"]);
+        engine.ends("w", 1);
+        assert!(engine.starts().is_empty(), "it waits after its failure");
+        engine.pass(70_000);
+        assert_eq!(engine.starts(), ["w"]);
+        let host = engine.host("w");
+        assert_eq!(engine.session(host).budget.failures, 1);
+        let claimed = engine.claims("w", 1, SessionId(0));
+        engine.acks(&claimed[0]);
+        let exit = Some(Exit { code: Some(0), signal: None, at: engine.now() });
+        engine.world.emit(Event::SessionStopped { session: host, reason, exit });
+        assert!(engine.starts().is_empty(), "nothing waits");
+        let budget = engine.session(host).budget.clone();
+        assert_eq!((budget.failures, budget.due_at), (0, None), "{reason:?}");
+        engine.post(ONE, "a", 0);
+        assert_eq!(engine.starts(), ["w"], "at once");
+    }
+}
+
+#[test]
 fn a_worker_runs_no_more_handlers_for_one_session_than_it_may() {
     let kinds = vec!["a".into(), "b".into(), "c".into()];
     let mut engine =
