@@ -15,6 +15,7 @@ use crate::reap::orphan_candidates::orphan_candidates;
 use crate::reap::rules;
 use crate::session::lifecycle::{is_loss, is_restarting};
 use crate::settings::Settings;
+use crate::worker::demand::is_over;
 
 /// All candidates, including those that are only to be reported.
 #[must_use]
@@ -36,11 +37,16 @@ pub fn is_to_end(pool: &Pool, settings: &Settings, candidate: &Candidate) -> boo
     candidate.rule.is_none_or(|rule| rules::rule_action(settings, session, rule).0 != Action::Report)
 }
 
-/// Registered workers that outlived the lease on a message.
+/// Registered workers that outlived the lease on a message, and are to be ended.
 fn revoked_workers<'a>(pool: &'a Pool, inputs: &'a ReapInputs<'_>) -> impl Iterator<Item = Candidate> + 'a {
     let revoked = pool.held_messages().filter(|m| m.state == MessageState::Revoking);
     revoked.filter_map(|m| {
         let (token, process) = (m.token?, m.holder?.process?);
+        // The end of a host of a worker is proved as that of any session, and frees its messages then.
+        let is_host_over = m.holder?.host.is_none_or(|host| is_over(pool, host));
+        if inputs.exited.contains(&process) && !is_host_over {
+            return None;
+        }
         Some(Candidate {
             session: m.session,
             name: session_name(pool, m.session),

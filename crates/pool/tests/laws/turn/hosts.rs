@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use pool::queue::LeaseEnd;
 use pool::slots::RunIdentity;
 use pool::worker::{Asked, configure, demand, next_messages};
-use pool::{QueueRules, WorkerSettings, queue, session};
+use pool::{QueueRules, WorkerSettings, queue, reap, session};
 use protocol::policy::Budget;
+use protocol::reap::CandidateKind;
 use protocol::request::{ClaimRef, Disposition, Remove};
 use protocol::session::{DeleteMode, Reason};
 use protocol::tmux::TmuxState;
@@ -238,6 +240,34 @@ fn a_host_that_had_nothing_to_do_has_not_failed_and_its_earlier_failures_are_for
         engine.post(ONE, "a", 0);
         assert_eq!(engine.starts(), ["w"], "at once");
     }
+}
+
+#[test]
+fn a_silent_host_is_ended_once_and_frees_its_message_when_it_is_proved_gone() {
+    let mut engine = Engine::with_workers(1, &[spec("w")]);
+    let id = engine.post(ONE, "a", 0);
+    assert_eq!(engine.starts(), ["w"]);
+    let (host, silent) = (engine.host("w"), process(77));
+    let (tag, now) = (engine.tag(host), engine.now());
+    let holder = Holder { generator: None, process: Some(silent), lease_ms: 1000, op: None, host: Some(tag) };
+    let token = engine.volatile.locks.issue_token();
+    let claim = queue::claimed(&engine.world.pool.find_pending(id).unwrap(), token, holder, now);
+    engine.world.emit(claim);
+    let end = (LeaseEnd::Revoke(token), "silent");
+    let open = engine.world.pool.find_pending(id).unwrap();
+    let revoked = queue::lease_ended(&engine.world.pool, &QueueRules::default(), &open, end, now);
+    engine.world.emit_all(revoked);
+    let candidates = |engine: &Engine| {
+        let (pool, volatile) = (&engine.world.pool, &engine.volatile);
+        let found = reap::all_candidates(pool, volatile, &engine.settings, engine.now());
+        found.into_iter().filter(|found| found.kind == CandidateKind::StaleWorker).count()
+    };
+    assert_eq!(candidates(&engine), 1);
+    engine.volatile.reaping.note_exited([silent]);
+    assert_eq!(candidates(&engine), 0, "what is left of its session is still to be proved gone");
+    engine.ends("w", 143);
+    engine.starts();
+    assert_eq!(engine.world.pool.find_pending(id).unwrap().state, MessageState::Queued);
 }
 
 #[test]
