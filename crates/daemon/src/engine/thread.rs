@@ -150,7 +150,8 @@ impl Engine {
         }
         crate::crash::point("commit-written");
         for stamped in events.into_iter().filter(|s| s.event.is_journaled()) {
-            tracing::debug!(seq = stamped.seq.0, kind = stamped.event.kind().as_str(), "committed");
+            let (kind, session) = (stamped.event.kind().as_str(), stamped.event.session());
+            tracing::debug!(seq = stamped.seq.0, kind, session = session.map(|id| id.0), "committed");
             if self.publish.events.receiver_count() > 0 {
                 drop(self.publish.events.send(stamped));
             }

@@ -99,6 +99,9 @@ fn read(processes: &dyn Processes, run: &Path, suspects: &Suspects) -> Findings 
     let exited = suspects.processes.iter().copied().filter(|process| has_exited(*process)).collect();
     let mut findings = Findings { exited, ..Findings::default() };
     for (tag, agent) in &suspects.runs {
+        let started = if agent.is_none() { files::read_started(run, *tag) } else { None };
+        findings.started.extend(started.as_ref().map(|found| (*tag, (found.init, found.agent))));
+        let agent = agent.or(started.map(|found| found.agent));
         // A running program has not ended, whoever wrote that it had.
         if !agent.is_none_or(has_exited) {
             continue;

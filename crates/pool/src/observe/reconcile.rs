@@ -84,8 +84,13 @@ pub fn unconfirmed_runs<'a>(
 ) -> impl Iterator<Item = &'a Incarnation> {
     let confirmed = |run: &Incarnation| pane_of(state, run).is_some_and(|(_, pane)| !pane.is_over());
     running(pool, only)
-        .filter(move |(s, run)| s.lifecycle != Lifecycle::Live || !confirmed(run))
+        .filter(move |(s, run)| s.lifecycle != Lifecycle::Live || !confirmed(run) || lacks_agent(run))
         .map(|(_, run)| run)
+}
+
+/// True if the process of the program is not on record: the launch was left in doubt.
+fn lacks_agent(run: &Incarnation) -> bool {
+    run.agent.is_none() && !run.is_adopted()
 }
 
 /// The sessions that hold a slot, within the scope.

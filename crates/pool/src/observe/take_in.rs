@@ -44,6 +44,8 @@ pub struct Findings {
     pub exits: BTreeMap<Tag, Exit>,
     /// Resource use of whole runs, reported by inits.
     pub accounts: BTreeMap<Tag, Account>,
+    /// Inits and their programs that are not on record, of launches that were left in doubt.
+    pub started: BTreeMap<Tag, (ProcId, ProcId)>,
 }
 
 /// The outcome of an observation.
@@ -104,11 +106,18 @@ pub fn take_in(
         first: volatile.observed.is_first(),
         only: update.only.as_ref(),
     };
+    let started: Vec<Event> =
+        findings.started.iter().filter_map(|(tag, run)| agent_started(pool, *tag, *run)).collect();
     let mut events = reconcile::reconcile(pool, &evidence);
+    // Their ends are decided on once their programs are on record, and were sampled.
+    let is_new = |event: &Event| started.iter().any(|new| new.session() == event.session());
+    events.retain(|event| !is_new(event));
+    let has_new = !started.is_empty();
+    events.extend(started);
     events
         .extend(findings.accounts.iter().filter_map(|(tag, account)| account_reported(pool, *tag, *account)));
     events.retain(|event| holds(pool, volatile, event, update.began));
-    let is_missing = events.iter().any(|event| newly_missing(event).is_some());
+    let is_missing = has_new || events.iter().any(|event| newly_missing(event).is_some());
     events.retain(|event| newly_missing(event).is_none_or(|id| !is_younger(pool, id, update.began)));
     events
         .iter()
@@ -119,6 +128,13 @@ pub fn take_in(
     events.extend(volatile.observed.taken_in(pool, update, now));
     // A draining session may also become a candidate by the passing of time, which no event tells.
     ObserveOutcome { events, over, is_missing, wakes_waiters: update.differs || drains }
+}
+
+/// The event of a program whose process was not on record.
+fn agent_started(pool: &Pool, tag: Tag, (init, agent): (ProcId, ProcId)) -> Option<Event> {
+    let session = pool.tagged(tag)?;
+    let run = session.incarnation.as_ref().filter(|run| run.tag == tag && run.agent.is_none())?;
+    Some(Event::AgentStarted { session: session.id, tag: run.tag, init, agent })
 }
 
 /// The event of an incarnation's resource use, if it is news.

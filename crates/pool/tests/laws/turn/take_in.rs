@@ -1,5 +1,7 @@
 //! Observations of tmux, while others act on the same sessions.
 
+use std::collections::BTreeMap;
+
 use pool::deadlines::Mono;
 use pool::lock::{LockRequest, OuterLock, Ticket};
 use pool::observe::{Findings, ObserveOutcome, Peer};
@@ -51,6 +53,29 @@ fn an_end_that_the_reaper_is_going_to_report_is_left_to_the_reaper() {
     let (reaper, now) = (Peer { connection: 7, build: "1".to_owned(), pid: None }, engine.now());
     engine.volatile.reaping.reaper_connected(reaper, now);
     assert_eq!(sees(&mut engine), [""; 0], "it tries again");
+}
+
+#[test]
+fn a_program_whose_start_was_in_doubt_is_recorded_before_its_end_is_decided_on() {
+    let mut engine = Engine::with_live(1);
+    engine.is(ONE, Lifecycle::Starting, Reason::Exited);
+    engine.change(ONE, |s| s.incarnation.as_mut().unwrap().agent = None);
+    engine.pass(10_000);
+    let (tag, init, agent) = (engine.tag(ONE), process(101), process(300));
+    let started = BTreeMap::from([(tag, (init, agent))]);
+    let findings = Findings { exited: [init].into(), started, ..Findings::default() };
+    let outcome = engine.see_from(up(1, vec![]), findings);
+    assert_eq!(kinds(&outcome, ONE), ["generator_registered"]);
+    assert!(outcome.is_missing, "another observation follows");
+    engine.world.emit_all(outcome.events);
+    engine.is(ONE, Lifecycle::Draining, Reason::Killed);
+    engine.pass(10_000);
+    assert_eq!(
+        kinds(&engine.see(up(1, vec![]), &[init]), ONE),
+        ["session_draining"],
+        "it ignores the hang-up"
+    );
+    assert_eq!(kinds(&engine.see(up(1, vec![]), &[init, agent]), ONE), ["session_stopped"]);
 }
 
 #[test]
