@@ -12,7 +12,7 @@ use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::engine::engine_handle::in_doubt;
-use crate::sense::{machine_capacity, quiet};
+use crate::sense::machine_capacity;
 
 /// Maximum duration of an eviction for which a request waits that waits for nothing else: the end of a
 /// program, and its proof.
@@ -66,7 +66,6 @@ pub(crate) async fn with_slot<R: Send + 'static>(
         Some(decided)
     };
     machine_capacity::refresh(daemon).await?;
-    quiet::refresh(daemon).await?;
     let limit = if patient { wait } else { EVICTION_LIMIT };
     match daemon.engine.wait_for(Some(limit), look).await {
         Ok(decided) => decided,
@@ -95,7 +94,10 @@ impl Drop for WaiterGuard {
     }
 }
 
-/// True if a slot will come free for the waiter behind `ahead` others: a session ends, or can be parked.
+/// True if a slot will come free for the waiter behind `ahead` others: a session ends, or can be parked. Who
+/// can be parked depends on silence, of which the scheduler takes a sample for those who wait.
 fn may_come_free(turn: &Turn<'_>, daemon: &Daemon, ahead: usize) -> bool {
-    slots::leaving(turn) > ahead || slots::victim(turn, &daemon.settings()).is_some()
+    slots::leaving(turn) > ahead
+        || !turn.volatile.scheduler.is_quiet_fresh(turn.now())
+        || slots::victim(turn, &daemon.settings()).is_some()
 }

@@ -38,6 +38,10 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
             |(session, times): (SessionId, [Timestamp; 2])| (session, turn.pool().latest(now, times));
         let quiet: BTreeMap<SessionId, Timestamp> = found.into_iter().map(latest).collect();
         turn.volatile.scheduler.note_quiet(quiet, now);
+        if !turn.volatile.scheduler.waiting.is_empty() {
+            // Those who wait for a slot may learn that there is none to come.
+            turn.wake();
+        }
     };
     daemon.engine.turn(note).await
 }
