@@ -4,6 +4,9 @@ use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::world::life::Jitter;
 
+/// Maximum number of names of sessions.
+const NAMES_MAX: u64 = 6;
+
 /// The climate of a run. No run has all troubles.
 #[derive(Debug, Clone)]
 pub(crate) struct Climate {
@@ -15,6 +18,10 @@ pub(crate) struct Climate {
     pub(crate) tmux_faults: u64,
     /// Slots of the pool.
     pub(crate) slots: u64,
+    /// Names that the clients use.
+    pub(crate) names: u64,
+    /// True if the pool has a worker of its own.
+    pub(crate) has_host: bool,
     /// Actions of each client.
     pub(crate) steps: u64,
     /// Chance that the daemon is killed before an action, per mille.
@@ -86,6 +93,8 @@ impl Climate {
             tmux_delay_us: *rng.pick(&[1000, 5000, 50_000, 500_000]).unwrap_or(&1000),
             tmux_faults,
             slots: rng.between(1, 5),
+            names: 0,
+            has_host: false,
             steps: 0,
             kills,
             dirty_deaths,
@@ -100,7 +109,9 @@ impl Climate {
         // Most defects show in short runs; some need a pool with a history.
         let steps = if rng.per_mille(120) { rng.between(40, 120) } else { rng.between(4, 24) };
         let late_reports = if rng.per_mille(500) { rng.between(1, 500) } else { 0 };
-        Self { steps, late_reports, ..climate }
+        let names = rng.between(1, NAMES_MAX);
+        let has_host = rng.per_mille(400);
+        Self { steps, late_reports, names, has_host, ..climate }
     }
 
     /// Leaves out the troubles that are not part of the plan.

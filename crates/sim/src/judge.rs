@@ -9,6 +9,12 @@ use tokio::time::Instant;
 
 use crate::trace::Trace;
 
+/// Ends of the bodies of special prompts: it may expire; its priority differs; it ends in doubt, or is typed again then.
+pub(crate) const MORTAL: &str = " with a time limit";
+pub(crate) const UNORDERED: &str = " out of order";
+pub(crate) const AT_MOST_ONCE: &str = " at most once";
+pub(crate) const AT_LEAST_ONCE: &str = " at least once";
+
 /// The judge; clones share it.
 #[derive(Clone)]
 pub(crate) struct Judge(Arc<Mutex<State>>, Trace);
@@ -33,6 +39,8 @@ struct State {
     gone: BTreeSet<SessionId>,
     /// Messages whose processing was reported, and the report acknowledged.
     processed: BTreeSet<MessageId>,
+    /// Messages whose records somebody has asked to be removed.
+    purged: BTreeSet<MessageId>,
     /// Messages that a person gave up.
     given_up: BTreeSet<MessageId>,
     /// Incarnations whose programs have started, with their sessions.
@@ -101,10 +109,11 @@ impl Judge {
             prompt.pasted += 1;
             prompt.nth = nth;
             prompt.session = session;
-            let twice = prompt.pasted > 1 && !state.retried.contains(&text);
+            let pasted = prompt.pasted;
+            let may_repeat = state.retried.contains(&text) || !text.starts_with("prompt");
             state.last.insert(tag, text.clone());
             drop(state);
-            if twice {
+            if pasted > 1 && !may_repeat && !text.ends_with(AT_LEAST_ONCE) {
                 self.violated(format!("Q6: {text:?} was typed twice"));
             }
         } else if text.contains('\r')
@@ -164,6 +173,16 @@ impl Judge {
     /// True if somebody asked for the message to be typed again.
     pub(crate) fn is_retried(&self, body: &str) -> bool {
         self.state().retried.contains(body)
+    }
+
+    /// Notes that somebody asks for the record of a message to be removed.
+    pub(crate) fn purged(&self, id: MessageId) {
+        self.state().purged.insert(id);
+    }
+
+    /// True if somebody asked for the record of the message to be removed.
+    pub(crate) fn is_purged(&self, id: MessageId) -> bool {
+        self.state().purged.contains(&id)
     }
 
     /// Notes that somebody asks for a session to be removed.

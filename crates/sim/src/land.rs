@@ -1,9 +1,11 @@
 //! Everything that outlives the daemons of a run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use protocol::OpId;
 use protocol::paths::Paths;
+use world::clock::Clock;
 
 use crate::climate::Climate;
 use crate::judge::Judge;
@@ -16,6 +18,9 @@ use crate::world::life::Life;
 use crate::world::machine::Machine;
 use crate::world::net::Net;
 use crate::world::tmux::SimTmux;
+
+/// Distance from which on a time is one of the real clock, which is years ahead of the simulated one.
+const REAL_CLOCK: Duration = Duration::from_secs(100 * 24 * 3600);
 
 /// The machine of a run with all that is on it.
 #[derive(Clone)]
@@ -68,6 +73,21 @@ impl Land {
     /// Returns a new operation id.
     pub(crate) fn operation(&self) -> OpId {
         OpId::Random(u128::from(self.unique()).to_le_bytes())
+    }
+
+    /// Gives logs that were written to by the real clock, as `clear` does, a time of the simulated one.
+    pub(crate) fn date_logs(&self) {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(self.clock.now().0);
+        let Ok(sessions) = std::fs::read_dir(&self.paths.sessions) else { return };
+        for session in sessions.flatten() {
+            let log = session.path().join("logs").join(protocol::logs::CURRENT);
+            let modified = std::fs::metadata(&log).and_then(|found| found.modified());
+            if modified.is_ok_and(|at| at > now + REAL_CLOCK)
+                && let Ok(file) = std::fs::File::options().append(true).open(&log)
+            {
+                drop(file.set_modified(now));
+            }
+        }
     }
 
     /// True if a trouble of this chance happens now, per mille.

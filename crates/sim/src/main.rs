@@ -23,7 +23,8 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -32,6 +33,9 @@ use crate::run::Outcome;
 
 /// The violation of a seed that gave two different runs.
 const DIFFERENT: &str = "two runs differ";
+
+/// Wall-clock time after which a run counts as one that does not end: a hundred times the usual one of a slow build.
+const RUN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Maximum length of a promise's name, as in "Q6: it was typed twice".
 const PROMISE_MAX: usize = 4;
@@ -118,15 +122,22 @@ fn main() -> ExitCode {
     report(&args, &total)
 }
 
-/// Runs a seed. A run has a thread of its own, so that nothing of a thread outlives it.
+/// Runs a seed. A run has a thread of its own, so that nothing of a thread outlives it. One in which no time passes any
+/// more never ends: its thread is left behind.
 fn run_once(args: &Args, seed: u64, plan: Plan) -> anyhow::Result<Outcome> {
-    std::thread::scope(|scope| {
-        let run = || {
-            let dir = tempfile::Builder::new().prefix("sim").tempdir_in(scratch())?;
-            run::run(seed, plan, dir.path(), args.trace)
-        };
-        scope.spawn(run).join().unwrap_or_else(|_| Err(anyhow::anyhow!("it panicked")))
-    })
+    let (sender, outcome) = mpsc::channel();
+    let trace = args.trace;
+    std::thread::spawn(move || {
+        let dir = tempfile::Builder::new().prefix("sim").tempdir_in(scratch());
+        let run = dir.map_err(Into::into).and_then(|dir| run::run(seed, plan, dir.path(), trace));
+        // Nobody may wait any more.
+        sender.send(run).ok();
+    });
+    match outcome.recv_timeout(RUN_LIMIT) {
+        Ok(run) => run,
+        Err(mpsc::RecvTimeoutError::Timeout) => Err(anyhow::anyhow!("it does not come to rest")),
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(anyhow::anyhow!("it panicked")),
+    }
 }
 
 fn run_seed(args: &Args, seed: u64, total: &Mutex<Total>) {
@@ -195,7 +206,11 @@ fn scratch() -> std::path::PathBuf {
 
 fn report(args: &Args, total: &Total) -> ExitCode {
     if args.coverage {
-        for (what, count) in &total.counts {
+        let events =
+            protocol::event::EventKind::PUBLISHED.iter().map(|kind| (format!("event:{}", kind.as_str()), 0));
+        let mut counts: BTreeMap<String, u64> = events.collect();
+        counts.extend(total.counts.iter().map(|(what, count)| (what.clone(), *count)));
+        for (what, count) in &counts {
             println!("{count:>9}  {what}");
         }
     }

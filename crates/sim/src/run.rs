@@ -32,15 +32,16 @@ use crate::world::tmux::SimTmux;
 /// Clients of a run.
 const CLIENTS: u64 = 3;
 
-/// Sessions with a worker.
-const WORKED: u64 = 6;
-
 /// Maximum lines of a failure's story.
 const STORY_MAX: usize = 60;
 
 /// Time for everything to settle once no more faults happen: an agent whose usage limit ends by a clock that was
 /// set ahead waits for as long as the steps of a run add up to.
 const SETTLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// Steps of all tasks from the end of all faults on, after which a run counts as one that does not come to rest: a
+/// hundred times the usual number.
+const POLLS_MAX: u64 = 300_000;
 
 /// The result of a run.
 pub(crate) struct Outcome {
@@ -122,7 +123,18 @@ fn first_image() -> anyhow::Result<Vec<u8>> {
     Ok(IMAGE.get_or_init(|| medium.bytes()).clone())
 }
 
+/// The pool's own worker, which may be started as often as it likes.
+const HOST: &str = r#"
+[workers.helper]
+command = ["handler"]
+kinds = ["task"]
+sessions = "all"
+idle_end = "5s"
+max_restarts = 10000
+"#;
+
 fn config(climate: &Climate) -> String {
+    let host = if climate.has_host { HOST } else { "" };
     format!(
         r#"
 [pool]
@@ -148,12 +160,13 @@ breaker_pause = "5s"
 [agents.sim]
 command = "/sim/sim-agent"
 confirm = "hook"
+clear = "/clear"
 resume_args = ["--resume"]
 
 [agents.plain]
 command = "/sim/sim-plain"
 confirm = "none"
-"#,
+{host}"#,
         climate.slots, climate.idle_timeout, climate.restart, climate.restores, climate.messages_max
     )
 }
@@ -164,7 +177,8 @@ async fn conduct(land: &Land) {
     land.life.spawn("reaper", Box::pin(reaper::run(land.clone())));
     land.life.spawn("subscriber", Box::pin(subscriber::run(land.clone())));
     // Two workers a session: one may go on where the other hangs.
-    for n in (0..WORKED).chain(0..WORKED) {
+    let names = land.climate.names;
+    for n in (0..names).chain(0..names) {
         land.life.spawn("worker", Box::pin(worker::run(land.clone(), format!("s{n}"))));
     }
     let steps = land.climate.steps;
@@ -186,11 +200,13 @@ async fn conduct(land: &Land) {
     land.heal();
     daemon.faults.withdraw();
     land.clock.set_right();
-    let until = Instant::now() + SETTLE_LIMIT;
+    let (until, polls_max) = (Instant::now() + SETTLE_LIMIT, land.trace.polls() + POLLS_MAX);
     loop {
         daemon = revive(land, daemon).await;
         sleep(Duration::from_secs(20)).await;
-        match settled::judge(land, Instant::now() >= until).await {
+        land.date_logs();
+        let is_last = Instant::now() >= until || land.trace.polls() > polls_max;
+        match settled::judge(land, is_last).await {
             None if land.judge.violations().is_empty() => {}
             Some(()) if !is_probed && land.judge.violations().is_empty() => {
                 is_probed = true;
@@ -254,7 +270,7 @@ async fn harm(land: &Land, daemon: DaemonProcess, (n, rng): (u64, &mut Rng)) -> 
 
 /// True for processes that somebody may kill by hand.
 fn is_fair_game(kind: Kind) -> bool {
-    matches!(kind, Kind::Init | Kind::Agent | Kind::Worker)
+    matches!(kind, Kind::Init | Kind::Agent | Kind::Host | Kind::Worker)
 }
 
 /// Starts the daemon again if it has ended.

@@ -7,8 +7,8 @@ use protocol::reply::SessionView;
 use protocol::request::{List, Request, Resolution, ResolveMessage};
 use protocol::{Lifecycle, MessageState, Response, Role, SessionId, Tag};
 
-use crate::actors::worker::JOB;
 use crate::client::Client;
+use crate::judge;
 use crate::land::Land;
 use crate::world::machine::Kind;
 
@@ -64,8 +64,11 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
         .filter_map(|found| Some(found.session.incarnation.as_ref()?.tag))
         .collect();
     let living = land.machine.living();
-    let running: BTreeSet<Tag> =
-        living.iter().filter(|found| found.kind == Kind::Agent).filter_map(|found| found.tag).collect();
+    let running: BTreeSet<Tag> = living
+        .iter()
+        .filter(|found| matches!(found.kind, Kind::Agent | Kind::Host))
+        .filter_map(|found| found.tag)
+        .collect();
     if let Some(tag) = live.difference(&running).next() {
         return Err(Verdict::Pending(format!("{tag} is said to be live, and does not run")));
     }
@@ -82,7 +85,7 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
     let mut last_typed: BTreeMap<SessionId, (u64, String)> = BTreeMap::new();
     for (id, (session, body)) in land.judge.messages() {
         let typed = land.judge.prompt(&body);
-        if typed.pasted == 1 && !land.judge.is_retried(&body) {
+        if typed.pasted == 1 && !land.judge.is_retried(&body) && !body.ends_with(judge::UNORDERED) {
             let before = last_typed.insert(session, (typed.nth, body.clone()));
             if let Some((_, later)) = before.filter(|(nth, _)| *nth > typed.nth) {
                 return Err(Verdict::Broken(format!(
@@ -99,6 +102,7 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
         let reply = client.call(None, Request::ShowMessage(id)).await.ok_or_else(lost)?;
         let message = match reply {
             Ok(Response::Message(message)) => message,
+            _ if land.judge.is_purged(id) => continue,
             _ if land.judge.is_removed(session)
                 && sessions.iter().all(|found| found.session.id != session) =>
             {
@@ -155,30 +159,34 @@ async fn check_health(client: &mut Client) -> Result<(), Verdict> {
 fn check_end(land: &Land, message: &protocol::Message) -> Result<(), String> {
     let status = &message.status;
     let is_given_up = land.judge.is_given_up(message.id);
-    let is_used_up = message.kind == JOB && status.attempts >= MAX_ATTEMPTS;
+    let is_used_up = message.kind != PROMPT && status.attempts >= MAX_ATTEMPTS;
     let reason = status.reason.as_ref().map(ToString::to_string).unwrap_or_default();
     let body = land.judge.messages().remove(&message.id).map(|(_, body)| body).unwrap_or_default();
     let is_cut_short = message.kind == PROMPT
         && land.judge.prompt(&body).pasted > 0
         && PROMPT_ENDS.iter().any(|end| reason.starts_with(end));
     match status.state {
+        // Whether it arrived is not known.
+        MessageState::Dead if body.ends_with(judge::AT_MOST_ONCE) => Ok(()),
         MessageState::Dead if !is_given_up && !is_used_up && !is_cut_short => {
             Err(format!("it is dead after {} attempts: {:?}", status.attempts, status.reason))
         }
         MessageState::Cancelled if !is_given_up => {
             Err("it is cancelled, and nobody asked for that".to_owned())
         }
+        MessageState::Expired if body.ends_with(judge::MORTAL) => Ok(()),
         MessageState::Expired => Err("it is expired, and had no time limit".to_owned()),
         _ => Ok(()),
     }
 }
 
-/// True for a problem that stays until a person acts: sessions that used up their budget of restarts, were lost, or
-/// failed to start.
+/// True for a problem that stays until a person acts, or something is sent: sessions that used up their budget of
+/// restarts, were lost, or failed to start; workers that failed and have nothing to do.
 fn is_lasting(problem: &str) -> bool {
     problem.starts_with("started by themselves too often")
         || problem.ends_with("starts what was lost")
         || problem.ends_with("tries again")
+        || problem.starts_with("worker helper: it failed")
 }
 
 /// Gives up the prompts in doubt, as a person would who has looked. `None` if the connection is lost.

@@ -3,17 +3,19 @@
 
 use std::time::Duration;
 
-use protocol::message::PROMPT;
+use protocol::message::{InDoubt, PROMPT};
 use protocol::request::{
-    Approve, Drain, Input, Kill, List, Lock, New, Park, Pin, Remove, Rename, Request, Resolution,
+    Approve, Drain, Input, Kill, List, Lock, New, Park, Pin, Purge, Remove, Rename, Request, Resolution,
     ResolveMessage, Restart, Restore, Send, Until, Wait,
 };
 use protocol::{MessageId, OpId, OsBytes, Refusal, Reply, Response, Role, SessionRef};
 use tokio::time::sleep;
 use world::tasks::Tasks;
 
-use crate::actors::worker::{self, JOB};
+use crate::actors::errands;
+use crate::actors::worker::{self, JOB, TASK};
 use crate::client::Client;
+use crate::judge;
 use crate::land::Land;
 use crate::rng::Rng;
 
@@ -106,25 +108,18 @@ impl Actor {
     }
 
     async fn act(&mut self) {
-        let session = format!("s{}", self.rng.below(6));
+        let session = format!("s{}", self.rng.below(self.land.climate.names));
         let to = SessionRef(session.clone());
-        match self.rng.below(100) {
+        match self.rng.below(120) {
             0..15 => self.new_session(session).await,
             15..55 => self.prompt(to).await,
             55..65 => self.job(to).await,
             65..70 => self.kill(to).await,
             70..74 => {
-                self.change(
-                    "restart",
-                    Request::Restart(Restart {
-                        session: to,
-                        grace_ms: Some(1000),
-                        fresh: false,
-                        clear: false,
-                        wait_slot_ms: Some(10_000),
-                    }),
-                )
-                .await;
+                let (fresh, clear) = (self.rng.per_mille(200), self.rng.per_mille(200));
+                let wait_slot_ms = Some(10_000);
+                let restart = Restart { session: to, grace_ms: Some(1000), fresh, clear, wait_slot_ms };
+                self.change("restart", Request::Restart(restart)).await;
             }
             74..77 => {
                 let park = Park { session: to, force: true, grace_ms: Some(1000) };
@@ -155,7 +150,7 @@ impl Actor {
                 self.change("approve", Request::Approve(approve)).await;
             }
             94 => {
-                let name = format!("s{}", self.rng.below(6));
+                let name = format!("s{}", self.rng.below(self.land.climate.names));
                 self.change("rename", Request::Rename(Rename { session: to, name })).await;
             }
             95 => {
@@ -166,7 +161,16 @@ impl Actor {
                 let wait = Wait { session: to, until, timeout_ms: Some(self.rng.between(1, 20_000)) };
                 drop(self.once(Request::Wait(wait)).await);
             }
-            _ => drop(self.once(Request::List(List { all: true, ..List::default() })).await),
+            97..105 => {
+                let (name, request) = errands::change(&mut self.rng, to);
+                self.change(name, request).await;
+            }
+            105..107 => self.purge(to).await,
+            107..112 => {
+                let question = errands::question(&mut self.rng, to, &self.sent);
+                drop(self.once(question).await);
+            }
+            _ => self.special_prompt(to).await,
         }
     }
 
@@ -192,25 +196,44 @@ impl Actor {
     }
 
     async fn job(&mut self, session: SessionRef) {
-        let body = format!("job {}", self.land.unique());
-        self.send(session, body, JOB, false).await;
+        let kind = if self.land.climate.has_host && self.rng.per_mille(500) { TASK } else { JOB };
+        let body = format!("{kind} {}", self.land.unique());
+        self.send(session, body, kind, false).await;
+    }
+
+    /// Sends a prompt with a time limit, a priority, or another treatment of doubt. Its body says so, for the judge.
+    async fn special_prompt(&mut self, session: SessionRef) {
+        let n = self.land.unique();
+        let mut send =
+            Send { wake: self.rng.per_mille(600), ..errands::message(session, String::new(), PROMPT) };
+        let special = match self.rng.below(4) {
+            0 => {
+                send.ttl_ms = Some(self.rng.between(1, 30_000));
+                judge::MORTAL
+            }
+            1 => {
+                send.priority = if self.rng.per_mille(500) { 1 } else { -1 };
+                judge::UNORDERED
+            }
+            2 => {
+                send.in_doubt = Some(InDoubt::Dead);
+                judge::AT_MOST_ONCE
+            }
+            _ => {
+                send.in_doubt = Some(InDoubt::Retry);
+                judge::AT_LEAST_ONCE
+            }
+        };
+        let body = format!("prompt {n}{special}");
+        self.submit(Send { body: OsBytes(body.clone().into_bytes()), ..send }, body).await;
     }
 
     async fn send(&mut self, session: SessionRef, body: String, kind: &str, wake: bool) {
-        let send = Send {
-            session,
-            body: OsBytes(body.clone().into_bytes()),
-            kind: kind.to_owned(),
-            key: self.rng.per_mille(300).then(|| body.clone()),
-            origin: "sim".to_owned(),
-            ttl_ms: None,
-            enter: true,
-            raw: false,
-            priority: 0,
-            cause: None,
-            wake,
-            in_doubt: None,
-        };
+        let key = self.rng.per_mille(300).then(|| body.clone());
+        self.submit(Send { key, wake, ..errands::message(session, body.clone(), kind) }, body).await;
+    }
+
+    async fn submit(&mut self, send: Send, body: String) {
         let op = self.land.operation();
         let reply = self.repeat(&op, Request::Send(send)).await;
         self.told("send", &body, &reply);
@@ -272,6 +295,14 @@ impl Actor {
         }
     }
 
+    /// Removes the record of one of its messages that has ended.
+    async fn purge(&mut self, session: SessionRef) {
+        let Some(id) = self.rng.pick(&self.sent).copied() else { return };
+        self.land.judge.purged(id);
+        let purge = Purge { session, ids: vec![id], states: Vec::new(), older_ms: 0 };
+        self.change("purge", Request::Purge(purge)).await;
+    }
+
     async fn hold_lock(&mut self, session: SessionRef) {
         let forced = self.rng.per_mille(100);
         let lock = Lock {
@@ -286,6 +317,11 @@ impl Actor {
         let lease = Duration::from_millis(locked.lease_ms);
         self.land.judge.locked(locked.session, locked.token, lease.saturating_sub(LEASE_MARGIN), forced);
         sleep(Duration::from_millis(self.rng.below(8000))).await;
+        if self.rng.per_mille(300) {
+            let renew = Request::RenewLock { session: locked.session, token: locked.token };
+            drop(self.once(renew).await);
+            sleep(Duration::from_millis(self.rng.below(1000))).await;
+        }
         self.land.judge.unlocked(locked.session, locked.token);
         let unlock = Request::Unlock { session: locked.session, token: locked.token };
         drop(self.once(unlock).await);

@@ -1,6 +1,7 @@
 //! Actors on the pool: clients and people, workers, the reaper, the watcher, a subscriber.
 
 pub(crate) mod client;
+pub(crate) mod errands;
 pub(crate) mod reaper;
 pub(crate) mod subscriber;
 pub(crate) mod watcher;

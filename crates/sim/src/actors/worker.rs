@@ -1,9 +1,11 @@
-//! A worker: claims messages, and reports each processed or failed; sometimes it dies, or forgets to report.
+//! A worker: claims messages, and reports each processed or failed; sometimes it dies, or forgets to report. One
+//! that is the host of a worker of the pool ends once nothing has come for a while.
 
 use std::time::Duration;
 
 use protocol::request::{Ack, Claim, ClaimRef, Disposition, Fail, Register};
-use protocol::{ProcId, Request, Response, Role};
+use protocol::worker::ClaimScope;
+use protocol::{ProcId, Request, Response, Role, SessionRef, Tag};
 use tokio::time::sleep;
 
 use crate::client::Client;
@@ -11,37 +13,81 @@ use crate::land::Land;
 use crate::rng::Rng;
 use crate::world::machine::Kind;
 
-/// The kind of messages that workers process.
+/// The kind of messages that workers process, and of those that the pool's own worker processes.
 pub(crate) const JOB: &str = "job";
+pub(crate) const TASK: &str = "task";
+
+/// Waiting time of a claim, and of a host's, which ends after it.
+const WAIT_MS: u64 = 30_000;
+const IDLE_END_MS: u64 = 5000;
 
 /// Attempts to connect again after a connection was lost, and the pause before each.
 const RECONNECTS: u32 = 20;
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
+/// How the work of a worker ended.
+enum End {
+    /// Nothing came for a while.
+    Idle,
+    /// It died, or was asked to end.
+    Died,
+    /// The connection was lost, or the pool refused it.
+    Lost,
+}
+
 /// Works on messages of a session, for ever.
 pub(crate) async fn run(land: Land, session: String) {
     let mut rng = land.rng(&format!("worker {session} {}", land.unique()));
+    let scope = ClaimScope::from(SessionRef(session));
+    let register = Register { scope, kinds: vec![JOB.to_owned()] };
     loop {
         let process = land.machine.start(Kind::Worker, None, false);
         if let Some(client) = Client::connect(&land.net, Role::Generator, Some(process)).await {
-            work(&land, client, &session, &mut rng, process).await;
+            work(&land, client, &register, &mut rng, process).await;
         }
         land.machine.end(process);
-        sleep(Duration::from_millis(rng.between(500, 5000))).await;
+        // Often the session does not exist.
+        sleep(Duration::from_millis(rng.between(500, 15_000))).await;
     }
 }
 
-async fn work(land: &Land, mut client: Client, session: &str, rng: &mut Rng, process: ProcId) -> Option<()> {
-    let session = protocol::SessionRef(session.to_owned());
-    let register = Register { scope: session.clone().into(), kinds: vec![JOB.to_owned()] };
+/// Works as the host of a worker of the pool. Returns its exit code.
+pub(crate) async fn host(land: &Land, tag: Tag, process: ProcId) -> i32 {
+    let mut rng = land.rng(&format!("host {tag}"));
+    let register = Register { scope: ClaimScope::Host(tag), kinds: Vec::new() };
+    loop {
+        if let Some(client) = Client::connect(&land.net, Role::Generator, Some(process)).await {
+            match work(land, client, &register, &mut rng, process).await {
+                End::Idle => return 0,
+                End::Died => return 1,
+                End::Lost => {}
+            }
+        }
+        sleep(Duration::from_millis(rng.between(100, 1000))).await;
+    }
+}
+
+async fn work(land: &Land, client: Client, register: &Register, rng: &mut Rng, process: ProcId) -> End {
+    work_on(land, client, register, rng, process).await.unwrap_or(End::Lost)
+}
+
+/// Works. `None` if the connection is lost.
+async fn work_on(
+    land: &Land,
+    mut client: Client,
+    register: &Register,
+    rng: &mut Rng,
+    process: ProcId,
+) -> Option<End> {
     client.call(None, Request::Register(register.clone())).await?.ok()?;
+    let is_host = matches!(register.scope, ClaimScope::Host(_));
     while land.machine.lives(process) && !land.machine.is_hung_up(process) {
         let claim = Claim {
-            scope: session.clone().into(),
-            kinds: vec![JOB.to_owned()],
+            scope: register.scope.clone(),
+            kinds: register.kinds.clone(),
             max: 4,
             lease_ms: Some(20_000),
-            wait_ms: 30_000,
+            wait_ms: if is_host { IDLE_END_MS } else { WAIT_MS },
         };
         let Response::Claimed(claimed) =
             client.call(Some(land.operation()), Request::Claim(claim)).await?.ok()?
@@ -52,6 +98,9 @@ async fn work(land: &Land, mut client: Client, session: &str, rng: &mut Rng, pro
             Some(ClaimRef { id: claimed.message.id, token: claimed.message.status.token? })
         };
         let claims: Vec<ClaimRef> = claimed.into_iter().filter_map(held).collect();
+        if claims.is_empty() && is_host {
+            return Some(End::Idle);
+        }
         for held in &claims {
             land.judge.claimed((held.id, held.token), process, |other| land.machine.lives(other));
         }
@@ -59,7 +108,7 @@ async fn work(land: &Land, mut client: Client, session: &str, rng: &mut Rng, pro
             sleep(Duration::from_millis(rng.between(1, 3000))).await;
             if !land.heals() && rng.per_mille(30) {
                 // It dies at work.
-                return None;
+                return Some(End::Died);
             }
             if !land.heals() && rng.per_mille(20) {
                 // It hangs, past its lease.
@@ -81,7 +130,7 @@ async fn work(land: &Land, mut client: Client, session: &str, rng: &mut Rng, pro
             let reply = match client.call(None, request.clone()).await {
                 Some(reply) => reply,
                 None => {
-                    client = reconnect(land, register.clone(), process).await?;
+                    client = reconnect(land, register, process).await?;
                     client.call(None, request).await?
                 }
             };
@@ -96,11 +145,11 @@ async fn work(land: &Land, mut client: Client, session: &str, rng: &mut Rng, pro
             }
         }
     }
-    None
+    Some(End::Died)
 }
 
 /// Connects the same worker again after its connection was lost, to repeat its report.
-async fn reconnect(land: &Land, register: Register, process: ProcId) -> Option<Client> {
+async fn reconnect(land: &Land, register: &Register, process: ProcId) -> Option<Client> {
     for _ in 0..RECONNECTS {
         sleep(RECONNECT_PAUSE).await;
         if let Some(mut client) = Client::connect(&land.net, Role::Generator, Some(process)).await

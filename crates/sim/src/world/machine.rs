@@ -39,6 +39,8 @@ pub(crate) enum Kind {
     TmuxServer,
     Init,
     Agent,
+    /// The host of a worker of the pool.
+    Host,
     Worker,
 }
 

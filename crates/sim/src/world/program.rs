@@ -15,6 +15,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use world::clock::Clock;
 use world::tasks::Tasks;
 
+use crate::actors::errands::CLEAR;
+use crate::actors::worker;
 use crate::client::Client;
 use crate::land::Land;
 use crate::rng::Rng;
@@ -22,6 +24,9 @@ use crate::world::machine::Kind;
 
 /// Time between TERM and KILL by an init.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Longer than any run.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Time limit of a hook.
 const HOOK_LIMIT: Duration = Duration::from_secs(5);
@@ -70,9 +75,12 @@ impl Incarnation {
         let read = fs::read(&taken).ok().and_then(|text| serde_json::from_slice::<Job>(&text).ok());
         drop(fs::write(&taken, to_vec(&self.init).unwrap_or_default()));
         let Some(job_spec) = read else { return self.close().await };
-        let others = land.machine.agents().len();
+        // Hosts need no slots.
+        let is_host = job_spec.argv.iter().any(|word| word.0 == b"--host");
+        let others = if is_host { 0 } else { land.machine.agents().len() };
         let is_stubborn = self.rng.per_mille(land.climate.stubborn);
-        let agent = land.machine.start(Kind::Agent, Some(self.pane.tag), is_stubborn);
+        let kind = if is_host { Kind::Host } else { Kind::Agent };
+        let agent = land.machine.start(kind, Some(self.pane.tag), is_stubborn);
         land.judge.started((self.pane.tag, job_spec.session), others);
         land.trace.tell(|| format!("{} runs: {}", self.pane.tag, job_spec.session));
         let started = Started {
@@ -84,7 +92,7 @@ impl Incarnation {
         };
         write(&job.with_extension("started"), &started);
         self.output("it begins\n");
-        let end = self.work(&job_spec, agent).await;
+        let end = self.work(&job_spec, agent, is_host).await;
         if matches!(end, End::InitGone) {
             // Its terminal is gone. A program that ignores that goes on, until somebody ends it.
             land.machine.hang_up(agent);
@@ -157,8 +165,8 @@ impl Incarnation {
         }
     }
 
-    async fn work(&mut self, job: &Job, agent: ProcId) -> End {
-        let worked = self.work_on_prompts(job, agent).await;
+    async fn work(&mut self, job: &Job, agent: ProcId, is_host: bool) -> End {
+        let worked = if is_host { self.host(agent).await } else { self.work_on_prompts(job, agent).await };
         let machine = self.land.machine.clone();
         if let Some(code) = worked {
             return End::Exited(code);
@@ -180,6 +188,15 @@ impl Incarnation {
             }
         }
         End::Signalled
+    }
+
+    /// Works as the host of a worker. Returns its exit code if it ends by itself.
+    async fn host(&self, process: ProcId) -> Option<i32> {
+        tokio::select! {
+            biased;
+            _ = self.pause(FOREVER, process) => None,
+            code = worker::host(&self.land, self.pane.tag, process) => Some(code),
+        }
     }
 
     /// Works on prompts. Returns its exit code if it ends by itself.
@@ -222,6 +239,10 @@ impl Incarnation {
     async fn prompt(&mut self, job: &Job, agent: ProcId, text: String) -> Option<()> {
         let begin = Duration::from_millis(self.rng.between(1, 200));
         self.pause(begin, agent).await?;
+        if text == CLEAR {
+            self.hook(job, HookEvent::Started { source: Start::Cleared }).await;
+            return Some(());
+        }
         self.hook(job, HookEvent::Prompt { text, cut: false, turn: None }).await;
         if self.land.suffers(&mut self.rng, self.land.climate.permissions) {
             self.permission(job, agent).await?;
