@@ -52,6 +52,8 @@ pub(crate) struct Climate {
     pub(crate) usage_limits: u64,
     /// Chance that a worker repeats a report that gave a message back, per mille.
     pub(crate) late_reports: u64,
+    /// Chance that a person starts a program of their own, per mille of the occasions.
+    pub(crate) foreigners: u64,
     /// The restart policy of sessions.
     pub(crate) restart: &'static str,
     /// The idle time after which sessions are parked.
@@ -85,6 +87,7 @@ impl Climate {
             permissions,
             usage_limits,
             late_reports: 0,
+            foreigners: 0,
             restart: rng.pick(&["no", "no", "on-failure", "always"]).unwrap_or(&"no"),
             idle_timeout: rng.pick(&["never", "never", "20s"]).unwrap_or(&"never"),
             restores: rng.per_mille(300),
@@ -109,9 +112,10 @@ impl Climate {
         // Most defects show in short runs; some need a pool with a history.
         let steps = if rng.per_mille(120) { rng.between(40, 120) } else { rng.between(4, 24) };
         let late_reports = if rng.per_mille(500) { rng.between(1, 500) } else { 0 };
+        let foreigners = if rng.per_mille(400) { rng.between(100, 1000) } else { 0 };
         let names = rng.between(1, NAMES_MAX);
         let has_host = rng.per_mille(400);
-        Self { steps, late_reports, names, has_host, ..climate }
+        Self { steps, late_reports, foreigners, names, has_host, ..climate }
     }
 
     /// Leaves out the troubles that are not part of the plan.
@@ -123,7 +127,7 @@ impl Climate {
         }
     }
 
-    fn troubles(&mut self) -> [(&'static str, &mut u64); 12] {
+    fn troubles(&mut self) -> [(&'static str, &mut u64); 13] {
         [
             ("yields", &mut self.jitter.yields),
             ("sleeps", &mut self.jitter.sleeps),
@@ -137,6 +141,7 @@ impl Climate {
             ("permissions", &mut self.permissions),
             ("usage_limits", &mut self.usage_limits),
             ("late_reports", &mut self.late_reports),
+            ("foreigners", &mut self.foreigners),
         ]
     }
 

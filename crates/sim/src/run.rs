@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use world::tasks::Tasks;
 
 use crate::actors::client::Actor;
-use crate::actors::{reaper, subscriber, watcher, worker};
+use crate::actors::{person, reaper, subscriber, watcher, worker};
 use crate::climate::Climate;
 use crate::daemon_process::DaemonProcess;
 use crate::judge::Judge;
@@ -42,6 +42,9 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// Steps of all tasks from the end of all faults on, after which a run counts as one that does not come to rest: a
 /// hundred times the usual number.
 const POLLS_MAX: u64 = 300_000;
+
+/// Time within which a daemon has read what was spooled.
+const SPOOL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The result of a run.
 pub(crate) struct Outcome {
@@ -175,6 +178,7 @@ async fn conduct(land: &Land) {
     land.life.spawn("programs", Box::pin(program::run(land.clone())));
     land.life.spawn("watcher", Box::pin(watcher::run(land.clone())));
     land.life.spawn("reaper", Box::pin(reaper::run(land.clone())));
+    land.life.spawn("person", Box::pin(person::run(land.clone())));
     land.life.spawn("subscriber", Box::pin(subscriber::run(land.clone())));
     // Two workers a session: one may go on where the other hangs.
     let names = land.climate.names;
@@ -199,6 +203,9 @@ async fn conduct(land: &Land) {
     land.trace.tell(|| "no more faults".to_owned());
     land.heal();
     daemon.faults.withdraw();
+    // What was spooled while the clock was wrong is read by then: a report has no other time than the clock's.
+    daemon = revive(land, daemon).await;
+    sleep(SPOOL_LIMIT).await;
     land.clock.set_right();
     let (until, polls_max) = (Instant::now() + SETTLE_LIMIT, land.trace.polls() + POLLS_MAX);
     loop {
@@ -270,7 +277,7 @@ async fn harm(land: &Land, daemon: DaemonProcess, (n, rng): (u64, &mut Rng)) -> 
 
 /// True for processes that somebody may kill by hand.
 fn is_fair_game(kind: Kind) -> bool {
-    matches!(kind, Kind::Init | Kind::Agent | Kind::Host | Kind::Worker)
+    matches!(kind, Kind::Init | Kind::Agent | Kind::Host | Kind::Worker | Kind::Foreign)
 }
 
 /// Starts the daemon again if it has ended.

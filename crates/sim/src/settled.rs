@@ -66,7 +66,7 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
     let living = land.machine.living();
     let running: BTreeSet<Tag> = living
         .iter()
-        .filter(|found| matches!(found.kind, Kind::Agent | Kind::Host))
+        .filter(|found| matches!(found.kind, Kind::Agent | Kind::Host | Kind::Foreign))
         .filter_map(|found| found.tag)
         .collect();
     if let Some(tag) = live.difference(&running).next() {

@@ -104,6 +104,23 @@ impl Fake {
         self.state().add(name, None, Size { width: 80, height: 24 }).0
     }
 
+    /// Adds a session created outside of the pool, with this process in its pane. `None` if the name is taken, or
+    /// there is no server.
+    pub fn add_program(&self, name: &str, pid: u32) -> Option<(TmuxSessionId, PaneId)> {
+        let mut state = self.state();
+        if state.server.is_none() || state.sessions.values().any(|session| session.name == name) {
+            return None;
+        }
+        let (session, pane) = state.add(name, None, Size { width: 80, height: 24 });
+        state.panes.entry(pane).and_modify(|pane| pane.pid = pid);
+        Some((session, pane))
+    }
+
+    /// Closes a pane whose program has ended.
+    pub fn close(&self, pane: PaneId) {
+        self.state().remove(pane);
+    }
+
     /// Attaches a client.
     pub fn attach(&self, session: TmuxSessionId, client: Client) {
         let mut state = self.state();

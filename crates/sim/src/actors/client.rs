@@ -1,19 +1,20 @@
 //! Clients: create, send, end, park, lock, wait; each mutating request is repeated with its operation id until
 //! it is answered.
 
+mod probe;
+
 use std::time::Duration;
 
 use protocol::message::{InDoubt, PROMPT};
 use protocol::request::{
-    Approve, Drain, Input, Kill, List, Lock, New, Park, Pin, Purge, Remove, Rename, Request, Resolution,
+    Adopt, Approve, Drain, Input, Kill, Lock, New, Park, Pin, Purge, Remove, Rename, Request, Resolution,
     ResolveMessage, Restart, Restore, Send, Until, Wait,
 };
 use protocol::{MessageId, OpId, OsBytes, Refusal, Reply, Response, Role, SessionRef};
 use tokio::time::sleep;
-use world::tasks::Tasks;
 
-use crate::actors::errands;
-use crate::actors::worker::{self, JOB, TASK};
+use crate::actors::worker::{JOB, TASK};
+use crate::actors::{errands, person};
 use crate::client::Client;
 use crate::judge;
 use crate::land::Land;
@@ -55,65 +56,19 @@ impl Actor {
         }
     }
 
-    /// Creates a session, and gives it a prompt and a job, which have to be done.
-    pub(crate) async fn probe(mut self) {
-        let name = "probe";
-        self.land.life.spawn("worker", Box::pin(worker::run(self.land.clone(), name.to_owned())));
-        let op = self.land.operation();
-        let new = New {
-            name: Some(name.to_owned()),
-            agent: Some("sim".to_owned()),
-            wait_slot_ms: Some(200_000),
-            ..New::default()
-        };
-        // All slots may be taken.
-        for n in 0..6 {
-            self.kill(SessionRef(format!("s{n}"))).await;
-        }
-        let made = self.repeat(&op, Request::New(Box::new(new))).await;
-        self.told("probe", "", &made);
-        if !matches!(made, Some(Ok(_))) {
-            let list = self.once(Request::List(List { all: true, ..List::default() })).await;
-            let Some(Ok(Response::Sessions(sessions))) = list else { return };
-            let states: Vec<String> = sessions
-                .iter()
-                .map(|found| {
-                    let session = &found.session;
-                    format!("{} {:?} {:?} {:?}", session.name, session.lifecycle, session.reason, found.lock)
-                })
-                .collect();
-            return self
-                .land
-                .judge
-                .violated(format!("the healed pool starts no session: {made:?} {states:?}"));
-        }
-        for kind in [PROMPT, JOB] {
-            let body = format!("{} probe", if kind == PROMPT { "prompt" } else { "job" });
-            self.send(SessionRef(name.to_owned()), body.clone(), kind, false).await;
-            let Some(id) = self.sent.last().copied() else {
-                return self.land.judge.violated(format!("the healed pool takes no {kind}"));
-            };
-            let until = vec![Until::Message(id)];
-            let wait = Wait { session: SessionRef(name.to_owned()), until, timeout_ms: Some(200_000) };
-            match self.once(Request::Wait(wait)).await {
-                Some(Ok(Response::Message(message))) if message.status.state.is_final() => {}
-                other => {
-                    return self
-                        .land
-                        .judge
-                        .violated(format!("{body:?} of the healed pool does not end: {other:?}"));
-                }
-            }
-        }
-    }
-
     async fn act(&mut self) {
-        let session = format!("s{}", self.rng.below(self.land.climate.names));
+        let session = if self.land.climate.foreigners > 0 && self.rng.per_mille(150) {
+            format!("f{}", self.rng.below(person::NAMES))
+        } else {
+            format!("s{}", self.rng.below(self.land.climate.names))
+        };
         let to = SessionRef(session.clone());
         match self.rng.below(120) {
             0..15 => self.new_session(session).await,
             15..55 => self.prompt(to).await,
-            55..65 => self.job(to).await,
+            // Only the clients' own sessions have workers.
+            55..65 if session.starts_with('s') => self.job(to).await,
+            55..65 => self.prompt(to).await,
             65..70 => self.kill(to).await,
             70..74 => {
                 let (fresh, clear) = (self.rng.per_mille(200), self.rng.per_mille(200));
@@ -145,8 +100,9 @@ impl Actor {
                 self.change("input", Request::Input(input)).await;
             }
             93 => {
+                let asks = self.asking().await.unwrap_or(to);
                 let deny = self.rng.per_mille(300);
-                let approve = Approve { session: to, deny, ask: None, reason: None, answers: Vec::new() };
+                let approve = Approve { session: asks, deny, ask: None, reason: None, answers: Vec::new() };
                 self.change("approve", Request::Approve(approve)).await;
             }
             94 => {
@@ -165,8 +121,13 @@ impl Actor {
                 let (name, request) = errands::change(&mut self.rng, to);
                 self.change(name, request).await;
             }
-            105..107 => self.purge(to).await,
-            107..112 => {
+            105 => self.purge(to).await,
+            106..110 => {
+                let target = format!("f{}", self.rng.below(person::NAMES));
+                let adopt = Adopt { target, workspace: None, replace_pipe: false };
+                self.change("adopt", Request::Adopt(adopt)).await;
+            }
+            110..114 => {
                 let question = errands::question(&mut self.rng, to, &self.sent);
                 drop(self.once(question).await);
             }
@@ -293,6 +254,12 @@ impl Actor {
                 self.change("resolve", Request::ResolveMessage(resolve)).await;
             }
         }
+    }
+
+    /// Returns a session that asks for a permission.
+    async fn asking(&mut self) -> Option<SessionRef> {
+        let Some(Ok(Response::Inbox(items))) = self.once(Request::Inbox).await else { return None };
+        items.iter().find(|item| item.kind == "permission").map(|item| item.session.into())
     }
 
     /// Removes the record of one of its messages that has ended.

@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 pub(crate) mod errands;
+pub(crate) mod person;
 pub(crate) mod reaper;
 pub(crate) mod subscriber;
 pub(crate) mod watcher;

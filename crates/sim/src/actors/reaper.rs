@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use crate::client::Client;
 use crate::land::Land;
 use crate::rng::Rng;
+use crate::world::machine::{Kind, Proc};
 
 /// Reaps, for ever.
 pub(crate) async fn run(land: Land) {
@@ -63,6 +64,12 @@ async fn end(land: &Land, lease: &Lease) -> Outcome {
         own.map(|found| (found.id, found.is_stubborn)).collect()
     };
     let processes = own(land);
+    let is_strange = |found: &Proc| found.kind == Kind::Foreign && found.tag.is_none();
+    let strangers: Vec<ProcId> =
+        land.machine.living().into_iter().filter(is_strange).map(|found| found.id).collect();
+    if let Some((stranger, _)) = processes.iter().find(|(process, _)| strangers.contains(process)) {
+        land.judge.violated(format!("P6: {stranger}, which is not the pool's, is to be ended"));
+    }
     processes.iter().for_each(|(process, _)| land.machine.hang_up(*process));
     let grace = Duration::from_millis(candidate.grace_ms.min(60_000));
     let (step, mut waited) = (Duration::from_millis(100), Duration::ZERO);

@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     /// The host of a worker of the pool.
     Host,
     Worker,
+    /// A person's own program.
+    Foreign,
 }
 
 /// The machine; clones share it.
@@ -119,6 +121,14 @@ impl Machine {
     /// True if the process was asked to end.
     pub(crate) fn is_hung_up(&self, process: ProcId) -> bool {
         self.table().hung_up.contains(&process)
+    }
+
+    /// Notes the tag under which the pool has adopted a person's program.
+    pub(crate) fn adopted(&self, process: ProcId, tag: Tag) {
+        let mut table = self.table();
+        if let Some(found) = table.living.get_mut(&process.pid).filter(|found| found.id == process) {
+            found.tag = Some(tag);
+        }
     }
 
     /// True if the process lives.
@@ -271,7 +281,9 @@ impl Processes for View {
                 command: OsBytes::from("program"),
             })
         };
-        Ok(self.machine.living().into_iter().filter_map(marked).collect())
+        // What was adopted has no marker in its environment.
+        let own = self.machine.living().into_iter().filter(|found| found.kind != Kind::Foreign);
+        Ok(own.filter_map(marked).collect())
     }
 
     fn has_log_writer(&self, _: &Path) -> bool {

@@ -212,7 +212,7 @@ impl Incarnation {
             let typed = self.land.tmux.typed(self.pane.pane);
             let new = typed.get(read..).unwrap_or_default();
             if let Some(length) = new.iter().position(|byte| *byte == b'\r') {
-                let text = String::from_utf8_lossy(&new[..length]).into_owned();
+                let text = String::from_utf8_lossy(&new[..length]).replace("<Escape>", "");
                 read += length + 1;
                 self.output(&text);
                 if hooks {
@@ -299,7 +299,12 @@ impl Incarnation {
         let times = if self.rng.per_mille(self.land.climate.repeated_hooks) { 2 } else { 1 };
         for _ in 0..times {
             let sent = timeout(HOOK_LIMIT, send(&self.land, hook.clone(), self.init)).await;
-            if !matches!(sent, Ok(Some(()))) {
+            let is_sent = matches!(sent, Ok(Some(())));
+            self.land.trace.tell(|| {
+                let how = if is_sent { "reports" } else { "spools" };
+                format!("{} {how} {:?}", self.pane.tag, hook.signal)
+            });
+            if !is_sent {
                 self.land.judge.count("hook:spooled");
                 self.spool(job, &hook);
             }

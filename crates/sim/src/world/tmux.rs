@@ -23,6 +23,9 @@ use crate::trace::Trace;
 use crate::world::life::Life;
 use crate::world::machine::Machine;
 
+/// The tag of a pane that is not the pool's.
+const FOREIGN: Tag = Tag([0; 16]);
+
 /// The server, and the programs in its panes. Clones share it.
 #[derive(Clone)]
 pub(crate) struct SimTmux(Arc<Shared>);
@@ -151,6 +154,34 @@ impl SimTmux {
         if state.inits.get(&pane.pane).is_some_and(|(tag, _)| *tag == pane.tag) {
             state.inits.remove(&pane.pane);
             state.sessions.remove(&pane.pane);
+        }
+    }
+
+    /// Adds a session of a person, with this process in its pane. `None` if that is not possible.
+    pub(crate) fn add_foreign(&self, name: &str, process: ProcId) -> Option<PaneId> {
+        let (session, pane) = self.0.fake.add_program(name, process.pid)?;
+        let mut state = self.state();
+        state.inits.insert(pane, (FOREIGN, process));
+        state.sessions.insert(pane, session);
+        Some(pane)
+    }
+
+    /// Closes the pane of a person's program, which has ended.
+    pub(crate) fn close_foreign(&self, pane: PaneId, process: ProcId) {
+        let mut state = self.state();
+        if state.inits.get(&pane).is_some_and(|(_, found)| *found == process) {
+            state.inits.remove(&pane);
+            state.sessions.remove(&pane);
+            self.0.fake.close(pane);
+        }
+    }
+
+    /// Gives a person's program the tag under which the pool has adopted its pane.
+    fn adopted(&self, pane: PaneId, tag: Tag) {
+        let mut state = self.state();
+        if let Some((known, process)) = state.inits.get_mut(&pane) {
+            *known = tag;
+            self.0.machine.adopted(*process, tag);
         }
     }
 

@@ -174,7 +174,16 @@ impl Driver for SimTmux {
     ) -> Call<'a, Answer> {
         let adopt = adopt.clone();
         self.call("adopt", move |server| {
-            Box::pin(async move { server.0.fake.adopt(at, session, pane, &adopt).await })
+            Box::pin(async move {
+                let answer = server.0.fake.adopt(at, session, pane, &adopt).await?;
+                if answer == Answer::Done {
+                    server.adopted(pane, adopt.tag);
+                    // Its output is piped into a log, which is empty.
+                    drop(std::fs::create_dir_all(&adopt.log.dir));
+                    drop(std::fs::File::create(adopt.log.dir.join(protocol::logs::CURRENT)));
+                }
+                Ok(answer)
+            })
         })
     }
 

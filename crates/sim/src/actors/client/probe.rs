@@ -1,0 +1,65 @@
+//! The last client of a run: whether the healed pool works.
+
+use protocol::message::PROMPT;
+use protocol::request::{List, New, Request, Until, Wait};
+use protocol::{Response, SessionRef};
+use world::tasks::Tasks;
+
+use super::Actor;
+use crate::actors::person;
+use crate::actors::worker::{self, JOB};
+
+impl Actor {
+    /// Creates a session, and gives it a prompt and a job, which have to be done.
+    pub(crate) async fn probe(mut self) {
+        let name = "probe";
+        self.land.life.spawn("worker", Box::pin(worker::run(self.land.clone(), name.to_owned())));
+        let op = self.land.operation();
+        let new = New {
+            name: Some(name.to_owned()),
+            agent: Some("sim".to_owned()),
+            wait_slot_ms: Some(200_000),
+            ..New::default()
+        };
+        // All slots may be taken.
+        let own = (0..self.land.climate.names).map(|n| format!("s{n}"));
+        for name in own.chain((0..person::NAMES).map(|n| format!("f{n}"))) {
+            self.kill(SessionRef(name)).await;
+        }
+        let made = self.repeat(&op, Request::New(Box::new(new))).await;
+        self.told("probe", "", &made);
+        if !matches!(made, Some(Ok(_))) {
+            let list = self.once(Request::List(List { all: true, ..List::default() })).await;
+            let Some(Ok(Response::Sessions(sessions))) = list else { return };
+            let states: Vec<String> = sessions
+                .iter()
+                .map(|found| {
+                    let session = &found.session;
+                    format!("{} {:?} {:?} {:?}", session.name, session.lifecycle, session.reason, found.lock)
+                })
+                .collect();
+            return self
+                .land
+                .judge
+                .violated(format!("the healed pool starts no session: {made:?} {states:?}"));
+        }
+        for kind in [PROMPT, JOB] {
+            let body = format!("{} probe", if kind == PROMPT { "prompt" } else { "job" });
+            self.send(SessionRef(name.to_owned()), body.clone(), kind, false).await;
+            let Some(id) = self.sent.last().copied() else {
+                return self.land.judge.violated(format!("the healed pool takes no {kind}"));
+            };
+            let until = vec![Until::Message(id)];
+            let wait = Wait { session: SessionRef(name.to_owned()), until, timeout_ms: Some(200_000) };
+            match self.once(Request::Wait(wait)).await {
+                Some(Ok(Response::Message(message))) if message.status.state.is_final() => {}
+                other => {
+                    return self
+                        .land
+                        .judge
+                        .violated(format!("{body:?} of the healed pool does not end: {other:?}"));
+                }
+            }
+        }
+    }
+}
