@@ -184,6 +184,11 @@ impl<'a> Turn<'a> {
         (self.output.is_woken, self.output.changes.any) = (true, true);
     }
 
+    /// Makes the tasks that wait for conditions look again. The loops have nothing new to do.
+    pub fn recheck(&mut self) {
+        self.output.changes.any = true;
+    }
+
     /// The changes since this was last called.
     pub fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.output.changes)

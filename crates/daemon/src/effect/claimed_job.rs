@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use pool::observe::with_processes;
 use protocol::backoff::Backoff;
-use protocol::job::Started;
 use protocol::session::Reason;
 use protocol::tmux::Server;
 use protocol::{Exit, Incarnation};
@@ -116,9 +116,4 @@ pub(crate) async fn await_start(daemon: &Daemon, run: Incarnation) -> Launched {
         }
         sleep(backoff.pause()).await;
     }
-}
-
-fn with_processes(run: Incarnation, started: Started) -> Incarnation {
-    let unenforced = run.unenforced.iter().cloned().chain(started.unenforced).collect();
-    Incarnation { init: Some(started.init), agent: Some(started.agent), unenforced, ..run }
 }

@@ -115,6 +115,11 @@ pub(crate) fn read_started(run: &Path, tag: Tag) -> Option<Started> {
     read(run, tag, "started")
 }
 
+/// True if there is a record that the program of this incarnation was started, or that cannot be told.
+pub(crate) fn may_have_started(run: &Path, tag: Tag) -> bool {
+    path(run, tag, "started").try_exists().unwrap_or(true)
+}
+
 /// Reads the exit of this incarnation's program, and the error if it could not be executed.
 pub(crate) fn read_exit(run: &Path, tag: Tag) -> Option<(Exit, Option<String>)> {
     let record: ExitRecord = read(run, tag, "exit")?;

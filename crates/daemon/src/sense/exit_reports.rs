@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::observe::{Findings, Suspects};
+use pool::observe::{Findings, SuspectRun, Suspects, started_programs};
 use protocol::backoff::Backoff;
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, ProcId, Tag};
@@ -42,7 +42,8 @@ pub(crate) async fn read_report(daemon: &Daemon, tag: Tag) -> Option<Findings> {
         let run = turn.pool().tagged(tag)?.incarnation.clone()?;
         let processes = [run.init, run.agent, run.server.map(|server| server.process)];
         let processes: BTreeSet<ProcId> = processes.into_iter().flatten().collect();
-        Some(Suspects { processes, runs: vec![(run.tag, run.agent)] })
+        let suspect = SuspectRun { tag: run.tag, init: run.init, agent: run.agent };
+        Some(Suspects { processes, runs: vec![suspect] })
     };
     match daemon.engine.turn(find).await {
         Ok(Some(suspects)) => observe::sample(daemon, suspects).await,
@@ -53,6 +54,8 @@ pub(crate) async fn read_report(daemon: &Daemon, tag: Tag) -> Option<Findings> {
 /// Records the exit of a program. Returns the init that is now cleaning up.
 fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcId> {
     turn.volatile.reaping.note_exited(findings.exited.iter().copied());
+    let started = started_programs(turn.pool(), findings);
+    turn.emit_all(started);
     let session = turn.pool().tagged(tag)?;
     let (id, incarnation) = (session.id, session.incarnation.as_ref()?);
     let exit = *findings.exits.get(&incarnation.tag)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::observe::{self, Findings, Suspects, Update};
+use pool::observe::{self, Findings, SuspectRun, Suspects, Update};
 use protocol::{Refusal, Tag, Timestamp};
 
 use world::processes::Processes;
@@ -21,7 +21,8 @@ use crate::host::files;
 pub(crate) struct TakenIn {
     /// False if the observation was rejected.
     pub(crate) admitted: bool,
-    /// True if something is missing and its fate is not proved yet: another observation has to follow soon.
+    /// True if something is missing and its fate is not proved yet, or a program was only just recorded: another
+    /// observation has to follow soon.
     pub(crate) is_missing: bool,
 }
 
@@ -98,10 +99,14 @@ fn read(processes: &dyn Processes, run: &Path, suspects: &Suspects) -> Findings 
     let has_exited = |process| processes.has_exited(process);
     let exited = suspects.processes.iter().copied().filter(|process| has_exited(*process)).collect();
     let mut findings = Findings { exited, ..Findings::default() };
-    for (tag, agent) in &suspects.runs {
+    for SuspectRun { tag, init, agent } in &suspects.runs {
         let started = if agent.is_none() { files::read_started(run, *tag) } else { None };
-        findings.started.extend(started.as_ref().map(|found| (*tag, (found.init, found.agent))));
-        let agent = agent.or(started.map(|found| found.agent));
+        if agent.is_none() && started.is_none() && files::may_have_started(run, *tag) {
+            // The end of the init is no proof of the end of a program that is not known.
+            findings.exited.retain(|process| Some(*process) != *init);
+        }
+        let agent = agent.or(started.as_ref().map(|found| found.agent));
+        findings.started.extend(started.map(|found| (*tag, found)));
         // A running program has not ended, whoever wrote that it had.
         if !agent.is_none_or(has_exited) {
             continue;

@@ -40,7 +40,7 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
         turn.volatile.scheduler.note_quiet(quiet, now);
         if !turn.volatile.scheduler.waiting.is_empty() {
             // Those who wait for a slot may learn that there is none to come.
-            turn.wake();
+            turn.recheck();
         }
     };
     daemon.engine.turn(note).await

@@ -75,8 +75,8 @@ pub fn diff_scope(pool: &Pool, before: &TmuxState, changes: &[Change]) -> Option
     Some(touched)
 }
 
-/// The incarnations that an observation does not simply confirm: their processes and exit reports have to be
-/// sampled.
+/// The incarnations that an observation does not simply confirm, or whose programs' processes are not on record
+/// since their launches were left in doubt: their processes and reports have to be sampled.
 pub fn unconfirmed_runs<'a>(
     pool: &'a Pool,
     state: &'a TmuxState,
@@ -84,13 +84,8 @@ pub fn unconfirmed_runs<'a>(
 ) -> impl Iterator<Item = &'a Incarnation> {
     let confirmed = |run: &Incarnation| pane_of(state, run).is_some_and(|(_, pane)| !pane.is_over());
     running(pool, only)
-        .filter(move |(s, run)| s.lifecycle != Lifecycle::Live || !confirmed(run) || lacks_agent(run))
+        .filter(move |(s, run)| s.lifecycle != Lifecycle::Live || !confirmed(run) || run.agent.is_none())
         .map(|(_, run)| run)
-}
-
-/// True if the process of the program is not on record: the launch was left in doubt.
-fn lacks_agent(run: &Incarnation) -> bool {
-    run.agent.is_none() && !run.is_adopted()
 }
 
 /// The sessions that hold a slot, within the scope.

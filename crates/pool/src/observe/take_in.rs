@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use protocol::job::Started;
 use protocol::tmux::Server;
 use protocol::usage::Account;
-use protocol::{Event, Exit, Lifecycle, OsBytes, ProcId, Session, SessionId, Tag, Timestamp};
+use protocol::{Event, Exit, Incarnation, Lifecycle, OsBytes, ProcId, Session, SessionId, Tag, Timestamp};
 
 use crate::observe::reconcile;
 use crate::observe::reconcile::Observation;
@@ -23,8 +24,19 @@ pub const REPORT_DELAY_MAX: Duration = Duration::from_millis(250);
 pub struct Suspects {
     /// Processes that may have ended.
     pub processes: BTreeSet<ProcId>,
-    /// Incarnations whose inits may have reported an exit, with the process of the program.
-    pub runs: Vec<(Tag, Option<ProcId>)>,
+    /// Incarnations whose inits may have reported something.
+    pub runs: Vec<SuspectRun>,
+}
+
+/// An incarnation whose init may have reported something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SuspectRun {
+    /// Its tag.
+    pub tag: Tag,
+    /// Its init, if that is on record.
+    pub init: Option<ProcId>,
+    /// The process of its program, if that is on record.
+    pub agent: Option<ProcId>,
 }
 
 impl Suspects {
@@ -44,8 +56,8 @@ pub struct Findings {
     pub exits: BTreeMap<Tag, Exit>,
     /// Resource use of whole runs, reported by inits.
     pub accounts: BTreeMap<Tag, Account>,
-    /// Inits and their programs that are not on record, of launches that were left in doubt.
-    pub started: BTreeMap<Tag, (ProcId, ProcId)>,
+    /// Reports of programs whose processes are not on record: their launches were left in doubt.
+    pub started: BTreeMap<Tag, Started>,
 }
 
 /// The outcome of an observation.
@@ -55,8 +67,8 @@ pub struct ObserveOutcome {
     pub events: Vec<Event>,
     /// Incarnations that are over: their files can be removed.
     pub over: Vec<Tag>,
-    /// True if an incarnation is missing and its end is not proved yet: another observation has to follow
-    /// soon.
+    /// True if an incarnation is missing and its end is not proved yet, or its program was only just recorded:
+    /// another observation has to follow soon.
     pub is_missing: bool,
     /// True if waiters have to look again although no event tells them.
     pub wakes_waiters: bool,
@@ -80,7 +92,7 @@ pub fn suspects(pool: &Pool, volatile: &Volatile, update: &Update) -> Suspects {
     for run in reconcile::unconfirmed_runs(pool, state, update.only.as_ref()) {
         let processes = [run.init, run.agent, run.server.map(|server| server.process)];
         suspects.processes.extend(processes.into_iter().flatten());
-        suspects.runs.push((run.tag, run.agent));
+        suspects.runs.push(SuspectRun { tag: run.tag, init: run.init, agent: run.agent });
     }
     let server = pool.server().filter(|server| state.server != Server::Up(*server));
     suspects.processes.extend(server.map(|server| server.process));
@@ -106,18 +118,18 @@ pub fn take_in(
         first: volatile.observed.is_first(),
         only: update.only.as_ref(),
     };
-    let started: Vec<Event> =
-        findings.started.iter().filter_map(|(tag, run)| agent_started(pool, *tag, *run)).collect();
+    let started = started_programs(pool, findings);
     let mut events = reconcile::reconcile(pool, &evidence);
     // Their ends are decided on once their programs are on record, and were sampled.
     let is_new = |event: &Event| started.iter().any(|new| new.session() == event.session());
     events.retain(|event| !is_new(event));
-    let has_new = !started.is_empty();
     events.extend(started);
     events
         .extend(findings.accounts.iter().filter_map(|(tag, account)| account_reported(pool, *tag, *account)));
     events.retain(|event| holds(pool, volatile, event, update.began));
-    let is_missing = has_new || events.iter().any(|event| newly_missing(event).is_some());
+    let asks_for_more =
+        |event: &Event| newly_missing(event).is_some() || matches!(event, Event::SessionPlaced { .. });
+    let is_missing = events.iter().any(asks_for_more);
     events.retain(|event| newly_missing(event).is_none_or(|id| !is_younger(pool, id, update.began)));
     events
         .iter()
@@ -130,11 +142,23 @@ pub fn take_in(
     ObserveOutcome { events, over, is_missing, wakes_waiters: update.differs || drains }
 }
 
-/// The event of a program whose process was not on record.
-fn agent_started(pool: &Pool, tag: Tag, (init, agent): (ProcId, ProcId)) -> Option<Event> {
-    let session = pool.tagged(tag)?;
-    let run = session.incarnation.as_ref().filter(|run| run.tag == tag && run.agent.is_none())?;
-    Some(Event::AgentStarted { session: session.id, tag: run.tag, init, agent })
+/// The events of programs whose processes were not on record.
+#[must_use]
+pub fn started_programs(pool: &Pool, findings: &Findings) -> Vec<Event> {
+    let event = |(tag, started): (&Tag, &Started)| {
+        let session = pool.tagged(*tag)?;
+        let run = session.incarnation.as_ref().filter(|run| run.tag == *tag && run.agent.is_none())?;
+        let incarnation = with_processes(run.clone(), started.clone());
+        Some(Event::SessionPlaced { session: session.id, incarnation })
+    };
+    findings.started.iter().filter_map(event).collect()
+}
+
+/// Returns the incarnation with what its init reported of the program's start.
+#[must_use]
+pub fn with_processes(run: Incarnation, started: Started) -> Incarnation {
+    let unenforced = run.unenforced.iter().cloned().chain(started.unenforced).collect();
+    Incarnation { init: Some(started.init), agent: Some(started.agent), unenforced, ..run }
 }
 
 /// The event of an incarnation's resource use, if it is news.

@@ -43,8 +43,8 @@ fn revoked_workers<'a>(pool: &'a Pool, inputs: &'a ReapInputs<'_>) -> impl Itera
     revoked.filter_map(|m| {
         let (token, process) = (m.token?, m.holder?.process?);
         // The end of a host of a worker is proved as that of any session, and frees its messages then.
-        let is_host_over = m.holder?.host.is_none_or(|host| is_over(pool, host));
-        if inputs.exited.contains(&process) && !is_host_over {
+        let is_hosted = m.holder?.host.is_some_and(|host| !is_over(pool, host));
+        if inputs.exited.contains(&process) && is_hosted {
             return None;
         }
         Some(Candidate {

@@ -75,12 +75,12 @@ fn has_ended_well(host: &Session) -> bool {
 /// True if a host ended since it had nothing to do. Its pane may have been seen to be gone before its exit code was.
 fn has_finished(host: &Session) -> bool {
     host.lifecycle == Lifecycle::Stopped
-        && matches!(host.reason, Some(Reason::Exited | Reason::TmuxGone))
+        && matches!(host.reason, Some(Reason::Exited | Reason::TmuxGone | Reason::StartupMissingTmux))
         && host.exit.is_some_and(|exit| exit.code == Some(0))
 }
 
-/// The budget of a host that ended: after a failure the time of the next start, or that there is none, decided once
-/// per end; otherwise earlier failures no longer count.
+/// The budget of a host that ended. After a failure: the time of the next start, or that there is none, decided once
+/// per end. If it had nothing to do, earlier failures no longer count.
 fn after_end(turn: &Turn<'_>, settings: &Settings, host: &Session) -> Option<Event> {
     if has_finished(host) && host.budget.failures > 0 {
         let budget = Budget { failures: 0, ..host.budget.clone() };

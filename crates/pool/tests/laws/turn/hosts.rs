@@ -220,7 +220,7 @@ fn a_worker_of_some_sessions_leaves_the_messages_of_all_others_alone() {
 
 #[test]
 fn a_host_that_had_nothing_to_do_has_not_failed_and_its_earlier_failures_are_forgotten() {
-    for reason in [Reason::Exited, Reason::TmuxGone] {
+    for reason in [Reason::Exited, Reason::TmuxGone, Reason::StartupMissingTmux] {
         let mut engine = Engine::with_workers(1, &[spec("w")]);
         engine.post(ONE, "a", 0);
         assert_eq!(engine.starts(), ["w"]);

@@ -7,6 +7,7 @@ use pool::lock::{LockRequest, OuterLock, Ticket};
 use pool::observe::{Findings, ObserveOutcome, Peer};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use protocol::job::{JOB_VERSION, Started};
 use protocol::reap::Outcome;
 use protocol::session::Reason;
 use protocol::tmux::{TmuxPane, TmuxState};
@@ -62,12 +63,28 @@ fn a_program_whose_start_was_in_doubt_is_recorded_before_its_end_is_decided_on()
     engine.change(ONE, |s| s.incarnation.as_mut().unwrap().agent = None);
     engine.pass(10_000);
     let (tag, init, agent) = (engine.tag(ONE), process(101), process(300));
-    let started = BTreeMap::from([(tag, (init, agent))]);
-    let findings = Findings { exited: [init].into(), started, ..Findings::default() };
-    let outcome = engine.see_from(up(1, vec![]), findings);
-    assert_eq!(kinds(&outcome, ONE), ["generator_registered"]);
-    assert!(outcome.is_missing, "another observation follows");
+    let report =
+        Started { version: JOB_VERSION, init, agent, at: engine.now(), unenforced: vec!["nice".to_owned()] };
+    let sees = |engine: &mut Engine| {
+        let started = BTreeMap::from([(tag, report.clone())]);
+        engine.see_from(up(1, vec![]), Findings { exited: [init].into(), started, ..Findings::default() })
+    };
+    engine.volatile.scheduler.begin_start(ONE);
+    let outcome = sees(&mut engine);
+    assert_eq!(
+        (kinds(&outcome, ONE), outcome.is_missing),
+        (vec![], false),
+        "who starts it tells the outcome"
+    );
+    engine.volatile.scheduler.end_start(ONE);
+    let outcome = sees(&mut engine);
+    assert_eq!(
+        (kinds(&outcome, ONE), outcome.is_missing),
+        (vec!["session_placed"], true),
+        "and looks again soon"
+    );
     engine.world.emit_all(outcome.events);
+    assert_eq!(engine.session(ONE).incarnation.as_ref().unwrap().unenforced, ["nice"]);
     engine.is(ONE, Lifecycle::Draining, Reason::Killed);
     engine.pass(10_000);
     assert_eq!(
