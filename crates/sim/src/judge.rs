@@ -41,6 +41,8 @@ struct State {
     processed: BTreeSet<MessageId>,
     /// Messages whose records somebody has asked to be removed.
     purged: BTreeSet<MessageId>,
+    /// True once somebody has asked to adopt something.
+    has_adoptions: bool,
     /// Messages that a person gave up.
     given_up: BTreeSet<MessageId>,
     /// Incarnations whose programs have started, with their sessions.
@@ -183,6 +185,16 @@ impl Judge {
     /// True if somebody asked for the record of the message to be removed.
     pub(crate) fn is_purged(&self, id: MessageId) -> bool {
         self.state().purged.contains(&id)
+    }
+
+    /// Notes that somebody asks to adopt something.
+    pub(crate) fn adoption_asked(&self) {
+        self.state().has_adoptions = true;
+    }
+
+    /// True once somebody has asked to adopt something.
+    pub(crate) fn has_adoptions(&self) -> bool {
+        self.state().has_adoptions
     }
 
     /// Notes that somebody asks for a session to be removed.

@@ -125,13 +125,12 @@ fn main() -> ExitCode {
 /// Runs a seed. A run has a thread of its own, so that nothing of a thread outlives it. One in which no time passes any
 /// more never ends: its thread is left behind.
 fn run_once(args: &Args, seed: u64, plan: Plan) -> anyhow::Result<Outcome> {
+    let dir = tempfile::Builder::new().prefix("sim").tempdir_in(scratch())?;
     let (sender, outcome) = mpsc::channel();
-    let trace = args.trace;
+    let (path, trace) = (dir.path().to_owned(), args.trace);
     std::thread::spawn(move || {
-        let dir = tempfile::Builder::new().prefix("sim").tempdir_in(scratch());
-        let run = dir.map_err(Into::into).and_then(|dir| run::run(seed, plan, dir.path(), trace));
         // Nobody may wait any more.
-        sender.send(run).ok();
+        sender.send(run::run(seed, plan, &path, trace)).ok();
     });
     match outcome.recv_timeout(RUN_LIMIT) {
         Ok(run) => run,

@@ -126,7 +126,7 @@ fn first_image() -> anyhow::Result<Vec<u8>> {
     Ok(IMAGE.get_or_init(|| medium.bytes()).clone())
 }
 
-/// The pool's own worker, which may be started as often as it likes.
+/// The pool's own worker, which is started after as many failures as there may be.
 const HOST: &str = r#"
 [workers.helper]
 command = ["handler"]

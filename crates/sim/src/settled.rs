@@ -7,6 +7,7 @@ use protocol::reply::SessionView;
 use protocol::request::{List, Request, Resolution, ResolveMessage};
 use protocol::{Lifecycle, MessageState, Response, Role, SessionId, Tag};
 
+use crate::actors::worker::TASK;
 use crate::client::Client;
 use crate::judge;
 use crate::land::Land;
@@ -128,8 +129,11 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
             continue;
         }
         let waits = state == MessageState::Queued;
-        let is_served =
-            view.is_some_and(|found| found.session.lifecycle == Lifecycle::Live && found.lock.is_none());
+        // The pool's own worker works whatever its sender does, others only work for what runs.
+        let is_for_host = body.starts_with(TASK);
+        let is_served = view.is_some_and(|found| {
+            found.lock.is_none() && (is_for_host || found.session.lifecycle == Lifecycle::Live)
+        });
         if !waits || is_served {
             let why = message.status.reason.clone();
             return Err(Verdict::Pending(format!("{body:?} ({id}) is {state:?}: {why:?}")));

@@ -19,6 +19,7 @@ use crate::client::Client;
 use crate::judge;
 use crate::land::Land;
 use crate::rng::Rng;
+use crate::world::machine::Kind;
 
 /// Attempts of a request before its client gives up.
 const ATTEMPTS: u32 = 40;
@@ -64,6 +65,7 @@ impl Actor {
         };
         let to = SessionRef(session.clone());
         match self.rng.below(120) {
+            rare @ 92.. => self.act_rarely(rare, to).await,
             0..15 => self.new_session(session).await,
             15..55 => self.prompt(to).await,
             // Only the clients' own sessions have workers.
@@ -94,7 +96,12 @@ impl Actor {
                 self.change("pin", Request::Pin(Pin { session: to, pinned })).await;
             }
             86..89 => self.cancel_or_retry().await,
-            89..92 => self.hold_lock(to).await,
+            _ => self.hold_lock(to).await,
+        }
+    }
+
+    async fn act_rarely(&mut self, action: u64, to: SessionRef) {
+        match action {
             92 => {
                 let input = Input { session: to, bytes: OsBytes(b"hello\r".to_vec()) };
                 self.change("input", Request::Input(input)).await;
@@ -125,6 +132,7 @@ impl Actor {
             106..110 => {
                 let target = format!("f{}", self.rng.below(person::NAMES));
                 let adopt = Adopt { target, workspace: None, replace_pipe: false };
+                self.land.judge.adoption_asked();
                 self.change("adopt", Request::Adopt(adopt)).await;
             }
             110..114 => {
@@ -215,8 +223,10 @@ impl Actor {
         let reply = self.repeat(&op, kill).await;
         self.told("kill", "", &reply);
         let is_done = matches!(reply, Some(Ok(_)));
-        let living = self.land.machine.agents();
-        if let Some(left) = living.iter().find(|left| left.tag.is_some() && left.tag == running)
+        let living = self.land.machine.living();
+        let is_program = |kind| matches!(kind, Kind::Agent | Kind::Foreign);
+        if let Some(left) =
+            living.iter().find(|left| is_program(left.kind) && left.tag.is_some() && left.tag == running)
             && is_done
         {
             self.land.judge.violated(format!("P3: {id} is said to be killed, and {} lives", left.id));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::reap::{CandidateKind, Lease, Outcome, Verdict};
+use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
 use protocol::{ProcId, Request, Response, Role};
 use tmux::{Driver, PaneRef};
 use tokio::time::sleep;
@@ -64,12 +64,7 @@ async fn end(land: &Land, lease: &Lease) -> Outcome {
         own.map(|found| (found.id, found.is_stubborn)).collect()
     };
     let processes = own(land);
-    let is_strange = |found: &Proc| found.kind == Kind::Foreign && found.tag.is_none();
-    let strangers: Vec<ProcId> =
-        land.machine.living().into_iter().filter(is_strange).map(|found| found.id).collect();
-    if let Some((stranger, _)) = processes.iter().find(|(process, _)| strangers.contains(process)) {
-        land.judge.violated(format!("P6: {stranger}, which is not the pool's, is to be ended"));
-    }
+    check_strangers(land, candidate);
     processes.iter().for_each(|(process, _)| land.machine.hang_up(*process));
     let grace = Duration::from_millis(candidate.grace_ms.min(60_000));
     let (step, mut waited) = (Duration::from_millis(100), Duration::ZERO);
@@ -95,5 +90,17 @@ async fn end(land: &Land, lease: &Lease) -> Outcome {
         Outcome::Gone { killed: processes.into_iter().map(|(process, _)| process).collect() }
     } else {
         Outcome::Survivors { left }
+    }
+}
+
+/// Checks that no program of a person is named. While an adoption is in doubt, its program may be: the reaper itself
+/// checks whose it is.
+fn check_strangers(land: &Land, candidate: &Candidate) {
+    let named: Vec<ProcId> = candidate.init.into_iter().chain(candidate.agent).collect();
+    let is_strange = |found: &Proc| found.kind == Kind::Foreign && found.tag.is_none();
+    let strangers = land.machine.living().into_iter().filter(is_strange);
+    let named_stranger = strangers.map(|found| found.id).find(|process| named.contains(process));
+    if let Some(stranger) = named_stranger.filter(|_| !land.judge.has_adoptions()) {
+        land.judge.violated(format!("P6: {stranger}, which is not the pool's, is to be ended"));
     }
 }

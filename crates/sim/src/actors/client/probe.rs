@@ -6,7 +6,6 @@ use protocol::{Response, SessionRef};
 use world::tasks::Tasks;
 
 use super::Actor;
-use crate::actors::person;
 use crate::actors::worker::{self, JOB};
 
 impl Actor {
@@ -22,9 +21,11 @@ impl Actor {
             ..New::default()
         };
         // All slots may be taken.
-        let own = (0..self.land.climate.names).map(|n| format!("s{n}"));
-        for name in own.chain((0..person::NAMES).map(|n| format!("f{n}"))) {
-            self.kill(SessionRef(name)).await;
+        let list = self.once(Request::List(List { all: true, ..List::default() })).await;
+        if let Some(Ok(Response::Sessions(sessions))) = list {
+            for found in sessions {
+                self.kill(found.session.id.into()).await;
+            }
         }
         let made = self.repeat(&op, Request::New(Box::new(new))).await;
         self.told("probe", "", &made);
