@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pool::deadlines::Mono;
 use pool::queue::{LeaseEnd, PendingMessage};
+use pool::worker::is_hosted;
 use pool::{Settings, queue};
 use protocol::{MessageId, MessageState, ProcId, Tag, Token};
 
@@ -100,7 +101,7 @@ fn lapse(turn: &mut Turn<'_>, settings: &Settings, id: MessageId, reason: &str) 
     };
     let process = open.holder.and_then(|holder| holder.process);
     let has_exited = process.is_some_and(|process| turn.volatile.reaping.exited().contains(&process));
-    if has_exited && is_hosted(turn.pool(), &open) {
+    if has_exited && is_hosted(turn.pool(), open.holder) {
         return;
     }
     let is_registered = open.holder.is_some_and(|holder| holder.generator.is_some());
@@ -142,7 +143,7 @@ fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId, withheld: &BT
     let waits = |open: &PendingMessage<'_>| {
         let revoking =
             open.state == MessageState::Revoking && open.token.is_some_and(|token| withheld.contains(&token));
-        revoking || is_hosted(turn.pool(), open)
+        revoking || is_hosted(turn.pool(), open.holder)
     };
     let events = queue::release_dead_worker(turn.pool(), &settings.queue, process, waits, turn.now());
     if !events.is_empty() {
@@ -151,13 +152,6 @@ fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId, withheld: &BT
         crate::crash::point("worker-died");
         turn.wake();
     }
-}
-
-/// True if the host of a worker of the pool holds a message, and is not proved gone with all its handlers:
-/// [`pool::worker::demand`] frees it then.
-fn is_hosted(pool: &pool::Pool, open: &PendingMessage<'_>) -> bool {
-    let host = open.holder.and_then(|holder| holder.host);
-    host.is_some_and(|host| !pool::worker::demand::is_over(pool, host))
 }
 
 /// Returns the holders that have to be killed before their messages go to others, each with its token.

@@ -82,7 +82,11 @@ fn prompt_taken(
         {
             Some(MessageReason::Surrounded)
         }
-        TextMatch::Altered if message.state == MessageState::Typed => {
+        // The report may come before the typing is committed.
+        TextMatch::Altered
+            if message.state == MessageState::Typed
+                || message.state == MessageState::Typing && !settle::is_cut_off(pool, message) =>
+        {
             return prompt_altered(message, text, inputs);
         }
         TextMatch::Surrounded | TextMatch::Altered | TextMatch::Different => return Vec::new(),

@@ -15,7 +15,7 @@ use crate::reap::orphan_candidates::orphan_candidates;
 use crate::reap::rules;
 use crate::session::lifecycle::{is_loss, is_restarting};
 use crate::settings::Settings;
-use crate::worker::demand::is_over;
+use crate::worker::host::is_hosted;
 
 /// All candidates, including those that are only to be reported.
 #[must_use]
@@ -43,8 +43,7 @@ fn revoked_workers<'a>(pool: &'a Pool, inputs: &'a ReapInputs<'_>) -> impl Itera
     revoked.filter_map(|m| {
         let (token, process) = (m.token?, m.holder?.process?);
         // The end of a host of a worker is proved as that of any session, and frees its messages then.
-        let is_hosted = m.holder?.host.is_some_and(|host| !is_over(pool, host));
-        if inputs.exited.contains(&process) && is_hosted {
+        if inputs.exited.contains(&process) && is_hosted(pool, m.holder) {
             return None;
         }
         Some(Candidate {

@@ -3,10 +3,9 @@
 
 use protocol::policy::Budget;
 use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session, Tag, Timestamp};
+use protocol::{Event, Lifecycle, Session, Timestamp};
 
 use crate::lock::gate::holds_back;
-use crate::pool::Pool;
 use crate::queue::settle::release_of_host;
 use crate::session::lifecycle::is_restarting;
 use crate::session::restart_budget::{check_restarts, next_budget};
@@ -15,6 +14,7 @@ use crate::slots::{RunIdentity, Starter, begin_start};
 use crate::turn::Turn;
 use crate::worker::claims::has_message;
 use crate::worker::coverage::is_off;
+use crate::worker::host::is_over;
 
 /// The outcome of a look at the workers.
 #[derive(Debug, Default)]
@@ -55,12 +55,6 @@ pub fn decide(
     let due = turn.pool().workers().filter_map(|(host, _)| host.budget.due_at);
     let next_due = due.filter(|at| *at > turn.now()).min();
     Demand { starts, next_due }
-}
-
-/// True if a worker's host with this tag is proved gone.
-#[must_use]
-pub fn is_over(pool: &Pool, host: Tag) -> bool {
-    pool.tagged(host).is_none_or(|session| !session.lifecycle.holds_slot())
 }
 
 fn is_stopped(host: &Session) -> bool {

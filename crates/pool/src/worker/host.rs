@@ -1,10 +1,24 @@
-//! Checks that keep users from changing the session of a worker's host behind the worker's back.
+//! The hosts of the pool's workers: whether one holds a message, and checks that keep users from changing its session
+//! behind the worker's back.
 
 use protocol::request::Remove;
 use protocol::worker::WorkerSpec;
-use protocol::{ErrorCode, Refusal, Session};
+use protocol::{ErrorCode, Holder, Refusal, Session, Tag};
 
+use crate::pool::Pool;
 use crate::refusal::refuse;
+
+/// True if the host of a worker of the pool holds a message, and is not proved gone with all its handlers:
+/// [`crate::worker::demand`] frees it then.
+#[must_use]
+pub fn is_hosted(pool: &Pool, holder: Option<&Holder>) -> bool {
+    holder.and_then(|holder| holder.host).is_some_and(|host| !is_over(pool, host))
+}
+
+/// True if a worker's host with this tag is proved gone.
+pub(crate) fn is_over(pool: &Pool, host: Tag) -> bool {
+    pool.tagged(host).is_none_or(|session| !session.lifecycle.holds_slot())
+}
 
 /// Checks that a session is no worker's, before a change that only the worker's own commands make.
 ///

@@ -13,5 +13,5 @@ pub use claims::{Asked, next_messages, waits_for_host};
 pub use coverage::{
     check_scope, is_off, is_worked, listed_under, scope_text, takes_kind, waiting, worker_off,
 };
-pub use host::{check_no_host, check_removable};
+pub use host::{check_no_host, check_removable, is_hosted};
 pub use state::{Registration, WaitingRequest, Worker, Workers};
