@@ -91,13 +91,17 @@ fn land(seed: u64, plan: Plan, dir: &Path, is_verbose: bool) -> anyhow::Result<L
     let judge = Judge::new(usize::try_from(climate.slots)?, trace.clone());
     let life = Life::new(Rng::stream(seed, "world"), Jitter { yields: 0, sleeps: 0 }, trace.clone());
     let machine = Machine::default();
+    let clock = Arc::new(SimClock::new());
     let parts = (trace.clone(), judge.clone());
-    let tmux =
-        SimTmux::new((machine.clone(), life.clone()), parts, (Rng::stream(seed, "tmux"), climate.clone()));
+    let tmux = SimTmux::new(
+        (machine.clone(), life.clone(), Arc::clone(&clock)),
+        parts,
+        (Rng::stream(seed, "tmux"), climate.clone()),
+    );
     trace.tell(|| format!("seed {seed}: {climate:?}"));
     Ok(Land::new(Parts {
         seed,
-        clock: Arc::new(SimClock::new()),
+        clock,
         machine,
         net: Net::default(),
         tmux,

@@ -14,12 +14,14 @@ use tmux::fake::Fake;
 use tmux::{Call, Create, DEADLINE, Driver, PaneRef, ServerRef, TmuxError};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
+use world::clock::Clock;
 use world::tasks::Tasks;
 
 use crate::climate::Climate;
 use crate::judge::Judge;
 use crate::rng::Rng;
 use crate::trace::Trace;
+use crate::world::clock::SimClock;
 use crate::world::life::Life;
 use crate::world::machine::Machine;
 
@@ -33,6 +35,7 @@ pub(crate) struct SimTmux(Arc<Shared>);
 struct Shared {
     fake: Fake,
     machine: Machine,
+    clock: Arc<SimClock>,
     /// The world, which outlives every daemon.
     life: Life,
     trace: Trace,
@@ -50,6 +53,8 @@ struct State {
     inits: BTreeMap<PaneId, (Tag, ProcId)>,
     /// The tmux sessions of the panes.
     sessions: BTreeMap<PaneId, TmuxSessionId>,
+    /// When somebody last attached to each, or it was created, in seconds since the Unix epoch.
+    active_at: BTreeMap<TmuxSessionId, u64>,
     /// Inits whose panes are to begin their work.
     begun: Vec<(Create, PaneRef, ProcId)>,
     /// True while the server is stopped: it takes nothing and answers nothing.
@@ -70,7 +75,7 @@ enum Fate {
 impl SimTmux {
     /// Returns a machine's tmux without a server.
     pub(crate) fn new(
-        (machine, life): (Machine, Life),
+        (machine, life, clock): (Machine, Life, Arc<SimClock>),
         (trace, judge): (Trace, Judge),
         (rng, climate): (Rng, Climate),
     ) -> Self {
@@ -82,12 +87,14 @@ impl SimTmux {
             server: None,
             inits: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            active_at: BTreeMap::new(),
             begun: Vec::new(),
             is_stopped: false,
         };
         Self(Arc::new(Shared {
             fake,
             machine,
+            clock,
             life,
             trace,
             judge,
@@ -104,6 +111,7 @@ impl SimTmux {
         let server = state.server.take();
         let inits = std::mem::take(&mut state.inits);
         state.sessions.clear();
+        state.active_at.clear();
         drop(state);
         server.into_iter().for_each(|(_, process)| self.0.machine.end(process));
         inits.into_values().for_each(|(_, init)| self.0.machine.hang_up(init));
@@ -128,6 +136,7 @@ impl SimTmux {
         if let Some(session) = rng.pick(&sessions) {
             let client = Client { name: "/dev/pts/9".to_owned(), pid: 9, control: false, read_only: false };
             self.0.fake.attach(*session, client);
+            self.note_active(*session);
         }
     }
 
@@ -135,6 +144,18 @@ impl SimTmux {
     pub(crate) fn detach_all(&self) {
         let sessions: Vec<TmuxSessionId> = self.state().sessions.values().copied().collect();
         sessions.into_iter().for_each(|session| self.0.fake.detach(session));
+    }
+
+    /// Notes that somebody attached to a session, or created it.
+    fn note_active(&self, session: TmuxSessionId) {
+        let now = self.0.clock.now().0 / 1000;
+        self.state().active_at.insert(session, now);
+    }
+
+    /// Returns when somebody last attached to the session of a pane, or it was created.
+    fn active_at(&self, pane: PaneId) -> Option<u64> {
+        let state = self.state();
+        state.active_at.get(state.sessions.get(&pane)?).copied()
     }
 
     /// Returns everything typed into a pane.
@@ -163,6 +184,8 @@ impl SimTmux {
         let mut state = self.state();
         state.inits.insert(pane, (FOREIGN, process));
         state.sessions.insert(pane, session);
+        drop(state);
+        self.note_active(session);
         Some(pane)
     }
 

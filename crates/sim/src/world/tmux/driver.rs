@@ -43,6 +43,7 @@ impl Driver for SimTmux {
                 state.sessions.insert(created.pane.pane, created.session);
                 state.begun.push((create, created.pane, init));
                 drop(state);
+                server.note_active(created.session);
                 server.0.typed.notify_waiters();
                 Ok(created)
             })
@@ -56,7 +57,12 @@ impl Driver for SimTmux {
     }
 
     fn snapshot(&self, pane: PaneRef) -> Call<'_, PaneSnapshot> {
-        self.call("snapshot", move |server| Box::pin(async move { server.0.fake.snapshot(pane).await }))
+        self.call("snapshot", move |server| {
+            Box::pin(async move {
+                let shown = server.0.fake.snapshot(pane).await?;
+                Ok(PaneSnapshot { active_at: server.active_at(pane.pane), ..shown })
+            })
+        })
     }
 
     fn paste<'a>(&'a self, pane: PaneRef, token: Token, text: &'a [u8]) -> Call<'a, Answer> {
