@@ -15,6 +15,9 @@ pub(crate) const UNORDERED: &str = " out of order";
 pub(crate) const AT_MOST_ONCE: &str = " at most once";
 pub(crate) const AT_LEAST_ONCE: &str = " at least once";
 
+/// Beginning of a line that a client types by `input`.
+pub(crate) const INPUT: &str = "hello ";
+
 /// The judge; clones share it.
 #[derive(Clone)]
 pub(crate) struct Judge(Arc<Mutex<State>>, Trace);
@@ -25,6 +28,8 @@ struct State {
     /// Pastes and Enters of each prompt, by its text.
     prompts: BTreeMap<String, Prompt>,
     pastes: u64,
+    /// Lines that were typed by `input`.
+    inputs: BTreeSet<String>,
     /// The prompt typed last into the pane of an incarnation.
     last: BTreeMap<Tag, String>,
     /// Messages that were acknowledged, with their bodies.
@@ -103,6 +108,10 @@ impl Judge {
         let text = String::from_utf8_lossy(text).into_owned();
         self.1.tell(|| format!("typed into {tag}: {text:?}"));
         let mut state = self.state();
+        if text.starts_with(INPUT) && !state.inputs.insert(text.clone()) {
+            drop(state);
+            return self.violated(format!("Q6: the input {text:?} was typed twice"));
+        }
         if is_paste {
             state.pastes += 1;
             let nth = state.pastes;

@@ -103,7 +103,8 @@ impl Actor {
     async fn act_rarely(&mut self, action: u64, to: SessionRef) {
         match action {
             92 => {
-                let input = Input { session: to, bytes: OsBytes(b"hello\r".to_vec()) };
+                let line = format!("{}{}\r", judge::INPUT, self.land.unique());
+                let input = Input { session: to, bytes: OsBytes(line.into_bytes()) };
                 self.change("input", Request::Input(input)).await;
             }
             93 => {
