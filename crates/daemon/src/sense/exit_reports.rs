@@ -51,11 +51,16 @@ pub(crate) async fn read_report(daemon: &Daemon, tag: Tag) -> Option<Findings> {
     }
 }
 
-/// Records the exit of a program. Returns the init that is now cleaning up.
-fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcId> {
-    turn.volatile.reaping.note_exited(findings.exited.iter().copied());
+/// Records programs that were not on record, and which processes have ended.
+pub(crate) fn note_processes(turn: &mut Turn<'_>, findings: &Findings) {
     let started = started_programs(turn.pool(), findings);
     turn.emit_all(started);
+    turn.volatile.reaping.note_exited(findings.exited.iter().copied());
+}
+
+/// Records the exit of a program. Returns the init that is now cleaning up.
+fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcId> {
+    note_processes(turn, findings);
     let session = turn.pool().tagged(tag)?;
     let (id, incarnation) = (session.id, session.incarnation.as_ref()?);
     let exit = *findings.exits.get(&incarnation.tag)?;

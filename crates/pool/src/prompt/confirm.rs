@@ -73,22 +73,13 @@ fn prompt_taken(
 ) -> Vec<Event> {
     let now = inputs.now;
     let HookEvent::Prompt { text, .. } = &hook.signal else { return Vec::new() };
+    // For a prompt that may not have been typed, a report with another text proves nothing: a person may have typed it.
+    // The report of one that is typed now may come before its typing is committed.
+    let is_typed = message.state != MessageState::InDoubt && !settle::is_cut_off(pool, message);
     let around = match inputs.text_match {
         TextMatch::Exact => None,
-        // For a prompt that may not have been typed, a report with other text around it proves nothing: a
-        // person may have typed it.
-        TextMatch::Surrounded
-            if message.state != MessageState::InDoubt && !settle::is_cut_off(pool, message) =>
-        {
-            Some(MessageReason::Surrounded)
-        }
-        // The report may come before the typing is committed.
-        TextMatch::Altered
-            if message.state == MessageState::Typed
-                || message.state == MessageState::Typing && !settle::is_cut_off(pool, message) =>
-        {
-            return prompt_altered(message, text, inputs);
-        }
+        TextMatch::Surrounded if is_typed => Some(MessageReason::Surrounded),
+        TextMatch::Altered if is_typed => return prompt_altered(message, text, inputs),
         TextMatch::Surrounded | TextMatch::Altered | TextMatch::Different => return Vec::new(),
     };
     let accepted = transition(message, MessageState::Accepted, around, hook.at.min(now));

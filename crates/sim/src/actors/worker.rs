@@ -25,7 +25,7 @@ const IDLE_END_MS: u64 = 5000;
 const RECONNECTS: u32 = 20;
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
-/// How the work of a worker ended.
+/// The end of a worker's work.
 enum End {
     /// Nothing came for a while.
     Idle,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::observe::{Findings, Peer, account_reported, ended_by_tmux, started_programs};
+use pool::observe::{Findings, Peer, account_reported, ended_by_tmux};
 use pool::{Volatile, reap};
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
 use protocol::session::Reason;
@@ -141,9 +141,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
     let pane = save_screen(daemon, session, tag).await;
     let findings = exit_reports::read_report(daemon, tag).await.unwrap_or_default();
     let note = move |turn: &mut Turn<'_>| {
-        let started = started_programs(turn.pool(), &findings);
-        turn.emit_all(started);
-        turn.volatile.reaping.note_exited(findings.exited);
+        exit_reports::note_processes(turn, &findings);
         note_pane(turn, session, tag, pane)
     };
     if daemon.engine.turn(note).await? {
