@@ -28,8 +28,8 @@ pub struct HookInputs<'a> {
     pub now: Timestamp,
 }
 
-/// True if the report is of before this time. A time in the future, from before the clock was set back, does
-/// not count.
+/// True if the report is of before this time. A time in the future, from before the clock was set back, counts only
+/// for reports from before that, too.
 pub(crate) fn is_before(hook: &Hook, at: Timestamp, now: Timestamp) -> bool {
-    hook.at < at && at <= now
+    hook.at < at && (at <= now || now < hook.at)
 }

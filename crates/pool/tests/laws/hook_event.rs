@@ -480,6 +480,20 @@ fn a_clock_that_goes_back_ends_no_prompt_and_stops_no_report() {
 }
 
 #[test]
+fn the_end_of_the_turn_before_told_after_the_clock_was_set_back_is_not_the_end_of_this_one() {
+    let mut stage = Stage::new("claude");
+    let id = stage.typed();
+    let before = stage.hook(signal::over());
+    stage.pass(70);
+    stage.says(signal::prompt());
+    stage.world.now = START - 500_000;
+    stage.handle_hook(&before, TextMatch::Exact);
+    assert_eq!((stage.message(id), stage.state()), (MessageState::Accepted, Busy));
+    stage.says(signal::over());
+    assert_eq!((stage.message(id), stage.state()), (MessageState::Done, Idle));
+}
+
+#[test]
 fn what_an_agent_does_by_what_it_said_last() {
     for (said, state) in [
         (signal::started(Start::New), Idle),
