@@ -165,7 +165,16 @@ fn remove_step(
     (asked, reason): (&Remove, Reason),
     operation: Option<&ClientOperation>,
 ) -> Result<Step, Refusal> {
-    let Some(session) = turn.pool().session(id).cloned() else { return Ok(Step::Removed(None)) };
+    let record_answer = |turn: &mut Turn<'_>| {
+        if let Some(op) = operation {
+            op.record_answer(turn, &Ok(Response::Done));
+        }
+    };
+    // Another removal came first.
+    let Some(session) = turn.pool().session(id).cloned() else {
+        record_answer(turn);
+        return Ok(Step::Removed(None));
+    };
     check_removable(turn, &session, asked)?;
     let forgotten = pool::queue::forget_finished(turn.pool(), id);
     if forgotten.len() == pool::queue::FORGET_BATCH {
@@ -177,9 +186,7 @@ fn remove_step(
     turn.emit_all(forgotten);
     turn.emit_all(events);
     lock::end_with_record(turn, id);
-    if let Some(op) = operation {
-        op.record_answer(turn, &Ok(Response::Done));
-    }
+    record_answer(turn);
     Ok(Step::Removed(Some(Box::new(session))))
 }
 
