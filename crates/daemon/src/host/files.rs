@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use nix::fcntl::OFlag;
-use protocol::job::{ExitRecord, Job, Started};
+use protocol::job::{ExitRecord, Job, RUN_FILES, Started};
 use protocol::usage::Account;
 use protocol::{Exit, ProcId, Tag};
 
@@ -149,7 +149,7 @@ fn read<T: serde::de::DeserializeOwned>(run: &Path, tag: Tag, what: &str) -> Opt
 
 /// Removes the files of an ended incarnation, once its end is committed.
 pub(crate) fn remove_run_files(run: &Path, tag: Tag) {
-    for what in ["job", "taken", "started", "exit", "exit.tmp"] {
+    for what in RUN_FILES {
         // Most of them do not exist.
         drop(fs::remove_file(path(run, tag, what)));
     }
@@ -191,6 +191,20 @@ mod tests {
             private: None,
             stderr: None,
         }
+    }
+
+    #[test]
+    fn no_file_of_an_ended_incarnation_is_left_however_far_its_writer_came() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path();
+        let tag = Tag([7; 16]);
+        for what in ["job", "taken", "started", "started.tmp", "exit", "exit.tmp"] {
+            fs::write(path(run, tag, what), "").unwrap();
+        }
+        fs::write(path(run, tag, "job").with_extension("part"), "").unwrap();
+        assert_eq!(run_file_tags(run), BTreeSet::from([tag]));
+        remove_run_files(run, tag);
+        assert_eq!(run_file_tags(run), BTreeSet::new());
     }
 
     #[test]

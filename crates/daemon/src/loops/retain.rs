@@ -16,8 +16,8 @@ use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
 use crate::host::clock::FileAges;
-use crate::host::{disk_reserve, short_tmp, timeline};
-use crate::sense::exits;
+use crate::host::{disk_reserve, files, short_tmp, timeline};
+use crate::sense::{exits, observe};
 
 /// Time between two rounds.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let Ok(more) = daemon.engine.turn(forget).await else { return };
         if files_due <= Instant::now() {
             files_due = Instant::now() + PAUSE;
-            if maintain_files(&daemon).await.is_none() {
+            if maintain_files(&daemon).await.is_none() || remove_stale_run_files(&daemon).await.is_none() {
                 return;
             }
         }
@@ -82,6 +82,19 @@ async fn maintain_files(daemon: &Daemon) -> Option<()> {
         }
     };
     daemon.blocking.with_timeout(Purpose::Housekeeping, maintain).await;
+    Some(())
+}
+
+/// Removes the run files of incarnations that no session has any more: an init wrote them after its end was recorded, or
+/// the session is forgotten. Returns none once the engine has stopped.
+async fn remove_stale_run_files(daemon: &Daemon) -> Option<()> {
+    let run = daemon.paths.run.clone();
+    let list = move || files::run_file_tags(&run);
+    let Some(tags) = daemon.blocking.with_timeout(Purpose::Housekeeping, list).await else { return Some(()) };
+    let stale = move |turn: &mut Turn<'_>| {
+        tags.into_iter().filter(|tag| turn.pool().tagged(*tag).is_none()).collect()
+    };
+    observe::remove_run_files(daemon, daemon.engine.turn(stale).await.ok()?);
     Some(())
 }
 
