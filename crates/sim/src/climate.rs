@@ -40,6 +40,12 @@ pub(crate) struct Climate {
     pub(crate) repeated_hooks: u64,
     /// Chance that an agent ignores HUP and TERM, per mille.
     pub(crate) stubborn: u64,
+    /// Chance that a program waits for a device, so that no signal ends it, per mille.
+    pub(crate) uninterruptible: u64,
+    /// Chance that a client's connection is lost before it has the answer, per mille.
+    pub(crate) lost_answers: u64,
+    /// Chance that the socket of tmux cannot be reached for a while before an action, per mille.
+    pub(crate) socket_losses: u64,
     /// Chance that a program, an init or a worker is killed before an action, per mille.
     pub(crate) process_kills: u64,
     /// Chance that somebody attaches to a session before an action, per mille.
@@ -88,6 +94,9 @@ impl Climate {
             usage_limits,
             late_reports: 0,
             foreigners: 0,
+            uninterruptible: 0,
+            lost_answers: 0,
+            socket_losses: 0,
             restart: rng.pick(&["no", "no", "on-failure", "always"]).unwrap_or(&"no"),
             idle_timeout: rng.pick(&["never", "never", "20s"]).unwrap_or(&"never"),
             restores: rng.per_mille(300),
@@ -113,9 +122,22 @@ impl Climate {
         let steps = if rng.per_mille(120) { rng.between(40, 120) } else { rng.between(4, 24) };
         let late_reports = if rng.per_mille(500) { rng.between(1, 500) } else { 0 };
         let foreigners = if rng.per_mille(400) { rng.between(100, 1000) } else { 0 };
+        let uninterruptible = if rng.per_mille(300) { rng.between(1, 200) } else { 0 };
+        let socket_losses = if rng.per_mille(300) { rng.between(1, 40) } else { 0 };
+        let lost_answers = if rng.per_mille(300) { rng.between(1, 200) } else { 0 };
         let names = rng.between(1, NAMES_MAX);
         let has_host = rng.per_mille(400);
-        Self { steps, late_reports, foreigners, names, has_host, ..climate }
+        Self {
+            steps,
+            late_reports,
+            foreigners,
+            uninterruptible,
+            lost_answers,
+            socket_losses,
+            names,
+            has_host,
+            ..climate
+        }
     }
 
     /// Leaves out the troubles that are not part of the plan.
@@ -127,7 +149,7 @@ impl Climate {
         }
     }
 
-    fn troubles(&mut self) -> [(&'static str, &mut u64); 13] {
+    fn troubles(&mut self) -> [(&'static str, &mut u64); 15] {
         [
             ("yields", &mut self.jitter.yields),
             ("sleeps", &mut self.jitter.sleeps),
@@ -142,6 +164,8 @@ impl Climate {
             ("usage_limits", &mut self.usage_limits),
             ("late_reports", &mut self.late_reports),
             ("foreigners", &mut self.foreigners),
+            ("uninterruptible", &mut self.uninterruptible),
+            ("lost_answers", &mut self.lost_answers),
         ]
     }
 

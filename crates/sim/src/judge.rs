@@ -1,10 +1,12 @@
 //! The judge: what really happened in the world, against what was promised.
 
+mod locks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use protocol::{MessageId, ProcId, Seq, SessionId, Tag, Token};
+use tmux::ServerRef;
 use tokio::time::Instant;
 
 use crate::trace::Trace;
@@ -52,6 +54,16 @@ struct State {
     given_up: BTreeSet<MessageId>,
     /// Incarnations whose programs have started, with their sessions.
     started: BTreeMap<Tag, SessionId>,
+    /// The tmux servers in which programs of a session have started.
+    servers: BTreeMap<SessionId, Vec<ServerRef>>,
+    /// The tmux servers that have ended.
+    ended_servers: Vec<ServerRef>,
+    /// Sessions whose agents report what they do.
+    reporting: BTreeSet<SessionId>,
+    /// Incarnations of hosts of workers.
+    hosts: BTreeSet<Tag>,
+    /// Texts on which an agent's turn has ended.
+    finished: BTreeSet<String>,
     /// Claims that their workers hold.
     claims: BTreeMap<MessageId, (Token, ProcId)>,
     /// The newest token of each message.
@@ -145,8 +157,9 @@ impl Judge {
     }
 
     /// Notes that the program of an incarnation starts, beside this many others.
-    pub(crate) fn started(&self, (tag, session): (Tag, SessionId), others: usize) {
+    pub(crate) fn started(&self, (tag, session): (Tag, SessionId), others: usize, server: ServerRef) {
         let mut state = self.state();
+        state.servers.entry(session).or_default().push(server);
         let is_first = state.started.insert(tag, session).is_none();
         let slots = state.slots;
         drop(state);
@@ -156,6 +169,48 @@ impl Judge {
         if others >= slots {
             self.violated(format!("G-08: {} programs run in {slots} slots", others + 1));
         }
+    }
+
+    /// Notes that a tmux server has ended.
+    pub(crate) fn server_ended(&self, server: ServerRef) {
+        self.state().ended_servers.push(server);
+    }
+
+    /// True if programs of the session have started, and none in a tmux server that has ended.
+    pub(crate) fn has_all_servers(&self, session: SessionId) -> bool {
+        let state = self.state();
+        let servers = state.servers.get(&session);
+        servers.is_some_and(|servers| servers.iter().all(|server| !state.ended_servers.contains(server)))
+    }
+
+    /// Notes that the agents of a session report what they do.
+    pub(crate) fn reports(&self, session: SessionId) {
+        self.state().reporting.insert(session);
+    }
+
+    /// Notes that an incarnation hosts a worker: its session is not listed.
+    pub(crate) fn hosts(&self, tag: Tag) {
+        self.state().hosts.insert(tag);
+    }
+
+    /// True if the incarnation hosts a worker.
+    pub(crate) fn is_host(&self, tag: Tag) -> bool {
+        self.state().hosts.contains(&tag)
+    }
+
+    /// Notes that the turn of an agent on this text has ended.
+    pub(crate) fn finished(&self, text: &str) {
+        self.state().finished.insert(text.to_owned());
+    }
+
+    /// Returns the prompt of this id, if it was sent to an agent that reports, and has not been worked to its end.
+    pub(crate) fn unfinished(&self, id: MessageId) -> Option<String> {
+        let state = self.state();
+        let (session, body) = state.acknowledged.get(&id)?;
+        let is_open = body.starts_with("prompt")
+            && state.reporting.contains(session)
+            && !state.finished.iter().any(|text| text.contains(body.as_str()));
+        is_open.then(|| body.clone())
     }
 
     /// Notes an acknowledged message.
@@ -297,31 +352,6 @@ impl Judge {
         let mut state = self.state();
         if state.claims.get(&id).is_some_and(|(held, _)| *held == token) {
             state.claims.remove(&id);
-        }
-    }
-
-    /// Notes that a client has got a lock for this time, `forced` if it took it away from another one.
-    pub(crate) fn locked(&self, session: SessionId, token: Token, lease: Duration, forced: bool) {
-        let mut state = self.state();
-        let until = Instant::now() + lease;
-        let before = state.locks.insert(session, (token, until));
-        drop(state);
-        let Some((old, ends)) = before else { return };
-        if old > token {
-            self.violated(format!("L2: the tokens of the lock of {session} went back"));
-        }
-        if old != token && !forced && Instant::now() < ends {
-            self.violated(format!("L2: the lock of {session} has two holders"));
-        }
-    }
-
-    /// Notes that a client is about to release a lock.
-    pub(crate) fn unlocked(&self, session: SessionId, token: Token) {
-        let mut state = self.state();
-        if let Some((held, ends)) = state.locks.get_mut(&session)
-            && *held == token
-        {
-            *ends = Instant::now();
         }
     }
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use protocol::OpId;
 use protocol::paths::Paths;
+use protocol::{OpId, Tag};
 use world::clock::Clock;
 
 use crate::climate::Climate;
@@ -88,6 +88,13 @@ impl Land {
                 drop(file.set_modified(now));
             }
         }
+    }
+
+    /// Returns the names of the files in the run directory that belong to an incarnation, with its tag.
+    pub(crate) fn run_files(&self) -> impl Iterator<Item = (Tag, String)> {
+        let files = std::fs::read_dir(&self.paths.run).into_iter().flatten().flatten();
+        let names = files.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter_map(|name| Some((name.split_once('.')?.0.parse().ok()?, name)))
     }
 
     /// True if a trouble of this chance happens now, per mille.

@@ -39,9 +39,9 @@ const STORY_MAX: usize = 60;
 /// set ahead waits for as long as the steps of a run add up to.
 const SETTLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// Steps of all tasks from the end of all faults on, after which a run counts as one that does not come to rest: a
-/// hundred times the usual number.
-const POLLS_MAX: u64 = 300_000;
+/// Steps of all tasks from the end of all faults on, after which a run counts as one that does not come to rest: many
+/// times the usual number. Comparing a hundred messages for hours, until a usage limit ends, takes a third of it.
+const POLLS_MAX: u64 = 1_000_000;
 
 /// Time within which a daemon has read what was spooled.
 const SPOOL_LIMIT: Duration = Duration::from_secs(10);
@@ -256,6 +256,17 @@ async fn harm(land: &Land, daemon: DaemonProcess, (n, rng): (u64, &mut Rng)) -> 
             }),
         );
     }
+    if happens(rng, climate.socket_losses, "socket-loss") {
+        land.trace.tell(|| "the socket of tmux is gone".to_owned());
+        land.judge.count("fault:socket-loss");
+        land.tmux.set_unreachable(true);
+        let (tmux, for_ms) = (land.tmux.clone(), rng.between(100, 20_000));
+        let back = async move {
+            sleep(Duration::from_millis(for_ms)).await;
+            tmux.set_unreachable(false);
+        };
+        land.life.spawn("socket", Box::pin(back));
+    }
     if happens(rng, climate.clock_steps, "clock") {
         let by = i64::try_from(rng.between(0, 7_200_000)).unwrap_or(0) - 3_600_000;
         land.trace.tell(|| format!("the clock is set by {by} ms"));
@@ -267,7 +278,7 @@ async fn harm(land: &Land, daemon: DaemonProcess, (n, rng): (u64, &mut Rng)) -> 
     {
         land.trace.tell(|| format!("{:?} {} is killed", killed.kind, killed.id));
         land.judge.count(format!("fault:kill-{:?}", killed.kind));
-        land.machine.end(killed.id);
+        land.machine.kill(killed.id);
     }
     if happens(rng, climate.attaches, "attach") {
         land.judge.count("person:attach");

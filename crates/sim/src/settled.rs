@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::message::PROMPT;
 use protocol::reply::SessionView;
 use protocol::request::{List, Request, Resolution, ResolveMessage};
-use protocol::{Lifecycle, MessageState, Response, Role, SessionId, Tag};
+use protocol::{Lifecycle, MessageReason, MessageState, Response, Role, SessionId, Tag};
 
 use crate::actors::worker::TASK;
 use crate::client::Client;
@@ -76,8 +76,15 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
     if let Some(tag) = running.difference(&live).next() {
         return Err(Verdict::Pending(format!("{tag} runs, and is not said to be live")));
     }
+    let runs = sessions.iter().filter_map(|found| Some(found.session.incarnation.as_ref()?.tag));
+    let runs: BTreeSet<Tag> = runs.collect();
+    if let Some((_, file)) =
+        land.run_files().find(|(tag, _)| !runs.contains(tag) && !land.judge.is_host(*tag))
+    {
+        return Err(Verdict::Pending(format!("the file {file} is left of an incarnation of no session")));
+    }
     compare_messages(land, &mut client, &sessions).await?;
-    check_health(&mut client).await
+    check_health(land, &mut client).await
 }
 
 /// Compares each acknowledged message with what happened in the world.
@@ -144,7 +151,7 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
 }
 
 /// Checks that the pool is healthy, and that every record of its database can be read.
-async fn check_health(client: &mut Client) -> Result<(), Verdict> {
+async fn check_health(land: &Land, client: &mut Client) -> Result<(), Verdict> {
     let lost = || Verdict::Pending("the daemon does not answer".to_owned());
     match client.call(None, Request::Check).await.ok_or_else(lost)? {
         Ok(Response::Checked(checked)) if checked.problems.is_empty() && checked.quarantined.is_empty() => {}
@@ -152,6 +159,13 @@ async fn check_health(client: &mut Client) -> Result<(), Verdict> {
     }
     match client.call(None, Request::Status).await.ok_or_else(lost)? {
         Ok(Response::Status(status)) => match status.problems.iter().find(|problem| !is_lasting(problem)) {
+            None if land.judge.seen() != status.seq => {
+                let seen = land.judge.seen();
+                Err(Verdict::Pending(format!(
+                    "the subscriber has event {}, and not {}",
+                    seen.0, status.seq.0
+                )))
+            }
             None => Ok(()),
             Some(problem) => Err(Verdict::Pending(format!("unhealthy: {problem:?}"))),
         },
@@ -200,12 +214,23 @@ async fn resolve_doubts(land: &Land, client: &mut Client, sessions: &[SessionVie
         let Ok(Response::Messages(messages)) = client.call(None, list).await? else { continue };
         for message in messages.into_iter().filter(|found| found.status.state == MessageState::InDoubt) {
             land.judge.count("final:in doubt");
+            check_doubt(land, &message);
             land.judge.given_up(message.id);
             let resolve = ResolveMessage { id: message.id, resolution: Resolution::Dead };
             drop(client.call(Some(land.operation()), Request::ResolveMessage(resolve)).await?);
         }
     }
     Some(())
+}
+
+/// Checks that a prompt of which Enter is said to be missing was not entered.
+fn check_doubt(land: &Land, message: &protocol::Message) {
+    let Some((_, body)) = land.judge.messages().remove(&message.id) else { return };
+    let typed = land.judge.prompt(&body);
+    if message.status.reason == Some(MessageReason::NoEnter) && typed.entered > 0 && !typed.entered_by_person
+    {
+        land.judge.violated(format!("{body:?} ({}) is in doubt, and its Enter was pressed", message.id));
+    }
 }
 
 /// Returns the unfinished messages of a session, in words. `None` if the connection is lost.

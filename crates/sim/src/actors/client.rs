@@ -11,7 +11,7 @@ use protocol::request::{
     ResolveMessage, Restart, Restore, Send, Until, Wait,
 };
 use protocol::{MessageId, OpId, OsBytes, Refusal, Reply, Response, Role, SessionRef};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::actors::worker::{JOB, TASK};
 use crate::actors::{errands, person};
@@ -35,12 +35,14 @@ pub(crate) struct Actor {
     client: Option<Client>,
     /// The messages that it sent.
     sent: Vec<MessageId>,
+    /// The answer that came when its connection was just being lost: a repetition has to get the same one.
+    lost: Option<(OpId, Reply)>,
 }
 
 impl Actor {
     pub(crate) fn new(land: Land, name: &str) -> Self {
         let rng = land.rng(name);
-        Self { land, name: name.to_owned(), rng, client: None, sent: Vec::new() }
+        Self { land, name: name.to_owned(), rng, client: None, sent: Vec::new(), lost: None }
     }
 
     /// Acts so many times. Each action draws from a stream of its own, so that one that is left out changes none of
@@ -102,7 +104,7 @@ impl Actor {
 
     async fn act_rarely(&mut self, action: u64, to: SessionRef) {
         match action {
-            92 => {
+            92 | 112..114 => {
                 let line = format!("{}{}\r", judge::INPUT, self.land.unique());
                 let input = Input { session: to, bytes: OsBytes(line.into_bytes()) };
                 self.change("input", Request::Input(input)).await;
@@ -136,7 +138,7 @@ impl Actor {
                 self.land.judge.adoption_asked();
                 self.change("adopt", Request::Adopt(adopt)).await;
             }
-            110..114 => {
+            110..112 => {
                 let question = errands::question(&mut self.rng, to, &self.sent);
                 drop(self.once(question).await);
             }
@@ -336,12 +338,31 @@ impl Actor {
             match reply {
                 // In doubt: the daemon stopped while it was at it.
                 Some(Err(refusal)) if refusal.code == protocol::ErrorCode::Storage => {}
-                Some(reply) => return Some(reply),
+                Some(reply) => {
+                    self.check_repetition(op, &reply);
+                    return Some(reply);
+                }
                 None => {}
             }
             sleep(Duration::from_millis(self.rng.between(100, 2000))).await;
         }
         None
+    }
+
+    /// Checks that what was said to be done is not refused the second time.
+    fn check_repetition(&mut self, op: &OpId, reply: &Reply) {
+        let Some((_, first)) = self.lost.take().filter(|(lost, _)| lost == op) else { return };
+        // A message is removed with its session.
+        let is_removed = |done: &Response, refusal: &Refusal| {
+            matches!(done, Response::Sent(_)) && refusal.code == protocol::ErrorCode::NotFound
+        };
+        if let (Ok(done), Err(refusal)) = (first, reply)
+            && !is_removed(&done, refusal)
+        {
+            self.land
+                .judge
+                .violated(format!("an operation is repeated after {done:.80?}, and refused: {refusal}"));
+        }
     }
 
     async fn once(&mut self, request: Request) -> Option<Reply> {
@@ -353,7 +374,17 @@ impl Actor {
             self.client = Client::connect(&self.land.net, Role::Client, None).await;
         }
         let shown = format!("{request:?}");
-        let reply = self.client.as_mut()?.call(op, request).await;
+        let loses = op.is_some() && self.land.suffers(&mut self.rng, self.land.climate.lost_answers);
+        let call = self.client.as_mut()?.call(op.clone(), request);
+        if loses {
+            let after = Duration::from_millis(self.rng.below(1000));
+            let answer = timeout(after, call).await.ok().flatten();
+            self.lost = op.zip(answer);
+            self.land.judge.count("fault:answer-lost");
+            self.client = None;
+            return None;
+        }
+        let reply = call.await;
         if reply.is_none()
             && let Some(lost) = self.client.take()
             && lost.is_unanswered

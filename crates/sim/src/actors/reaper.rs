@@ -1,16 +1,20 @@
 //! The reaper: ends what the daemon names, under a lease, and reports what it has proved.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
-use protocol::{ProcId, Request, Response, Role};
+use protocol::{ProcId, Request, Response, Role, Tag};
 use tmux::{Driver, PaneRef};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::client::Client;
 use crate::land::Land;
 use crate::rng::Rng;
 use crate::world::machine::{Kind, Proc};
+
+/// Pause before a candidate that is not gone is tried again.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// Reaps, for ever.
 pub(crate) async fn run(land: Land) {
@@ -24,13 +28,21 @@ pub(crate) async fn run(land: Land) {
 }
 
 async fn reap(land: &Land, mut client: Client, rng: &mut Rng) -> Option<()> {
+    let mut paused: BTreeMap<Tag, Instant> = BTreeMap::new();
     loop {
         let Response::Candidates(found) =
             client.call(None, Request::NextCandidate { wait_ms: 5000 }).await?.ok()?
         else {
             return None;
         };
-        let Some(candidate) = found.into_iter().next() else { continue };
+        paused.retain(|_, until| Instant::now() < *until);
+        let is_empty = found.is_empty();
+        let Some(candidate) = found.into_iter().find(|found| !paused.contains_key(&found.tag)) else {
+            if !is_empty {
+                sleep(Duration::from_millis(200)).await;
+            }
+            continue;
+        };
         let (session, tag) = (candidate.session, candidate.tag);
         let Ok(Response::Lease(lease)) = client.call(None, Request::TakeLease { session, tag }).await? else {
             sleep(Duration::from_millis(200)).await;
@@ -40,12 +52,20 @@ async fn reap(land: &Land, mut client: Client, rng: &mut Rng) -> Option<()> {
             // It dies before it has done anything.
             return None;
         }
-        let outcome = end(land, &lease).await;
+        let outcome = if land.suffers(rng, land.climate.helper_faults) {
+            // It cannot read the table of processes.
+            Outcome::Untouched { why: "no processes".to_owned() }
+        } else {
+            end(land, &lease).await
+        };
         if land.suffers(rng, land.climate.helper_faults) {
             // It dies before it reports.
             return None;
         }
         land.judge.count(format!("verdict:{:?}", lease.candidate.kind));
+        if !outcome.is_gone() {
+            paused.insert(tag, Instant::now() + PAUSE);
+        }
         let verdict = Verdict { token: lease.token, session, tag, outcome };
         drop(client.call(None, Request::Settle(verdict)).await?);
     }
@@ -73,14 +93,19 @@ async fn end(land: &Land, lease: &Lease) -> Outcome {
         waited += step;
     }
     for (process, _) in own(land) {
-        land.machine.end(process);
+        land.machine.kill(process);
+    }
+    let (verify, mut waited) = (Duration::from_millis(lease.verify_ms.min(60_000)), Duration::ZERO);
+    while !own(land).is_empty() && waited < verify {
+        sleep(step).await;
+        waited += step;
     }
     if candidate.remove_pane
         && let (Some(server), Some(pane)) = (candidate.server, candidate.pane)
     {
         let pane = PaneRef { server: server.into(), pane, tag: candidate.tag };
         if let Err(error) = land.tmux.kill_pane(pane).await
-            && !matches!(error, tmux::TmuxError::NoServer)
+            && (!matches!(error, tmux::TmuxError::NoServer) || land.machine.lives(server.process))
         {
             return Outcome::Untouched { why: error.to_string() };
         }

@@ -1,13 +1,16 @@
-//! A subscriber: follows the events, and goes on after the last one that it has seen.
+//! A subscriber: follows the events, and goes on after the last one that it has seen. What they say has to be so.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use protocol::request::Subscribe;
-use protocol::{Call, Frame, Request, Role, Seq, frame};
+use protocol::session::Reason;
+use protocol::{Call, Event, Frame, MessageState, Request, Role, Seq, SessionId, Tag, frame};
 use tokio::time::sleep;
 
 use crate::client::Client;
 use crate::land::Land;
+use crate::world::machine::Kind;
 
 /// Follows, for ever.
 pub(crate) async fn run(land: Land) {
@@ -25,15 +28,51 @@ async fn follow(land: &Land, mut client: Client) -> Option<()> {
     let since = (seen != Seq(0)).then_some(seen);
     let call = Call { id: 1, op: None, lock: None, request: Request::Subscribe(Subscribe { since }) };
     client.send(&frame::encode(&call).ok()?).await?;
+    let mut incarnations = BTreeMap::new();
     loop {
         match client.frame().await? {
             Frame::Event { snapshot: true, .. } => {}
             Frame::Event { stamped, .. } => {
                 land.judge.count(format!("event:{}", stamped.event.kind().as_str()));
                 land.judge.saw(stamped.seq, false);
+                compare(land, &mut incarnations, &stamped.event);
             }
             Frame::Synced { seq } => land.judge.saw(seq, true),
             _ => return None,
         }
+    }
+}
+
+/// Compares an event with the world.
+fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Event) {
+    match event {
+        Event::SessionCreated(session) => {
+            incarnations.extend(session.incarnation.as_ref().map(|run| (session.id, run.tag)));
+        }
+        Event::SessionStarting { session, incarnation, .. } => {
+            incarnations.insert(*session, incarnation.tag);
+        }
+        Event::SessionDraining { session, reason: Reason::ServerGone, .. }
+            if land.judge.has_all_servers(*session) =>
+        {
+            land.judge.violated(format!("P: {session} is to be ended with its tmux server, which lives"));
+        }
+        Event::SessionStopped { session, .. }
+        | Event::SessionLost { session, .. }
+        | Event::SessionFailed { session, .. }
+        | Event::SessionParked { session, .. } => {
+            let run = incarnations.remove(session);
+            let living = land.machine.living();
+            let is_left = |kind, tag| kind == Kind::Agent && run.is_some() && tag == run;
+            if let Some(left) = living.iter().find(|found| is_left(found.kind, found.tag)) {
+                land.judge.violated(format!("P3: {session} is said to have ended, and {} lives", left.id));
+            }
+        }
+        Event::MessageChanged { id, status, .. } if status.state == MessageState::Done => {
+            if let Some(body) = land.judge.unfinished(*id) {
+                land.judge.violated(format!("{body:?} ({id}) is said to be done, and is at work"));
+            }
+        }
+        _ => {}
     }
 }

@@ -38,6 +38,11 @@ impl SimClock {
         }
     }
 
+    /// Returns the milliseconds by which the wall clock is wrong.
+    pub(crate) fn offset_ms(&self) -> i64 {
+        self.offset_ms.lock().map_or(0, |offset| *offset)
+    }
+
     /// Returns the milliseconds since the beginning, which no step changes.
     pub(crate) fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
@@ -46,8 +51,7 @@ impl SimClock {
 
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
-        let offset = self.offset_ms.lock().map_or(0, |offset| *offset);
-        Timestamp((BEGIN_MS + self.elapsed_ms()).saturating_add_signed(offset))
+        Timestamp((BEGIN_MS + self.elapsed_ms()).saturating_add_signed(self.offset_ms()))
     }
 
     fn awake(&self) -> Duration {

@@ -30,6 +30,16 @@ pub(crate) struct Proc {
     pub(crate) kind: Kind,
     /// True if TERM and HUP do not end it.
     pub(crate) is_stubborn: bool,
+    /// True while KILL does not end it either, as in a system call that waits for a device.
+    is_uninterruptible: bool,
+    /// True once it was killed.
+    is_killed: bool,
+}
+
+impl Proc {
+    fn new(id: ProcId, tag: Option<Tag>, kind: Kind, is_stubborn: bool) -> Self {
+        Self { id, tag, kind, is_stubborn, is_uninterruptible: false, is_killed: false }
+    }
 }
 
 /// The kind of a process.
@@ -79,7 +89,7 @@ impl Machine {
             }
             table.starts += 1;
             let id = ProcId { pid, start: table.starts * 100 };
-            table.living.insert(pid, Proc { id, tag, kind, is_stubborn });
+            table.living.insert(pid, Proc::new(id, tag, kind, is_stubborn));
             return id;
         }
     }
@@ -94,7 +104,7 @@ impl Machine {
         let mut table = self.table();
         table.starts += 1;
         let id = ProcId { pid, start: table.starts * 100 };
-        table.living.insert(pid, Proc { id, tag: None, kind, is_stubborn: false });
+        table.living.insert(pid, Proc::new(id, None, kind, false));
         id
     }
 
@@ -106,6 +116,39 @@ impl Machine {
         }
         drop(table);
         self.0.changed.notify_waiters();
+    }
+
+    /// Sends KILL to a process, if it lives.
+    pub(crate) fn kill(&self, process: ProcId) {
+        let waits = self.change(process, |found| {
+            found.is_killed = true;
+            found.is_uninterruptible
+        });
+        if waits == Some(false) {
+            self.end(process);
+        }
+    }
+
+    /// Lets a process begin to wait for a device.
+    pub(crate) fn block(&self, process: ProcId) {
+        self.change(process, |found| found.is_uninterruptible = true);
+    }
+
+    /// Lets a process end its wait for a device, which ends it if it was killed meanwhile.
+    pub(crate) fn release(&self, process: ProcId) {
+        let was_killed = self.change(process, |found| {
+            found.is_uninterruptible = false;
+            found.is_killed
+        });
+        if was_killed == Some(true) {
+            self.end(process);
+        }
+    }
+
+    /// Changes a process. `None` if it has ended.
+    fn change<T>(&self, process: ProcId, change: impl FnOnce(&mut Proc) -> T) -> Option<T> {
+        let mut table = self.table();
+        table.living.get_mut(&process.pid).filter(|found| found.id == process).map(change)
     }
 
     /// Asks a process to end, as HUP and TERM do.
@@ -125,10 +168,7 @@ impl Machine {
 
     /// Notes the tag under which the pool has adopted a person's program.
     pub(crate) fn adopted(&self, process: ProcId, tag: Tag) {
-        let mut table = self.table();
-        if let Some(found) = table.living.get_mut(&process.pid).filter(|found| found.id == process) {
-            found.tag = Some(tag);
-        }
+        self.change(process, |found| found.tag = Some(tag));
     }
 
     /// True if the process lives.

@@ -80,8 +80,12 @@ impl Incarnation {
         let others = if is_host { 0 } else { land.machine.agents().len() };
         let is_stubborn = self.rng.per_mille(land.climate.stubborn);
         let kind = if is_host { Kind::Host } else { Kind::Agent };
+        if is_host {
+            land.judge.hosts(self.pane.tag);
+        }
         let agent = land.machine.start(kind, Some(self.pane.tag), is_stubborn);
-        land.judge.started((self.pane.tag, job_spec.session), others);
+        self.may_wait_for_a_device(agent);
+        land.judge.started((self.pane.tag, job_spec.session), others, self.pane.server);
         land.trace.tell(|| format!("{} runs: {}", self.pane.tag, job_spec.session));
         let started = Started {
             version: JOB_VERSION,
@@ -97,13 +101,36 @@ impl Incarnation {
             // Its terminal is gone. A program that ignores that goes on, until somebody ends it.
             land.machine.hang_up(agent);
             if land.machine.is_hung_up(agent) {
-                land.machine.end(agent);
+                land.machine.kill(agent);
             }
+            // It may have been writing.
+            write(&job.with_extension("started.tmp"), &started);
             return land.tmux.close(self.pane).await;
         }
-        land.machine.end(agent);
+        land.machine.kill(agent);
+        while land.machine.lives(agent) {
+            if !land.machine.lives(self.init) {
+                return land.tmux.close(self.pane).await;
+            }
+            land.machine.changed().await;
+        }
         self.write_exit(&job, &end).await;
         self.close().await;
+    }
+
+    /// Lets a program wait for a device for a while, perhaps.
+    fn may_wait_for_a_device(&mut self, agent: ProcId) {
+        if !self.land.suffers(&mut self.rng, self.land.climate.uninterruptible) {
+            return;
+        }
+        self.land.judge.count("fault:uninterruptible");
+        self.land.machine.block(agent);
+        let (machine, waits) = (self.land.machine.clone(), self.rng.between(1000, 90_000));
+        let device = async move {
+            sleep(Duration::from_millis(waits)).await;
+            machine.release(agent);
+        };
+        self.land.life.spawn("device", Box::pin(device));
     }
 
     /// Writes into the log of the pane.
@@ -205,6 +232,7 @@ impl Incarnation {
         let start = Duration::from_millis(self.rng.between(10, 1500));
         self.pause(start, agent).await?;
         if hooks {
+            self.land.judge.reports(job.session);
             self.hook(job, HookEvent::Started { source: Start::New }).await;
         }
         let mut read = 0;
@@ -243,7 +271,7 @@ impl Incarnation {
             self.hook(job, HookEvent::Started { source: Start::Cleared }).await;
             return Some(());
         }
-        self.hook(job, HookEvent::Prompt { text, cut: false, turn: None }).await;
+        self.hook(job, HookEvent::Prompt { text: text.clone(), cut: false, turn: None }).await;
         if self.land.suffers(&mut self.rng, self.land.climate.permissions) {
             self.permission(job, agent).await?;
         }
@@ -261,6 +289,7 @@ impl Incarnation {
             1 => HookEvent::TurnFailed { error: "an error".to_owned(), limited: false, until: None },
             _ => HookEvent::TurnOver { turn: None, said: Some("done".to_owned()) },
         };
+        self.land.judge.finished(&text);
         self.hook(job, end).await;
         Some(())
     }
@@ -296,19 +325,36 @@ impl Incarnation {
     /// Reports an event, as `poolctl hook` does: to the daemon, or else into the spool.
     async fn hook(&mut self, job: &Job, signal: HookEvent) {
         let hook = self.report(job, signal);
-        let times = if self.rng.per_mille(self.land.climate.repeated_hooks) { 2 } else { 1 };
-        for _ in 0..times {
-            let sent = timeout(HOOK_LIMIT, send(&self.land, hook.clone(), self.init)).await;
-            let is_sent = matches!(sent, Ok(Some(())));
-            self.land.trace.tell(|| {
-                let how = if is_sent { "reports" } else { "spools" };
-                format!("{} {how} {:?}", self.pane.tag, hook.signal)
-            });
-            if !is_sent {
-                self.land.judge.count("hook:spooled");
-                self.spool(job, &hook);
-            }
+        let sent = timeout(HOOK_LIMIT, send(&self.land, hook.clone(), self.init)).await;
+        let is_sent = matches!(sent, Ok(Some(())));
+        self.land.trace.tell(|| {
+            let how = if is_sent { "reports" } else { "spools" };
+            format!("{} {how} {:?}", self.pane.tag, hook.signal)
+        });
+        if !is_sent {
+            self.land.judge.count("hook:spooled");
+            self.spool(job, &hook);
         }
+        if self.rng.per_mille(self.land.climate.repeated_hooks) {
+            self.repeat(hook);
+        }
+    }
+
+    /// Sends a report once more, at once or later. Not once the clock was set: the pool orders reports by it.
+    fn repeat(&mut self, hook: Hook) {
+        self.land.judge.count("hook:repeated");
+        let later = if self.rng.per_mille(500) { self.rng.below(20_000) } else { 0 };
+        let (land, tag, init) = (self.land.clone(), self.pane.tag, self.init);
+        let again = async move {
+            let offset_ms = land.clock.offset_ms();
+            sleep(Duration::from_millis(later)).await;
+            if land.clock.offset_ms() != offset_ms {
+                return;
+            }
+            land.trace.tell(|| format!("{tag} repeats {:?}", hook.signal));
+            drop(timeout(HOOK_LIMIT, send(&land, hook, init)).await);
+        };
+        self.land.life.spawn("repeated hook", Box::pin(again));
     }
 
     fn spool(&mut self, job: &Job, hook: &Hook) {

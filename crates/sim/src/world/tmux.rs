@@ -59,6 +59,8 @@ struct State {
     begun: Vec<(Create, PaneRef, ProcId)>,
     /// True while the server is stopped: it takes nothing and answers nothing.
     is_stopped: bool,
+    /// True while the socket cannot be reached, and the server lives on.
+    is_unreachable: bool,
 }
 
 /// The fate of a call.
@@ -90,6 +92,7 @@ impl SimTmux {
             active_at: BTreeMap::new(),
             begun: Vec::new(),
             is_stopped: false,
+            is_unreachable: false,
         };
         Self(Arc::new(Shared {
             fake,
@@ -107,13 +110,16 @@ impl SimTmux {
     pub(crate) fn kill_server(&self) {
         self.0.fake.kill_server();
         let mut state = self.state();
-        state.is_stopped = false;
+        (state.is_stopped, state.is_unreachable) = (false, false);
         let server = state.server.take();
         let inits = std::mem::take(&mut state.inits);
         state.sessions.clear();
         state.active_at.clear();
         drop(state);
-        server.into_iter().for_each(|(_, process)| self.0.machine.end(process));
+        if let Some((server, process)) = server {
+            self.0.judge.server_ended(server);
+            self.0.machine.end(process);
+        }
         inits.into_values().for_each(|(_, init)| self.0.machine.hang_up(init));
     }
 
@@ -122,11 +128,16 @@ impl SimTmux {
         self.state().is_stopped = is_stopped;
     }
 
+    /// Hides the socket, or puts it back.
+    pub(crate) fn set_unreachable(&self, is_unreachable: bool) {
+        self.state().is_unreachable = is_unreachable;
+    }
+
     /// Sets whether faults happen.
     pub(crate) fn calm(&self) {
         let mut state = self.state();
         state.climate = state.climate.calm();
-        state.is_stopped = false;
+        (state.is_stopped, state.is_unreachable) = (false, false);
     }
 
     /// Attaches a terminal to a session, and detaches those of all others.
@@ -254,6 +265,9 @@ impl SimTmux {
             sleep(delay).await;
             if server.receiver() != sent_to {
                 return Err(TmuxError::ServerExited);
+            }
+            if server.state().is_unreachable {
+                return Err(TmuxError::NoServer);
             }
             if server.state().is_stopped {
                 // What was sent is read once the server continues.

@@ -1,12 +1,22 @@
-//! The last client of a run: whether the healed pool works.
+//! The last client of a run: whether the healed pool works, and without delay.
+
+use std::time::Duration;
 
 use protocol::message::PROMPT;
 use protocol::request::{List, New, Request, Until, Wait};
-use protocol::{Response, SessionRef};
+use protocol::{MessageState, Response, SessionRef};
+use tokio::time::{Instant, sleep};
 use world::tasks::Tasks;
 
 use super::Actor;
 use crate::actors::worker::{self, JOB};
+
+/// Time within which a prompt for an idle session is typed, besides what tmux takes: less than the time between two
+/// looks of the watcher, which wake whatever sleeps.
+const AT_ONCE: Duration = Duration::from_millis(900);
+
+/// Calls of tmux before a prompt is typed, at most.
+const CALLS: u32 = 10;
 
 impl Actor {
     /// Creates a session, and gives it a prompt and a job, which have to be done.
@@ -44,7 +54,7 @@ impl Actor {
                 .judge
                 .violated(format!("the healed pool starts no session: {made:?} {states:?}"));
         }
-        for kind in [PROMPT, JOB] {
+        for kind in [JOB, PROMPT] {
             let body = format!("{} probe", if kind == PROMPT { "prompt" } else { "job" });
             self.send(SessionRef(name.to_owned()), body.clone(), kind, false).await;
             let Some(id) = self.sent.last().copied() else {
@@ -53,7 +63,8 @@ impl Actor {
             let until = vec![Until::Message(id)];
             let wait = Wait { session: SessionRef(name.to_owned()), until, timeout_ms: Some(200_000) };
             match self.once(Request::Wait(wait)).await {
-                Some(Ok(Response::Message(message))) if message.status.state.is_final() => {}
+                Some(Ok(Response::Message(message))) if message.status.state == MessageState::Done => {}
+                Some(Ok(Response::Message(message))) if message.status.state.is_final() => return,
                 other => {
                     return self
                         .land
@@ -62,5 +73,21 @@ impl Actor {
                 }
             }
         }
+        self.prompt_at_once(name).await;
+    }
+
+    /// Gives the session, which is idle, a prompt that has to be typed at once.
+    async fn prompt_at_once(&mut self, name: &str) {
+        let body = "prompt at once".to_owned();
+        self.send(SessionRef(name.to_owned()), body.clone(), PROMPT, false).await;
+        let began = Instant::now();
+        let limit = AT_ONCE + CALLS * Duration::from_micros(self.land.climate.tmux_delay_us);
+        while self.land.judge.prompt(&body).pasted == 0 {
+            if began.elapsed() > limit {
+                return self.land.judge.violated(format!("{body:?} is not typed within {limit:?}"));
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        self.land.judge.count(format!("at-once:{}", began.elapsed().as_millis() / 100));
     }
 }

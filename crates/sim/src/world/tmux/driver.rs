@@ -228,7 +228,10 @@ impl Driver for SimTmux {
                 server.0.fake.end_if_empty().await?;
                 if matches!(server.0.fake.observe().await, Err(TmuxError::NoServer)) {
                     let ended = server.state().server.take();
-                    ended.into_iter().for_each(|(_, process)| server.0.machine.end(process));
+                    if let Some((ended, process)) = ended {
+                        server.0.judge.server_ended(ended);
+                        server.0.machine.end(process);
+                    }
                 }
                 Ok(())
             })
