@@ -10,7 +10,7 @@ use crate::harness::{Output, PATIENCE, Pool, Program, Talk, eventually, number, 
 
 const STEPS: [&str; 4] = ["new-intent", "new-before-tmux", "new-after-tmux", "new-outcome"];
 /// Rounds at each crash point; `POOL_CRASH_ROUNDS` sets more.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 1;
 /// Exit code of an abort.
 const ABORTED: i32 = 134;
 

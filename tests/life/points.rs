@@ -132,13 +132,11 @@ fn evict(pool: &Pool, point: &str, id: &str, what: &str) {
 }
 
 #[test]
+#[ignore = "a campaign: the simulator does it at every step, scripts/soak on real tmux"]
 fn q06_a_crash_at_any_step_of_a_life_loses_no_slot_and_runs_nothing_twice() {
-    // Every third point in a normal run.
-    let step = if number("POOL_CRASH_ROUNDS", 0) == 0 { 3 } else { 1 };
-    let points: Vec<&str> = POINTS.into_iter().step_by(step).collect();
     thread::scope(|scope| {
         for lane in 0..LANES {
-            let lane = points.iter().skip(lane).step_by(LANES);
+            let lane = POINTS.iter().skip(lane).step_by(LANES);
             scope.spawn(move || lane.for_each(|point| all_changes(point)));
         }
     });
