@@ -126,7 +126,7 @@ fn killed(pool: &Pool) {
 }
 
 #[test]
-#[ignore = "a campaign: the simulator does it at every step, scripts/soak on real files"]
+#[ignore = "a campaign, run by scripts/soak: the simulator crashes at every step"]
 fn d01_q01_a_crash_at_any_step_of_the_queue_keeps_what_was_told() {
     let rounds = number("POOL_CRASH_ROUNDS", ROUNDS);
     let each = |point: &&str| {
@@ -143,7 +143,7 @@ fn d01_q01_a_crash_at_any_step_of_the_queue_keeps_what_was_told() {
 }
 
 #[test]
-#[ignore = "a campaign: the simulator does it at every step, scripts/soak on real files"]
+#[ignore = "a campaign, run by scripts/soak: the simulator crashes at every step"]
 fn d06_a_crash_of_the_recovery_itself_however_often_makes_no_difference() {
     let rounds = number("POOL_CRASH_ROUNDS", ROUNDS);
     let (pool, load) = (under_load(), Load::default());

@@ -132,7 +132,7 @@ fn evict(pool: &Pool, point: &str, id: &str, what: &str) {
 }
 
 #[test]
-#[ignore = "a campaign: the simulator does it at every step, scripts/soak on real tmux"]
+#[ignore = "a campaign, run by scripts/soak: the simulator crashes at every step"]
 fn q06_a_crash_at_any_step_of_a_life_loses_no_slot_and_runs_nothing_twice() {
     thread::scope(|scope| {
         for lane in 0..LANES {

@@ -24,9 +24,9 @@ use crate::time::Timestamp;
 /// The version number in each of these files.
 pub const JOB_VERSION: u32 = 1;
 
-/// Extensions of all files of an incarnation in the run directory: the job, also while `poold` writes it; its claim by
-/// an init; the records of the start and the end, also while the init writes them.
-pub const RUN_FILES: [&str; 7] = ["job", "part", "taken", "started", "started.tmp", "exit", "exit.tmp"];
+/// Extensions of all files of an incarnation in the run directory: the job, its claim by an init, and the records of
+/// the start and the end, also while the init writes them.
+pub const RUN_FILES: [&str; 6] = ["job", "taken", "started", "started.tmp", "exit", "exit.tmp"];
 
 /// The first bytes of a nudge frame.
 pub const NUDGE_MAGIC: [u8; 8] = *b"PoolNudg";

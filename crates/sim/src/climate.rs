@@ -40,7 +40,7 @@ pub(crate) struct Climate {
     pub(crate) repeated_hooks: u64,
     /// Chance that an agent ignores HUP and TERM, per mille.
     pub(crate) stubborn: u64,
-    /// Chance that a program waits for a device, so that no signal ends it, per mille.
+    /// Chance that a program is in uninterruptible sleep for a while (it waits for a device), per mille.
     pub(crate) uninterruptible: u64,
     /// Chance that a client's connection is lost before it has the answer, per mille.
     pub(crate) lost_answers: u64,

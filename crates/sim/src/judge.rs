@@ -52,16 +52,12 @@ struct State {
     has_adoptions: bool,
     /// Messages that a person gave up.
     given_up: BTreeSet<MessageId>,
-    /// Incarnations whose programs have started, with their sessions.
-    started: BTreeMap<Tag, SessionId>,
-    /// The tmux servers in which programs of a session have started.
-    servers: BTreeMap<SessionId, Vec<ServerRef>>,
+    /// Incarnations whose programs have started, with their sessions and tmux servers.
+    started: BTreeMap<Tag, (SessionId, ServerRef)>,
     /// The tmux servers that have ended.
     ended_servers: Vec<ServerRef>,
     /// Sessions whose agents report what they do.
     reporting: BTreeSet<SessionId>,
-    /// Incarnations of hosts of workers.
-    hosts: BTreeSet<Tag>,
     /// Texts on which an agent's turn has ended.
     finished: BTreeSet<String>,
     /// Claims that their workers hold.
@@ -127,7 +123,7 @@ impl Judge {
         if is_paste {
             state.pastes += 1;
             let nth = state.pastes;
-            let session = state.started.get(&tag).copied();
+            let session = state.started.get(&tag).map(|(session, _)| *session);
             let prompt = state.prompts.entry(text.clone()).or_default();
             prompt.pasted += 1;
             prompt.nth = nth;
@@ -159,8 +155,7 @@ impl Judge {
     /// Notes that the program of an incarnation starts, beside this many others.
     pub(crate) fn started(&self, (tag, session): (Tag, SessionId), others: usize, server: ServerRef) {
         let mut state = self.state();
-        state.servers.entry(session).or_default().push(server);
-        let is_first = state.started.insert(tag, session).is_none();
+        let is_first = state.started.insert(tag, (session, server)).is_none();
         let slots = state.slots;
         drop(state);
         if !is_first {
@@ -176,26 +171,15 @@ impl Judge {
         self.state().ended_servers.push(server);
     }
 
-    /// True if programs of the session have started, and none in a tmux server that has ended.
-    pub(crate) fn has_all_servers(&self, session: SessionId) -> bool {
+    /// True if the program of the incarnation has started, and its tmux server has not ended.
+    pub(crate) fn has_server(&self, tag: Tag) -> bool {
         let state = self.state();
-        let servers = state.servers.get(&session);
-        servers.is_some_and(|servers| servers.iter().all(|server| !state.ended_servers.contains(server)))
+        state.started.get(&tag).is_some_and(|(_, server)| !state.ended_servers.contains(server))
     }
 
     /// Notes that the agents of a session report what they do.
     pub(crate) fn reports(&self, session: SessionId) {
         self.state().reporting.insert(session);
-    }
-
-    /// Notes that an incarnation hosts a worker: its session is not listed.
-    pub(crate) fn hosts(&self, tag: Tag) {
-        self.state().hosts.insert(tag);
-    }
-
-    /// True if the incarnation hosts a worker.
-    pub(crate) fn is_host(&self, tag: Tag) -> bool {
-        self.state().hosts.contains(&tag)
     }
 
     /// Notes that the turn of an agent on this text has ended.
@@ -221,6 +205,11 @@ impl Judge {
         {
             self.violated(format!("two messages have the id {id}: {other:?} and {body:?}"));
         }
+    }
+
+    /// Returns the body of an acknowledged message.
+    pub(crate) fn body(&self, id: MessageId) -> Option<String> {
+        self.state().acknowledged.get(&id).map(|(_, body)| body.clone())
     }
 
     /// Returns the acknowledged messages.

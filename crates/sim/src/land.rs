@@ -1,5 +1,6 @@
 //! Everything that outlives the daemons of a run.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -90,11 +91,12 @@ impl Land {
         }
     }
 
-    /// Returns the names of the files in the run directory that belong to an incarnation, with its tag.
-    pub(crate) fn run_files(&self) -> impl Iterator<Item = (Tag, String)> {
+    /// Returns the names of the files in the run directory that belong to incarnations, with their tags.
+    pub(crate) fn run_files(&self) -> BTreeMap<String, Tag> {
         let files = std::fs::read_dir(&self.paths.run).into_iter().flatten().flatten();
         let names = files.filter_map(|entry| entry.file_name().into_string().ok());
-        names.filter_map(|name| Some((name.split_once('.')?.0.parse().ok()?, name)))
+        let tagged = names.filter_map(|name| Some((name.clone(), name.split_once('.')?.0.parse().ok()?)));
+        tagged.collect()
     }
 
     /// True if a trouble of this chance happens now, per mille.

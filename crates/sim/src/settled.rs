@@ -44,10 +44,8 @@ enum Verdict {
 async fn compare(land: &Land) -> Result<(), Verdict> {
     let lost = || Verdict::Pending("the daemon does not answer".to_owned());
     let mut client = Client::connect(&land.net, Role::Client, None).await.ok_or_else(lost)?;
-    let list = Request::List(List { all: true, ..List::default() });
-    let Ok(Response::Sessions(sessions)) = client.call(None, list).await.ok_or_else(lost)? else {
-        return Err(Verdict::Pending("the sessions are not listed".to_owned()));
-    };
+    let sessions = list(&mut client, false).await?;
+    let hosts = list(&mut client, true).await?;
     let existing = sessions.iter().map(|found| found.session.id).collect();
     land.judge.compare_sessions(&existing).map_err(Verdict::Broken)?;
     resolve_doubts(land, &mut client, &sessions).await.ok_or_else(lost)?;
@@ -76,15 +74,23 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
     if let Some(tag) = running.difference(&live).next() {
         return Err(Verdict::Pending(format!("{tag} runs, and is not said to be live")));
     }
-    let runs = sessions.iter().filter_map(|found| Some(found.session.incarnation.as_ref()?.tag));
-    let runs: BTreeSet<Tag> = runs.collect();
-    if let Some((_, file)) =
-        land.run_files().find(|(tag, _)| !runs.contains(tag) && !land.judge.is_host(*tag))
-    {
+    let runs = sessions.iter().chain(&hosts);
+    let runs: BTreeSet<Tag> =
+        runs.filter_map(|found| Some(found.session.incarnation.as_ref()?.tag)).collect();
+    if let Some((file, _)) = land.run_files().into_iter().find(|(_, tag)| !runs.contains(tag)) {
         return Err(Verdict::Pending(format!("the file {file} is left of an incarnation of no session")));
     }
     compare_messages(land, &mut client, &sessions).await?;
     check_health(land, &mut client).await
+}
+
+/// Lists all sessions, or those of the pool's workers.
+async fn list(client: &mut Client, workers: bool) -> Result<Vec<SessionView>, Verdict> {
+    let list = Request::List(List { all: true, workers, ..List::default() });
+    match client.call(None, list).await {
+        Some(Ok(Response::Sessions(sessions))) => Ok(sessions),
+        _ => Err(Verdict::Pending("the sessions are not listed".to_owned())),
+    }
 }
 
 /// Compares each acknowledged message with what happened in the world.
@@ -179,7 +185,7 @@ fn check_end(land: &Land, message: &protocol::Message) -> Result<(), String> {
     let is_given_up = land.judge.is_given_up(message.id);
     let is_used_up = message.kind != PROMPT && status.attempts >= MAX_ATTEMPTS;
     let reason = status.reason.as_ref().map(ToString::to_string).unwrap_or_default();
-    let body = land.judge.messages().remove(&message.id).map(|(_, body)| body).unwrap_or_default();
+    let body = land.judge.body(message.id).unwrap_or_default();
     let is_cut_short = message.kind == PROMPT
         && land.judge.prompt(&body).pasted > 0
         && PROMPT_ENDS.iter().any(|end| reason.starts_with(end));
@@ -225,10 +231,14 @@ async fn resolve_doubts(land: &Land, client: &mut Client, sessions: &[SessionVie
 
 /// Checks that a prompt of which Enter is said to be missing was not entered.
 fn check_doubt(land: &Land, message: &protocol::Message) {
-    let Some((_, body)) = land.judge.messages().remove(&message.id) else { return };
+    // A late Enter may have come after the doubt.
+    if land.climate.tmux_faults + land.climate.server_stops > 0 {
+        return;
+    }
+    let Some(body) = land.judge.body(message.id) else { return };
     let typed = land.judge.prompt(&body);
-    if message.status.reason == Some(MessageReason::NoEnter) && typed.entered > 0 && !typed.entered_by_person
-    {
+    let is_entered = typed.entered >= typed.pasted && !typed.entered_by_person;
+    if message.status.reason == Some(MessageReason::NoEnter) && is_entered {
         land.judge.violated(format!("{body:?} ({}) is in doubt, and its Enter was pressed", message.id));
     }
 }

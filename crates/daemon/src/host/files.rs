@@ -201,7 +201,6 @@ mod tests {
         for what in ["job", "taken", "started", "started.tmp", "exit", "exit.tmp"] {
             fs::write(path(run, tag, what), "").unwrap();
         }
-        fs::write(path(run, tag, "job").with_extension("part"), "").unwrap();
         assert_eq!(run_file_tags(run), BTreeSet::from([tag]));
         remove_run_files(run, tag);
         assert_eq!(run_file_tags(run), BTreeSet::new());

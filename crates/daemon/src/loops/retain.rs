@@ -54,7 +54,8 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let Ok(more) = daemon.engine.turn(forget).await else { return };
         if files_due <= Instant::now() {
             files_due = Instant::now() + PAUSE;
-            if maintain_files(&daemon).await.is_none() || remove_stale_run_files(&daemon).await.is_none() {
+            if maintain_files(&daemon).await.is_none() || remove_forgotten_run_files(&daemon).await.is_none()
+            {
                 return;
             }
         }
@@ -85,9 +86,10 @@ async fn maintain_files(daemon: &Daemon) -> Option<()> {
     Some(())
 }
 
-/// Removes the run files of incarnations that no session has any more: an init wrote them after its end was recorded, or
-/// the session is forgotten. Returns none once the engine has stopped.
-async fn remove_stale_run_files(daemon: &Daemon) -> Option<()> {
+/// Removes the run files of incarnations that no session has any more: it runs another one since, or is forgotten. Those
+/// of the last incarnation of a stopped session stay: the next start of the daemon reads an exit that was not read.
+/// Returns none once the engine has stopped.
+async fn remove_forgotten_run_files(daemon: &Daemon) -> Option<()> {
     let run = daemon.paths.run.clone();
     let list = move || files::run_file_tags(&run);
     let Some(tags) = daemon.blocking.with_timeout(Purpose::Housekeeping, list).await else { return Some(()) };

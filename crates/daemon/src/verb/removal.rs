@@ -170,7 +170,7 @@ fn remove_step(
             op.record_answer(turn, &Ok(Response::Done));
         }
     };
-    // Another removal came first.
+    // Another removal came first. A repetition of this one is not refused for that.
     let Some(session) = turn.pool().session(id).cloned() else {
         record_answer(turn);
         return Ok(Step::Removed(None));

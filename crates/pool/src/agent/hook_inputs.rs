@@ -28,8 +28,9 @@ pub struct HookInputs<'a> {
     pub now: Timestamp,
 }
 
-/// True if the report is of before this time. A time in the future, from before the clock was set back, counts only
-/// for reports from before that, too.
+/// True if the report is of before this time. If the time is later than now, the clock was set back since; then only a
+/// report that is later than now, too, is known to be from before that. A report from before the clock was set back
+/// cannot be told from a newer one by a time that is of after it.
 pub(crate) fn is_before(hook: &Hook, at: Timestamp, now: Timestamp) -> bool {
     hook.at < at && (at <= now || now < hook.at)
 }

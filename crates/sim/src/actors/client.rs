@@ -1,6 +1,7 @@
 //! Clients: create, send, end, park, lock, wait; each mutating request is repeated with its operation id until
 //! it is answered.
 
+mod attempt;
 mod probe;
 
 use std::time::Duration;
@@ -10,8 +11,8 @@ use protocol::request::{
     Adopt, Approve, Drain, Input, Kill, Lock, New, Park, Pin, Purge, Remove, Rename, Request, Resolution,
     ResolveMessage, Restart, Restore, Send, Until, Wait,
 };
-use protocol::{MessageId, OpId, OsBytes, Refusal, Reply, Response, Role, SessionRef};
-use tokio::time::{sleep, timeout};
+use protocol::{MessageId, OpId, OsBytes, Refusal, Reply, Response, SessionRef};
+use tokio::time::sleep;
 
 use crate::actors::worker::{JOB, TASK};
 use crate::actors::{errands, person};
@@ -20,9 +21,6 @@ use crate::judge;
 use crate::land::Land;
 use crate::rng::Rng;
 use crate::world::machine::Kind;
-
-/// Attempts of a request before its client gives up.
-const ATTEMPTS: u32 = 40;
 
 /// Time by which a lease may have begun before its client knows of it.
 const LEASE_MARGIN: Duration = Duration::from_secs(2);
@@ -35,7 +33,7 @@ pub(crate) struct Actor {
     client: Option<Client>,
     /// The messages that it sent.
     sent: Vec<MessageId>,
-    /// The answer that came when its connection was just being lost: a repetition has to get the same one.
+    /// The first answer to an operation that the client is treated as not having received.
     lost: Option<(OpId, Reply)>,
 }
 
@@ -162,20 +160,25 @@ impl Actor {
     }
 
     async fn prompt(&mut self, session: SessionRef) {
-        let body = format!("prompt {}", self.land.unique());
+        let body = format!("prompt {}", self.number());
         let wake = self.rng.per_mille(600);
         self.send(session, body, PROMPT, wake).await;
     }
 
+    /// Returns a number of which no other one is the beginning.
+    fn number(&self) -> String {
+        format!("{:06}", self.land.unique())
+    }
+
     async fn job(&mut self, session: SessionRef) {
         let kind = if self.land.climate.has_host && self.rng.per_mille(500) { TASK } else { JOB };
-        let body = format!("{kind} {}", self.land.unique());
+        let body = format!("{kind} {}", self.number());
         self.send(session, body, kind, false).await;
     }
 
     /// Sends a prompt with a time limit, a priority, or another treatment of doubt. Its body says so, for the judge.
     async fn special_prompt(&mut self, session: SessionRef) {
-        let n = self.land.unique();
+        let n = self.number();
         let mut send =
             Send { wake: self.rng.per_mille(600), ..errands::message(session, String::new(), PROMPT) };
         let special = match self.rng.below(4) {
@@ -326,71 +329,5 @@ impl Actor {
             Some(Err(refusal)) => format!("{name} {what}: {refusal}"),
             _ => format!("{name} {what}: {outcome}"),
         });
-    }
-
-    /// Makes a request again and again, until it is answered.
-    async fn repeat(&mut self, op: &OpId, request: Request) -> Option<Reply> {
-        for _ in 0..ATTEMPTS {
-            if !self.land.judge.violations().is_empty() {
-                return None;
-            }
-            let reply = self.attempt(Some(op.clone()), request.clone()).await;
-            match reply {
-                // In doubt: the daemon stopped while it was at it.
-                Some(Err(refusal)) if refusal.code == protocol::ErrorCode::Storage => {}
-                Some(reply) => {
-                    self.check_repetition(op, &reply);
-                    return Some(reply);
-                }
-                None => {}
-            }
-            sleep(Duration::from_millis(self.rng.between(100, 2000))).await;
-        }
-        None
-    }
-
-    /// Checks that what was said to be done is not refused the second time.
-    fn check_repetition(&mut self, op: &OpId, reply: &Reply) {
-        let Some((_, first)) = self.lost.take().filter(|(lost, _)| lost == op) else { return };
-        // A message is removed with its session.
-        let is_removed = |done: &Response, refusal: &Refusal| {
-            matches!(done, Response::Sent(_)) && refusal.code == protocol::ErrorCode::NotFound
-        };
-        if let (Ok(done), Err(refusal)) = (first, reply)
-            && !is_removed(&done, refusal)
-        {
-            self.land
-                .judge
-                .violated(format!("an operation is repeated after {done:.80?}, and refused: {refusal}"));
-        }
-    }
-
-    async fn once(&mut self, request: Request) -> Option<Reply> {
-        self.attempt(None, request).await
-    }
-
-    async fn attempt(&mut self, op: Option<OpId>, request: Request) -> Option<Reply> {
-        if self.client.is_none() {
-            self.client = Client::connect(&self.land.net, Role::Client, None).await;
-        }
-        let shown = format!("{request:?}");
-        let loses = op.is_some() && self.land.suffers(&mut self.rng, self.land.climate.lost_answers);
-        let call = self.client.as_mut()?.call(op.clone(), request);
-        if loses {
-            let after = Duration::from_millis(self.rng.below(1000));
-            let answer = timeout(after, call).await.ok().flatten();
-            self.lost = op.zip(answer);
-            self.land.judge.count("fault:answer-lost");
-            self.client = None;
-            return None;
-        }
-        let reply = call.await;
-        if reply.is_none()
-            && let Some(lost) = self.client.take()
-            && lost.is_unanswered
-        {
-            self.land.judge.violated(format!("a request is not answered: {shown:.200}"));
-        }
-        reply
     }
 }

@@ -54,6 +54,7 @@ async fn reap(land: &Land, mut client: Client, rng: &mut Rng) -> Option<()> {
         }
         let outcome = if land.suffers(rng, land.climate.helper_faults) {
             // It cannot read the table of processes.
+            land.judge.count("fault:no-processes");
             Outcome::Untouched { why: "no processes".to_owned() }
         } else {
             end(land, &lease).await

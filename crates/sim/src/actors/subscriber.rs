@@ -1,4 +1,4 @@
-//! A subscriber: follows the events, and goes on after the last one that it has seen. What they say has to be so.
+//! A subscriber: follows the events, goes on after the last one that it has seen, and checks that what they say is true.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,27 +15,27 @@ use crate::world::machine::Kind;
 /// Follows, for ever.
 pub(crate) async fn run(land: Land) {
     let mut rng = land.rng("subscriber");
+    let mut incarnations = BTreeMap::new();
     loop {
         if let Some(client) = Client::connect(&land.net, Role::Subscriber, None).await {
-            follow(&land, client).await;
+            follow(&land, client, &mut incarnations).await;
         }
         sleep(Duration::from_millis(rng.between(20, 3000))).await;
     }
 }
 
-async fn follow(land: &Land, mut client: Client) -> Option<()> {
+async fn follow(land: &Land, mut client: Client, incarnations: &mut BTreeMap<SessionId, Tag>) -> Option<()> {
     let seen = land.judge.seen();
     let since = (seen != Seq(0)).then_some(seen);
     let call = Call { id: 1, op: None, lock: None, request: Request::Subscribe(Subscribe { since }) };
     client.send(&frame::encode(&call).ok()?).await?;
-    let mut incarnations = BTreeMap::new();
     loop {
         match client.frame().await? {
             Frame::Event { snapshot: true, .. } => {}
             Frame::Event { stamped, .. } => {
                 land.judge.count(format!("event:{}", stamped.event.kind().as_str()));
                 land.judge.saw(stamped.seq, false);
-                compare(land, &mut incarnations, &stamped.event);
+                compare(land, incarnations, &stamped.event);
             }
             Frame::Synced { seq } => land.judge.saw(seq, true),
             _ => return None,
@@ -53,9 +53,9 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
             incarnations.insert(*session, incarnation.tag);
         }
         Event::SessionDraining { session, reason: Reason::ServerGone, .. }
-            if land.judge.has_all_servers(*session) =>
+            if incarnations.get(session).is_some_and(|tag| land.judge.has_server(*tag)) =>
         {
-            land.judge.violated(format!("P: {session} is to be ended with its tmux server, which lives"));
+            land.judge.violated(format!("O: {session} is said to have lost its tmux server, which lives"));
         }
         Event::SessionStopped { session, .. }
         | Event::SessionLost { session, .. }
@@ -70,7 +70,8 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
         }
         Event::MessageChanged { id, status, .. } if status.state == MessageState::Done => {
             if let Some(body) = land.judge.unfinished(*id) {
-                land.judge.violated(format!("{body:?} ({id}) is said to be done, and is at work"));
+                land.judge
+                    .violated(format!("{body:?} ({id}) is said to be done, but its agent still works on it"));
             }
         }
         _ => {}

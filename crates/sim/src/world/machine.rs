@@ -30,7 +30,7 @@ pub(crate) struct Proc {
     pub(crate) kind: Kind,
     /// True if TERM and HUP do not end it.
     pub(crate) is_stubborn: bool,
-    /// True while KILL does not end it either, as in a system call that waits for a device.
+    /// True while it is in uninterruptible sleep: KILL ends it afterwards.
     is_uninterruptible: bool,
     /// True once it was killed.
     is_killed: bool,
@@ -129,12 +129,12 @@ impl Machine {
         }
     }
 
-    /// Lets a process begin to wait for a device.
+    /// Puts a process into uninterruptible sleep.
     pub(crate) fn block(&self, process: ProcId) {
         self.change(process, |found| found.is_uninterruptible = true);
     }
 
-    /// Lets a process end its wait for a device, which ends it if it was killed meanwhile.
+    /// Ends the uninterruptible sleep of a process, and the process itself if it was killed meanwhile.
     pub(crate) fn release(&self, process: ProcId) {
         let was_killed = self.change(process, |found| {
             found.is_uninterruptible = false;

@@ -80,9 +80,6 @@ impl Incarnation {
         let others = if is_host { 0 } else { land.machine.agents().len() };
         let is_stubborn = self.rng.per_mille(land.climate.stubborn);
         let kind = if is_host { Kind::Host } else { Kind::Agent };
-        if is_host {
-            land.judge.hosts(self.pane.tag);
-        }
         let agent = land.machine.start(kind, Some(self.pane.tag), is_stubborn);
         self.may_wait_for_a_device(agent);
         land.judge.started((self.pane.tag, job_spec.session), others, self.pane.server);
@@ -94,6 +91,10 @@ impl Incarnation {
             at: land.clock.now(),
             unenforced: Vec::new(),
         };
+        if land.suffers(&mut self.rng, land.climate.process_kills) {
+            // What an init leaves that is killed while it writes.
+            write(&job.with_extension("started.tmp"), &started);
+        }
         write(&job.with_extension("started"), &started);
         self.output("it begins\n");
         let end = self.work(&job_spec, agent, is_host).await;
@@ -103,8 +104,6 @@ impl Incarnation {
             if land.machine.is_hung_up(agent) {
                 land.machine.kill(agent);
             }
-            // It may have been writing.
-            write(&job.with_extension("started.tmp"), &started);
             return land.tmux.close(self.pane).await;
         }
         land.machine.kill(agent);
@@ -324,6 +323,7 @@ impl Incarnation {
 
     /// Reports an event, as `poolctl hook` does: to the daemon, or else into the spool.
     async fn hook(&mut self, job: &Job, signal: HookEvent) {
+        let offset_ms = self.land.clock.offset_ms();
         let hook = self.report(job, signal);
         let sent = timeout(HOOK_LIMIT, send(&self.land, hook.clone(), self.init)).await;
         let is_sent = matches!(sent, Ok(Some(())));
@@ -336,17 +336,16 @@ impl Incarnation {
             self.spool(job, &hook);
         }
         if self.rng.per_mille(self.land.climate.repeated_hooks) {
-            self.repeat(hook);
+            self.repeat(hook, offset_ms);
         }
     }
 
     /// Sends a report once more, at once or later. Not once the clock was set: the pool orders reports by it.
-    fn repeat(&mut self, hook: Hook) {
+    fn repeat(&mut self, hook: Hook, offset_ms: i64) {
         self.land.judge.count("hook:repeated");
         let later = if self.rng.per_mille(500) { self.rng.below(20_000) } else { 0 };
         let (land, tag, init) = (self.land.clone(), self.pane.tag, self.init);
         let again = async move {
-            let offset_ms = land.clock.offset_ms();
             sleep(Duration::from_millis(later)).await;
             if land.clock.offset_ms() != offset_ms {
                 return;

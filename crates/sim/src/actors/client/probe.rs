@@ -64,7 +64,9 @@ impl Actor {
             let wait = Wait { session: SessionRef(name.to_owned()), until, timeout_ms: Some(200_000) };
             match self.once(Request::Wait(wait)).await {
                 Some(Ok(Response::Message(message))) if message.status.state == MessageState::Done => {}
-                Some(Ok(Response::Message(message))) if message.status.state.is_final() => return,
+                Some(Ok(Response::Message(message))) if message.status.state.is_final() => {
+                    return self.land.judge.count("at-once:skipped");
+                }
                 other => {
                     return self
                         .land

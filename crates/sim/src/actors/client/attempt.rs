@@ -1,0 +1,95 @@
+//! Requests that are repeated until they are answered, also where the client loses the answer.
+
+use std::time::Duration;
+
+use protocol::request::Request;
+use protocol::{OpId, Reply, Response, Role};
+use tokio::time::{sleep, timeout};
+
+use super::Actor;
+use crate::client::Client;
+
+/// Attempts of a request before its client gives up.
+const ATTEMPTS: u32 = 40;
+
+impl Actor {
+    /// Makes a request again and again, until it is answered.
+    pub(super) async fn repeat(&mut self, op: &OpId, request: Request) -> Option<Reply> {
+        for _ in 0..ATTEMPTS {
+            if !self.land.judge.violations().is_empty() {
+                return None;
+            }
+            let reply = self.attempt(Some(op.clone()), request.clone()).await;
+            match reply {
+                // In doubt: the daemon stopped while it was at it.
+                Some(Err(refusal)) if refusal.code == protocol::ErrorCode::Storage => {}
+                Some(reply) => {
+                    self.check_repetition(op, &reply);
+                    return Some(reply);
+                }
+                None => {}
+            }
+            sleep(Duration::from_millis(self.rng.between(100, 2000))).await;
+        }
+        None
+    }
+
+    /// Checks that what was said to be done is not refused the second time.
+    fn check_repetition(&mut self, op: &OpId, reply: &Reply) {
+        let Some((_, Ok(first))) = self.lost.take().filter(|(lost, _)| lost == op) else { return };
+        let is_same = match (&first, reply) {
+            // A message is removed with its session; another session may have got the name since.
+            (Response::Sent(first), Ok(Response::Sent(second))) => {
+                let (first, second) = (&first.message, &second.message);
+                first.id == second.id || first.session != second.session
+            }
+            (Response::Sent(_), Err(refusal)) => refusal.code == protocol::ErrorCode::NotFound,
+            (_, reply) => reply.is_ok(),
+        };
+        if !is_same {
+            self.land
+                .judge
+                .violated(format!("an operation was answered {first:.80?}, and now {reply:.200?}"));
+        }
+    }
+
+    pub(super) async fn once(&mut self, request: Request) -> Option<Reply> {
+        self.attempt(None, request).await
+    }
+
+    async fn attempt(&mut self, op: Option<OpId>, request: Request) -> Option<Reply> {
+        if self.client.is_none() {
+            self.client = Client::connect(&self.land.net, Role::Client, None).await;
+        }
+        let shown = format!("{request:?}");
+        // Of these no answer is remembered, but what they have made.
+        let is_remembered =
+            !matches!(request, Request::Lock(_) | Request::Compact | Request::ClearContext(_))
+                && op.is_some();
+        let loses = is_remembered && self.land.suffers(&mut self.rng, self.land.climate.lost_answers);
+        let call = self.client.as_mut()?.call(op.clone(), request);
+        if loses {
+            let after = Duration::from_millis(self.rng.below(1000));
+            let answer = timeout(after, call).await.ok().flatten();
+            self.land.judge.count(if answer.is_some() {
+                "fault:answer-lost"
+            } else {
+                "fault:connection-lost"
+            });
+            self.client = None;
+            if let Some((op, answer)) = op.zip(answer) {
+                self.check_repetition(&op, &answer);
+                self.lost = Some((op, answer));
+            }
+            return None;
+        }
+        let reply = call.await;
+        if reply.is_none()
+            && let Some(lost) = self.client.take()
+            && lost.is_unanswered
+        {
+            self.land.judge.violated(format!("a request is not answered: {shown:.200}"));
+        }
+        reply
+    }
+}
