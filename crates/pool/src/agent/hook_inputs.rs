@@ -29,8 +29,8 @@ pub struct HookInputs<'a> {
 }
 
 /// True if the report is of before this time. If the time is later than now, the clock was set back since; then only a
-/// report that is later than now, too, is known to be from before that. A report from before the clock was set back
-/// cannot be told from a newer one by a time that is of after it.
+/// report that is later than now, too, is known to be from before that step. A report stamped before a step back counts
+/// as newer than a time after it.
 pub(crate) fn is_before(hook: &Hook, at: Timestamp, now: Timestamp) -> bool {
     hook.at < at && (at <= now || now < hook.at)
 }
