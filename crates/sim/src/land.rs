@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use protocol::paths::Paths;
 use protocol::{OpId, Tag};
+use tokio::time::sleep;
 use world::clock::Clock;
+use world::tasks::Tasks;
 
 use crate::climate::Climate;
 use crate::judge::Judge;
@@ -107,6 +109,15 @@ impl Land {
     /// True once no more faults happen.
     pub(crate) fn heals(&self) -> bool {
         *lock(&self.heals)
+    }
+
+    /// Does something in the world after this many milliseconds.
+    pub(crate) fn later(&self, name: &'static str, ms: u64, work: impl FnOnce() + Send + 'static) {
+        let task = async move {
+            sleep(Duration::from_millis(ms)).await;
+            work();
+        };
+        self.life.spawn(name, Box::pin(task));
     }
 
     /// Ends all faults.

@@ -248,24 +248,14 @@ async fn harm(land: &Land, daemon: DaemonProcess, (n, rng): (u64, &mut Rng)) -> 
         land.judge.count("fault:server-stop");
         land.tmux.set_stopped(true);
         let (tmux, for_ms) = (land.tmux.clone(), rng.between(100, 20_000));
-        land.life.spawn(
-            "continue",
-            Box::pin(async move {
-                sleep(Duration::from_millis(for_ms)).await;
-                tmux.set_stopped(false);
-            }),
-        );
+        land.later("continue", for_ms, move || tmux.set_stopped(false));
     }
     if happens(rng, climate.socket_losses, "socket-loss") {
         land.trace.tell(|| "the socket of tmux is gone".to_owned());
         land.judge.count("fault:socket-loss");
         land.tmux.set_unreachable(true);
         let (tmux, for_ms) = (land.tmux.clone(), rng.between(100, 20_000));
-        let back = async move {
-            sleep(Duration::from_millis(for_ms)).await;
-            tmux.set_unreachable(false);
-        };
-        land.life.spawn("socket", Box::pin(back));
+        land.later("socket", for_ms, move || tmux.set_unreachable(false));
     }
     if happens(rng, climate.clock_steps, "clock") {
         let by = i64::try_from(rng.between(0, 7_200_000)).unwrap_or(0) - 3_600_000;

@@ -33,7 +33,7 @@ pub(crate) struct Actor {
     client: Option<Client>,
     /// The messages that it sent.
     sent: Vec<MessageId>,
-    /// The first answer to an operation that the client is treated as not having received.
+    /// The last answer to an operation that the client is treated as not having received.
     lost: Option<(OpId, Reply)>,
 }
 

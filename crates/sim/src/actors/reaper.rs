@@ -77,30 +77,19 @@ async fn end(land: &Land, lease: &Lease) -> Outcome {
     let candidate = &lease.candidate;
     land.trace.tell(|| format!("reaper ends {:?} {} {}", candidate.kind, candidate.name, candidate.tag));
     let is_worker = candidate.kind == CandidateKind::StaleWorker;
-    let own = |land: &Land| -> Vec<(ProcId, bool)> {
+    let own = || -> Vec<ProcId> {
         let living = land.machine.living().into_iter();
         let own = living.filter(|found| {
             if is_worker { Some(found.id) == candidate.init } else { found.tag == Some(candidate.tag) }
         });
-        own.map(|found| (found.id, found.is_stubborn)).collect()
+        own.map(|found| found.id).collect()
     };
-    let processes = own(land);
+    let processes = own();
     check_strangers(land, candidate);
-    processes.iter().for_each(|(process, _)| land.machine.hang_up(*process));
-    let grace = Duration::from_millis(candidate.grace_ms.min(60_000));
-    let (step, mut waited) = (Duration::from_millis(100), Duration::ZERO);
-    while !own(land).is_empty() && waited < grace {
-        sleep(step).await;
-        waited += step;
-    }
-    for (process, _) in own(land) {
-        land.machine.kill(process);
-    }
-    let (verify, mut waited) = (Duration::from_millis(lease.verify_ms.min(60_000)), Duration::ZERO);
-    while !own(land).is_empty() && waited < verify {
-        sleep(step).await;
-        waited += step;
-    }
+    processes.iter().for_each(|process| land.machine.hang_up(*process));
+    await_end(own, candidate.grace_ms).await;
+    own().into_iter().for_each(|process| land.machine.kill(process));
+    await_end(own, lease.verify_ms).await;
     if candidate.remove_pane
         && let (Some(server), Some(pane)) = (candidate.server, candidate.pane)
     {
@@ -111,11 +100,17 @@ async fn end(land: &Land, lease: &Lease) -> Outcome {
             return Outcome::Untouched { why: error.to_string() };
         }
     }
-    let left: Vec<String> = own(land).into_iter().map(|(process, _)| process.to_string()).collect();
-    if left.is_empty() {
-        Outcome::Gone { killed: processes.into_iter().map(|(process, _)| process).collect() }
-    } else {
-        Outcome::Survivors { left }
+    let left: Vec<String> = own().iter().map(ToString::to_string).collect();
+    if left.is_empty() { Outcome::Gone { killed: processes } } else { Outcome::Survivors { left } }
+}
+
+/// Waits until none of the processes is left, at most for this time in milliseconds, and for a minute.
+async fn await_end(left: impl Fn() -> Vec<ProcId>, limit_ms: u64) {
+    let (limit, step) = (Duration::from_millis(limit_ms.min(60_000)), Duration::from_millis(100));
+    let mut waited = Duration::ZERO;
+    while !left().is_empty() && waited < limit {
+        sleep(step).await;
+        waited += step;
     }
 }
 

@@ -120,13 +120,8 @@ impl Machine {
 
     /// Sends KILL to a process, if it lives.
     pub(crate) fn kill(&self, process: ProcId) {
-        let waits = self.change(process, |found| {
-            found.is_killed = true;
-            found.is_uninterruptible
-        });
-        if waits == Some(false) {
-            self.end(process);
-        }
+        self.change(process, |found| found.is_killed = true);
+        self.end_if_killed(process);
     }
 
     /// Puts a process into uninterruptible sleep.
@@ -136,11 +131,13 @@ impl Machine {
 
     /// Ends the uninterruptible sleep of a process, and the process itself if it was killed meanwhile.
     pub(crate) fn release(&self, process: ProcId) {
-        let was_killed = self.change(process, |found| {
-            found.is_uninterruptible = false;
-            found.is_killed
-        });
-        if was_killed == Some(true) {
+        self.change(process, |found| found.is_uninterruptible = false);
+        self.end_if_killed(process);
+    }
+
+    /// Ends a process that was killed and is not in uninterruptible sleep.
+    fn end_if_killed(&self, process: ProcId) {
+        if self.change(process, |found| found.is_killed && !found.is_uninterruptible) == Some(true) {
             self.end(process);
         }
     }

@@ -124,12 +124,8 @@ impl Incarnation {
         }
         self.land.judge.count("fault:uninterruptible");
         self.land.machine.block(agent);
-        let (machine, waits) = (self.land.machine.clone(), self.rng.between(1000, 90_000));
-        let device = async move {
-            sleep(Duration::from_millis(waits)).await;
-            machine.release(agent);
-        };
-        self.land.life.spawn("device", Box::pin(device));
+        let (machine, for_ms) = (self.land.machine.clone(), self.rng.between(1000, 90_000));
+        self.land.later("device", for_ms, move || machine.release(agent));
     }
 
     /// Writes into the log of the pane.

@@ -34,7 +34,7 @@ impl Actor {
         None
     }
 
-    /// Checks that what was said to be done is not refused the second time.
+    /// Checks that what was said to be done is not refused when it is repeated, nor done once more.
     fn check_repetition(&mut self, op: &OpId, reply: &Reply) {
         let Some((_, Ok(first))) = self.lost.take().filter(|(lost, _)| lost == op) else { return };
         let is_same = match (&first, reply) {
@@ -62,7 +62,7 @@ impl Actor {
             self.client = Client::connect(&self.land.net, Role::Client, None).await;
         }
         let shown = format!("{request:?}");
-        // Of these no answer is remembered, but what they have made.
+        // The daemon remembers no answer to these: a repetition finds what the first one made, or does no harm.
         let is_remembered =
             !matches!(request, Request::Lock(_) | Request::Compact | Request::ClearContext(_))
                 && op.is_some();
