@@ -91,7 +91,7 @@ async fn once<F: Future<Output = Reply>>(
         OperationStatus::Running(answer) => answer.await.map_err(|_| in_doubt())?,
         OperationStatus::Interrupted(session) => match if_interrupted {
             Some((code, why)) => Err(Refusal::new(code, why)),
-            None => interrupted_outcome(daemon, session).await,
+            None => interrupted_outcome(daemon, op, session).await,
         },
         OperationStatus::Fresh => {
             let reply = work(Arc::clone(daemon), op.clone()).await;
@@ -102,8 +102,9 @@ async fn once<F: Future<Output = Reply>>(
     }
 }
 
-/// Waits until an interrupted operation's session has settled, and answers with it.
-async fn interrupted_outcome(daemon: &Arc<Daemon>, session: SessionId) -> Reply {
+/// Waits until an interrupted operation's session has settled, and answers with it. Success is recorded: whatever
+/// happens to the session later, a repeat gets the same answer.
+async fn interrupted_outcome(daemon: &Arc<Daemon>, op: ClientOperation, session: SessionId) -> Reply {
     let context = Arc::clone(daemon);
     let settled = move |turn: &mut Turn<'_>| {
         // Without a record the session was given up.
@@ -111,7 +112,11 @@ async fn interrupted_outcome(daemon: &Arc<Daemon>, session: SessionId) -> Reply 
             !pool::session::is_restarting(record)
                 && !matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining)
         });
-        is_settled.then(|| outcome(turn, &context, session))
+        let reply = is_settled.then(|| outcome(turn, &context, session))?;
+        if reply.is_ok() {
+            op.record_answer(turn, &reply);
+        }
+        Some(reply)
     };
     daemon.engine.wait_for(Some(OUTCOME_LIMIT), settled).await?
 }
