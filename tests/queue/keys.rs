@@ -4,6 +4,7 @@ use protocol::{ErrorCode, OpId, Request, Response};
 use serde_json::json;
 
 use super::support::{Client, pool, refused, send, sending, shown};
+use crate::harness::Program;
 
 #[test]
 fn d02_a_key_stands_for_one_message_over_a_kill() {
@@ -62,6 +63,27 @@ fn o01_an_operation_is_done_once_and_has_one_content() {
     send(&pool, "b", "text");
     pool.ok(&["queue", "cancel", "web", "--all"]);
     assert_eq!(id("o3", &purge).expect(0).json(), json!({"purged": 0}));
+}
+
+#[test]
+fn o01_what_was_queued_is_not_queued_again_where_its_message_was_removed() {
+    let pool = pool("");
+    let send = |op: &str| pool.ctl(&["send", "web", "--kind", "a", "--op-id", op, "text"]);
+    let (purged, removed) = (send("o1").expect(0), send("o2").expect(0));
+    pool.ok(&["queue", "cancel", "web", purged.text()]);
+    pool.ok(&["queue", "purge", "web", "--state", "cancelled"]);
+    let refusal = send("o1").expect(3);
+    assert!(refusal.stderr.contains(purged.text()), "{}", refusal.stderr);
+    pool.start(Program::Reaper);
+    pool.ok(&["rm", "web", "--force"]);
+    pool.script("web", "sleep 600");
+    for _ in 0..2 {
+        let refusal = send("o2").expect(3);
+        assert!(refusal.stderr.contains(removed.text()), "{}", refusal.stderr);
+        pool.restart_poold();
+    }
+    send("o3").expect(0);
+    assert_eq!(super::support::events(&pool, &["message_queued"]).len(), 3);
 }
 
 #[test]

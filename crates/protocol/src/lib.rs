@@ -124,7 +124,8 @@
 //! operation id ([`OpId`]) chosen by the client. A retry with the same id and request gets the same answer,
 //! if need be after waiting for the first attempt to finish; with another request it is refused as
 //! `conflict`. A client that lost its connection therefore reconnects and retries. Random ids are remembered
-//! for 10 minutes, given ones for 24 hours. After a refusal as `storage` the request may be stored
+//! for 10 minutes, given ones for 24 hours. A retry of a [`Request::Send`] whose message was removed since, with
+//! its session or by a purge, is refused as `not_found`. After a refusal as `storage` the request may be stored
 //! nevertheless, so it is retried too.
 //!
 //! Operations on one session (on its terminal, its processes or its lifecycle) are executed one after the

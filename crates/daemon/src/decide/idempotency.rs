@@ -8,13 +8,16 @@ use std::time::Duration;
 use pool::OperationState;
 use pool::queue::KEEP_NAMED;
 use protocol::digest::digest;
-use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, Timestamp, Token};
+use protocol::{ErrorCode, Event, Message, OpId, Refusal, Reply, Request, SessionId, Timestamp, Token};
 use tokio::sync::oneshot;
 
 use crate::engine::Turn;
 
 /// Time for which random ids are remembered: longer than any client repeats.
 pub(crate) const KEEP_RANDOM: Duration = Duration::from_secs(10 * 60);
+
+/// The digest of operations whose messages were forgotten: their content is not compared any more.
+const FORGOTTEN: u64 = 0;
 
 /// Maximum number of remembered answers, and of their bytes; beyond them the oldest are forgotten.
 const ANSWERS_MAX: usize = 50_000;
@@ -144,6 +147,41 @@ impl ClientOperation {
 /// True if a repeat would be refused again.
 fn is_definite(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::Usage | ErrorCode::NotFound | ErrorCode::Conflict | ErrorCode::Refused)
+}
+
+/// Records, before messages are forgotten, that their operations were executed: where a client did not get its
+/// answer and repeats its request, another session may have the name of the removed one by then.
+pub(crate) fn keep_message_operations(turn: &mut Turn<'_>, forgotten: &[Event]) {
+    for event in forgotten {
+        let Event::MessageForgotten { id, session } = event else { continue };
+        let Some((at, is_named)) = turn.pool().message_origin(*session, *id) else { continue };
+        if turn.age(at) > if is_named { KEEP_NAMED } else { KEEP_RANDOM } {
+            continue;
+        }
+        let Ok(Some((Message { op: Some(op), .. }, _))) = turn.message(*id) else { continue };
+        // That of a message that was sent with `new` has the answer of the creation.
+        if turn.pool().operation(&op).is_some() {
+            continue;
+        }
+        let reply: Reply = Err(Refusal::new(
+            ErrorCode::NotFound,
+            format!(
+                "this was queued as message {id}, which has been removed since, with its session or by `queue purge`"
+            ),
+        ));
+        if let Ok(reply) = protocol::frame::encode_payload(&reply) {
+            turn.emit(Event::OperationDone { op, digest: FORGOTTEN, reply, at });
+        }
+    }
+}
+
+/// Returns the answer to `send` with an id that is not that of an existing message, if it was used before.
+pub(crate) fn used_for_sending(turn: &Turn<'_>, op: &OpId) -> Option<Reply> {
+    match turn.pool().operation(op).map(|known| (known.digest, &known.state)) {
+        Some((FORGOTTEN, OperationState::Done(reply))) => Some(decode(reply)),
+        Some(_) => Some(Err(id_reused())),
+        None => turn.waiting.operations.contains_key(op).then(|| Err(id_reused())),
+    }
 }
 
 /// Returns the refusal of an id that was used with other content.

@@ -12,7 +12,7 @@ use protocol::{
 };
 use store::StoreError;
 
-use crate::decide::idempotency::id_reused;
+use crate::decide::idempotency::{self, id_reused};
 use crate::decide::lock;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, LoadedConfig};
@@ -101,8 +101,8 @@ pub(crate) fn send(turn: &mut Turn<'_>, daemon: &Daemon, op: &OpId, (asked, body
         let repeats = !is_other_session && is_repeat(&message, asked, &body);
         return if repeats { sent(turn, message) } else { Err(id_reused()) };
     }
-    if turn.pool().operation(op).is_some() || turn.waiting.operations.contains_key(op) {
-        return Err(id_reused());
+    if let Some(answer) = idempotency::used_for_sending(turn, op) {
+        return answer;
     }
     let loaded = daemon.loaded();
     let session = session::resolve(turn.pool(), &asked.session)?.clone();

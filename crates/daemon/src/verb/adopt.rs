@@ -14,7 +14,7 @@ use protocol::{
 use tmux::Answer;
 use tokio::time::sleep;
 
-use crate::decide::idempotency::ClientOperation;
+use crate::decide::idempotency::{self, ClientOperation};
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::host::blocking_pool::Purpose;
@@ -294,6 +294,7 @@ async fn abandon(daemon: &Daemon, session: SessionId) -> Result<(), Refusal> {
         if turn.pool().session(session).is_some_and(|s| s.lifecycle.holds_slot()) {
             let (reason, mode) = (Reason::TmuxFailed, DeleteMode::Detach);
             let messages = pool::queue::forget_messages(turn.pool(), session, turn.now());
+            idempotency::keep_message_operations(turn, &messages);
             turn.emit_all(messages);
             turn.emit(Event::SessionDeleted { session, reason, mode, tmux_alive: true });
         }

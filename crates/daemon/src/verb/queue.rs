@@ -8,7 +8,7 @@ use protocol::request::{Messages, Purge, ResolveMessage};
 use protocol::{Event, Message, MessageId, MessageState, OsBytes, Refusal, Reply, Response, SessionRef};
 
 use crate::decide::blocked::blocked_prompt;
-use crate::decide::idempotency::ClientOperation;
+use crate::decide::idempotency::{self, ClientOperation};
 use crate::decide::queue;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
@@ -151,6 +151,7 @@ pub(super) async fn purge(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pur
         let part = move |turn: &mut Turn<'_>| {
             let events = pool::queue::purge(turn.pool(), session, &asked, turn.now());
             let (forgotten, more) = (events.len() as u64, events.len() == pool::queue::FORGET_BATCH);
+            idempotency::keep_message_operations(turn, &events);
             turn.emit_all(events);
             let reply = Ok(Response::Purged { messages: messages + forgotten });
             if !more {

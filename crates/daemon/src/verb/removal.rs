@@ -10,7 +10,7 @@ use store::Reader;
 
 use world::processes::Processes;
 
-use crate::decide::idempotency::ClientOperation;
+use crate::decide::idempotency::{self, ClientOperation};
 use crate::decide::lock;
 use crate::effect::cgroup;
 use crate::engine::Turn;
@@ -178,11 +178,13 @@ fn remove_step(
     check_removable(turn, &session, asked)?;
     let forgotten = pool::queue::forget_finished(turn.pool(), id);
     if forgotten.len() == pool::queue::FORGET_BATCH {
+        idempotency::keep_message_operations(turn, &forgotten);
         turn.emit_all(forgotten);
         return Ok(Step::MoreMessages);
     }
     let observed = (turn.volatile.observed.state(), turn.now());
     let events = pool::session::remove(turn.pool(), &session, (asked, reason), observed)?;
+    idempotency::keep_message_operations(turn, &events);
     turn.emit_all(forgotten);
     turn.emit_all(events);
     lock::end_with_record(turn, id);

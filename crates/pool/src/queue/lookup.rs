@@ -81,6 +81,15 @@ impl Pool {
         pending.or_else(|| queue.find_finished(id).map(|message| message.state))
     }
 
+    /// When a message was queued, and whether it has a key or an operation id that a user chose.
+    #[must_use]
+    pub fn message_origin(&self, session: SessionId, id: MessageId) -> Option<(Timestamp, bool)> {
+        let queue = self.queues.queue(session)?;
+        let pending = queue.get(session, id).map(|message| message.created_at);
+        let at = pending.or_else(|| queue.find_finished(id).map(|message| message.created_at()))?;
+        Some((at, self.queues.is_named(id)))
+    }
+
     /// The kinds of a session's queued messages: kind, number, time at which the oldest was queued.
     pub fn waiting_kinds(&self, session: SessionId) -> impl Iterator<Item = (&str, u64, Timestamp)> {
         let kinds = self.queues.queue(session).into_iter().flat_map(|queue| queue.kinds());
