@@ -178,7 +178,8 @@ fn an_observation_at_its_longest_is_taken_or_refused() {
     let mut peer = Peer::new(&pool, Role::Watcher);
     for (seq, view) in all::<View>().into_iter().enumerate() {
         let seq = seq as u64 + 1;
-        let observe = Observe { watcher: 7, seq, asked: 0, age_ms: 0, complete: true, view };
+        let observe =
+            Observe { watcher: 7, seq, asked: 0, age_ms: 0, sent_at_ms: None, complete: true, view };
         if !peer.ask(Request::Observe(observe)) {
             peer = eventually("another watcher is let in", PATIENCE, || {
                 std::thread::sleep(Duration::from_millis(20));

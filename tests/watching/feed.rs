@@ -224,7 +224,8 @@ impl Feeder {
         self.seq += 1;
         let complete =
             !matches!(view, View::Alive) && (matches!(view, View::Unchanged) || self.chance.one_in(2));
-        let observe = Observe { watcher: 7, seq: self.seq, asked, age_ms: 0, complete, view };
+        let observe =
+            Observe { watcher: 7, seq: self.seq, asked, age_ms: 0, sent_at_ms: None, complete, view };
         serde_json::to_string(&observe).unwrap()
     }
 

@@ -1,6 +1,7 @@
-//! Support for the pool's own programs: crash points, memory, resource limits, log files, files that others
+//! Support for the pool's own programs: the clock that all processes share, crash points, memory, resource limits, log files, files that others
 //! may have replaced, and the ways to start a child.
 
+pub mod awake;
 pub mod crash;
 pub mod dependent;
 pub mod detach;

@@ -148,7 +148,15 @@ mod tests {
         // One is being written, the others wait.
         for _ in 0..=WINDOW {
             let view = view.clone();
-            let observe = Observe { watcher: 7, seq: 1, asked: 0, age_ms: 3, complete: true, view };
+            let observe = Observe {
+                watcher: 7,
+                seq: 1,
+                asked: 0,
+                age_ms: 3,
+                sent_at_ms: Some(9),
+                complete: true,
+                view,
+            };
             printer.observe(observe).await.unwrap();
         }
         assert!(!printer.has_room());
@@ -172,7 +180,15 @@ mod tests {
     #[tokio::test]
     async fn a_line_is_the_observation_as_it_goes_over_the_wire() {
         let state = TmuxState { sessions: [session(1, "a")].into(), ..TmuxState::default() };
-        let observe = |seq, view| Observe { watcher: 7, seq, asked: 0, age_ms: 3, complete: true, view };
+        let observe = |seq, view| Observe {
+            watcher: 7,
+            seq,
+            asked: 0,
+            age_ms: 3,
+            sent_at_ms: Some(9),
+            complete: true,
+            view,
+        };
         let all = [observe(1, View::Snapshot { state, part: 0, more: false }), observe(2, View::Unchanged)];
         let (mut reads, writes) = std::os::unix::net::UnixStream::pair().unwrap();
         let (lines, written) = writer(writes).unwrap();
@@ -186,7 +202,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
-            r#"{"watcher":7,"seq":2,"asked":0,"age_ms":3,"complete":true,"view":"unchanged"}"#
+            r#"{"watcher":7,"seq":2,"asked":0,"age_ms":3,"sent_at_ms":9,"complete":true,"view":"unchanged"}"#
         );
         assert!(lines[0].contains(r#""view":{"snapshot":{"state":{"server":"absent","sessions":{"$1":{"#));
         for (line, observe) in lines.iter().zip(all) {

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use process::runtime::awake::awake;
 use protocol::TransportError;
 use protocol::diff::Change;
 use protocol::parts;
@@ -160,7 +161,8 @@ impl<'a, S: Sink> Stream<'a, S> {
             let age = whole.or(part).map_or(Duration::ZERO, |began| began.elapsed());
             let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
             let (watcher, seq, complete) = (self.watcher, self.seq, whole.is_some());
-            let sent = self.sink.observe(Observe { watcher, seq, asked, age_ms, complete, view });
+            let sent_at_ms = Some(protocol::time::millis(awake()));
+            let sent = self.sink.observe(Observe { watcher, seq, asked, age_ms, sent_at_ms, complete, view });
             let mut sent = std::pin::pin!(sent);
             loop {
                 tokio::select! {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use nix::time::{ClockId, clock_gettime};
+use process::runtime::awake::awake;
 use protocol::Timestamp;
 use protocol::time::millis;
 
@@ -25,12 +25,7 @@ impl Clock for SystemClock {
     }
 
     fn awake(&self) -> Duration {
-        #[cfg(not(target_os = "macos"))]
-        let clock = ClockId::CLOCK_MONOTONIC;
-        // There, CLOCK_MONOTONIC also counts time asleep; 8 is CLOCK_UPTIME_RAW.
-        #[cfg(target_os = "macos")]
-        let clock = ClockId::from_raw(8);
-        clock_gettime(clock).map(Duration::from).unwrap_or_default()
+        awake()
     }
 }
 

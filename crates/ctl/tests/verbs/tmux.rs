@@ -33,7 +33,7 @@ fn named(name: &str) -> TmuxSession {
 }
 
 fn observe(seq: u64, view: View) -> Observe {
-    Observe { watcher: 7, seq, asked: 0, age_ms: 1, complete: true, view }
+    Observe { watcher: 7, seq, asked: 0, age_ms: 1, sent_at_ms: None, complete: true, view }
 }
 
 fn snapshot(name: &str) -> Observe {

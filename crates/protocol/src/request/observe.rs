@@ -17,6 +17,10 @@ pub struct Observe {
     /// Time between the begin of the listing and the sending, in milliseconds. Anything younger may be
     /// missing.
     pub age_ms: u64,
+    /// Time of the sending: milliseconds since the boot without time asleep. By it `poold` adds the time that
+    /// the frame waited to be read; without it, the frame counts as sent when it is read.
+    #[serde(default)]
+    pub sent_at_ms: Option<u64>,
     /// True if the view comes from a listing of the whole server, so that anything missing in it is absent.
     /// Otherwise only what a diff names was read.
     pub complete: bool,

@@ -30,6 +30,7 @@ struct Line {
     seq: Option<u64>,
     asked: Option<u64>,
     age_ms: Option<u64>,
+    sent_at_ms: Option<u64>,
     complete: Option<bool>,
     view: Option<Value>,
     #[serde(flatten)]
@@ -63,6 +64,7 @@ impl Lines {
             seq: seq.saturating_add(self.extra),
             asked: line.asked.unwrap_or(0),
             age_ms: line.age_ms.unwrap_or(0),
+            sent_at_ms: line.sent_at_ms,
             complete: line.complete.unwrap_or(matches!(view, View::Snapshot { .. } | View::Unchanged)),
             view,
         };
@@ -80,10 +82,10 @@ fn split(observe: Observe) -> Option<Vec<Observe>> {
     if fits(&observe) {
         return Some(vec![observe]);
     }
-    let Observe { watcher, seq, asked, age_ms, complete, view } = observe;
+    let Observe { watcher, seq, asked, age_ms, sent_at_ms, complete, view } = observe;
     let View::Snapshot { state, part: 0, more: false } = view else { return None };
     let views = parts::snapshot(state).into_iter().zip(seq..);
-    let parts = views.map(|(view, seq)| Observe { watcher, seq, asked, age_ms, complete, view });
+    let parts = views.map(|(view, seq)| Observe { watcher, seq, asked, age_ms, sent_at_ms, complete, view });
     let parts: Vec<Observe> = parts.collect();
     parts.iter().all(fits).then_some(parts)
 }
@@ -160,7 +162,7 @@ mod tests {
     }
 
     fn whole(view: View, complete: bool) -> Observe {
-        Observe { watcher: 7, seq: 1, asked: 0, age_ms: 0, complete, view }
+        Observe { watcher: 7, seq: 1, asked: 0, age_ms: 0, sent_at_ms: None, complete, view }
     }
 
     fn snapshot() -> View {
@@ -182,8 +184,8 @@ mod tests {
         ];
         for view in views {
             for (seq, complete) in [(u64::MAX - 1, true), (0, false)] {
-                let observe =
-                    Observe { watcher: u64::MAX, seq, asked: 5, age_ms: 6, complete, view: view.clone() };
+                let (watcher, sent_at_ms, view) = (u64::MAX, Some(7), view.clone());
+                let observe = Observe { watcher, seq, asked: 5, age_ms: 6, sent_at_ms, complete, view };
                 let line = serde_json::to_string(&observe).unwrap();
                 assert_eq!(take(&line), Ok(observe), "{line}");
             }

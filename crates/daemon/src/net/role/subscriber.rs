@@ -206,7 +206,7 @@ async fn follow_tmux(daemon: &Arc<Daemon>, mut connection: Connection) {
         let mut stream = NumberedStream { watcher: connection.id, seq: 0 };
         let mut seen = Arc::new(ObservedTmux::whole(state, Duration::ZERO));
         loop {
-            for observe in stream.frames(&seen) {
+            for observe in stream.frames(&seen, daemon.world.clock.awake()) {
                 let Ok(()) = outbox.send(Frame::Observed(Box::new(observe))).await else { return };
             }
             match observed.recv().await {
@@ -233,18 +233,19 @@ struct NumberedStream {
 }
 
 impl NumberedStream {
-    /// Returns the frames of an observation.
-    fn frames(&mut self, seen: &ObservedTmux) -> Vec<Observe> {
+    /// Returns the frames of an observation, which are sent at this time since the boot.
+    fn frames(&mut self, seen: &ObservedTmux, sent_at: Duration) -> Vec<Observe> {
         let views = match &seen.sight {
             Report::Snapshot(state) => parts::snapshot(state.clone()),
             Report::Diff(changes) => vec![View::Diff(changes.clone())],
             Report::Unchanged => vec![View::Unchanged],
             Report::Alive => vec![View::Alive],
         };
-        let age_ms = u64::try_from(seen.age.as_millis()).unwrap_or(u64::MAX);
+        let (age_ms, sent_at_ms) = (protocol::time::millis(seen.age), Some(protocol::time::millis(sent_at)));
         let number = |view| {
             self.seq += 1;
-            Observe { watcher: self.watcher, seq: self.seq, asked: 0, age_ms, complete: seen.complete, view }
+            let (watcher, seq, complete) = (self.watcher, self.seq, seen.complete);
+            Observe { watcher, seq, asked: 0, age_ms, sent_at_ms, complete, view }
         };
         views.into_iter().map(number).collect()
     }

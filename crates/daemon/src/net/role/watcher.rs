@@ -190,12 +190,16 @@ impl Stream {
         let sighting =
             ObservedTmux { sight, complete: observe.complete, age: Duration::from_millis(observe.age_ms) };
         let (asked, connection, received) = (observe.asked, self.connection, Instant::now());
+        let (clock, sent_at) =
+            (Arc::clone(&daemon.world.clock), observe.sent_at_ms.map(Duration::from_millis));
         let is_whole = matches!(sighting.sight, Report::Snapshot(_));
         let admit = move |turn: &mut Turn<'_>| {
             still_watcher(turn, connection)?;
             let out_of_sync = turn.volatile.observed.take_resync() && !is_whole;
-            // The observation aged while it waited for the engine.
-            let age = sighting.age + received.elapsed();
+            // The observation aged while it waited to be read, and for the engine. A time of another boot says
+            // nothing.
+            let since_sent = sent_at.and_then(|sent_at| clock.awake().checked_sub(sent_at));
+            let age = sighting.age + since_sent.unwrap_or_else(|| received.elapsed());
             Ok((!out_of_sync).then_some(ObservedTmux { age, ..sighting }))
         };
         let done = move |turn: &mut Turn<'_>| {
