@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::observe::{self, Findings, SuspectRun, Suspects, Update};
-use protocol::{Refusal, Tag, Timestamp};
+use protocol::{Refusal, Tag};
 
 use world::processes::Processes;
 
@@ -46,7 +46,7 @@ pub(crate) async fn take_in(
     let first = move |turn: &mut Turn<'_>| {
         let Some(sighting) = admit(turn)? else { return Ok((Step::Rejected, None)) };
         turn.publish_tmux(&sighting);
-        let began = Timestamp(turn.now().0.saturating_sub(protocol::time::millis(sighting.age)));
+        let began = pool::clock::ago(turn.pool().clock(), turn.now(), sighting.age);
         let (pool, volatile) = turn.state();
         let update = observe::update(pool, volatile, (sighting.sight, sighting.complete), began);
         let suspects = observe::suspects(pool, volatile, &update);
