@@ -257,7 +257,7 @@ impl Case<'_> {
     /// A complete listing of a living server lacks the pane.
     fn absent(&self, server: ServerId) -> Option<Event> {
         match self.incarnation.server {
-            None => self.unplaced(),
+            None => self.unplaced(self.absence_reason()),
             Some(known) if known == server && self.session.lifecycle == Lifecycle::Starting => None,
             Some(known) if known != server && !self.has_exited(Some(known.process)) => None,
             Some(known) if known != server => self.lost(),
@@ -303,8 +303,7 @@ impl Case<'_> {
 
     /// Its server is not known. The creation or adoption that is under way finds out; where that was left in
     /// doubt, the end of its processes proves that it is over, and the end of its init that its pane is.
-    fn unplaced(&self) -> Option<Event> {
-        let reason = self.absence_reason();
+    fn unplaced(&self, reason: Reason) -> Option<Event> {
         match self.session.lifecycle {
             Lifecycle::Starting => None,
             _ if self.has_ended() => Some(self.stopped(reason)),
@@ -317,7 +316,11 @@ impl Case<'_> {
 
     /// Nothing listens at the socket. That proves a loss only if the server's process ended.
     fn server_silent(&self) -> Option<Event> {
-        let Some(server) = self.incarnation.server else { return self.unplaced() };
+        let Some(server) = self.incarnation.server else {
+            // Nobody saw that its pane is gone: an end that is under way keeps its reason.
+            let ending = self.session.reason.filter(|_| self.session.lifecycle == Lifecycle::Draining);
+            return self.unplaced(ending.unwrap_or_else(|| self.absence_reason()));
+        };
         if self.has_exited(Some(server.process)) { self.lost() } else { None }
     }
 

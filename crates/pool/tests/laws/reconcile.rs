@@ -9,7 +9,7 @@ use pool::session::NextRun;
 use protocol::diff::Change;
 use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
-use protocol::{Event, Incarnation, Lifecycle, PaneId, Tag, Timestamp, TmuxSessionId};
+use protocol::{Event, Exit, Incarnation, Lifecycle, PaneId, Tag, Timestamp, TmuxSessionId};
 
 use crate::world::{World, pane, process, server, settings, up};
 
@@ -379,5 +379,23 @@ fn what_runs_on_no_known_server_without_its_init_is_left_over() {
         assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
         world.see(&state, &[process(101), process(201)]);
         assert_eq!(world.lifecycle(id), Lifecycle::Stopped);
+    }
+}
+
+/// Found by the simulator: the socket of tmux was gone, so that nobody could see whether the pane was.
+#[test]
+fn what_ended_on_no_known_server_keeps_its_reason_where_tmux_cannot_be_reached() {
+    for (state, reason) in [(up(1, vec![]), Reason::TmuxGone), (TmuxState::default(), Reason::Exited)] {
+        let mut world = World::default();
+        let id = world.live("a", server(1), 1);
+        let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
+        let unplaced = Incarnation { server: None, session: None, pane: None, ..run };
+        world.emit(Event::SessionPlaced { session: id, incarnation: unplaced });
+        let exit = Some(Exit { code: Some(3), signal: None, at: Timestamp(world.now) });
+        world.emit(Event::SessionDraining { session: id, reason: Reason::Exited, exit, missing_since: None });
+        world.now = 5000;
+        world.see(&state, &[process(101)]);
+        let session = world.pool.session(id).unwrap();
+        assert_eq!((session.lifecycle, session.reason), (Lifecycle::Stopped, Some(reason)));
     }
 }
