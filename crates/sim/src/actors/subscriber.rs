@@ -57,6 +57,11 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
         {
             land.judge.violated(format!("O: {session} is said to have lost its tmux server, which lives"));
         }
+        Event::SessionStopped { session, reason: Reason::TmuxGone, .. }
+            if incarnations.get(session).is_some_and(|tag| land.tmux.has_pane(*tag)) =>
+        {
+            land.judge.violated(format!("O: {session} is said to have lost its pane, which is there"));
+        }
         Event::SessionStopped { session, .. }
         | Event::SessionLost { session, .. }
         | Event::SessionFailed { session, .. }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use protocol::reply::WatcherCommand;
 use protocol::request::{Observe, View};
+use protocol::time::millis;
 use protocol::{Call, Frame, Request, Role, frame};
 use tmux::{Driver, listing};
 use tokio::time::{Instant, sleep, timeout};
+use world::clock::Clock;
 
 use crate::client::Client;
 use crate::land::Land;
@@ -48,10 +50,15 @@ async fn watch(land: &Land, mut client: Client, watcher: u64, rng: &mut Rng) -> 
             watcher,
             seq: call,
             asked,
-            age_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(0),
+            age_ms: millis(began.elapsed()),
+            sent_at_ms: Some(millis(land.clock.awake())),
             complete: true,
             view: View::Snapshot { state, part: 0, more: false },
         };
+        if land.suffers(rng, land.climate.helper_faults) {
+            // It waits in the socket of a busy machine.
+            sleep(Duration::from_millis(rng.between(10, 3000))).await;
+        }
         let report = Call { id: call, op: None, lock: None, request: Request::Observe(observe) };
         client.send(&frame::encode(&report).ok()?).await?;
         let until = Instant::now() + HEARTBEAT;

@@ -65,16 +65,16 @@ impl Incarnation {
         let (land, job) = (self.land.clone(), self.create.job.clone());
         let delay = self.rng.between(1, 60);
         if self.pause(Duration::from_millis(delay), self.init).await.is_none() {
-            return self.close().await;
+            return self.close();
         }
         let taken = job.with_extension("taken");
         if fs::rename(&job, &taken).is_err() {
             land.trace.tell(|| format!("init of {} finds no job", self.pane.tag));
-            return self.close().await;
+            return self.close();
         }
         let read = fs::read(&taken).ok().and_then(|text| serde_json::from_slice::<Job>(&text).ok());
         drop(fs::write(&taken, to_vec(&self.init).unwrap_or_default()));
-        let Some(job_spec) = read else { return self.close().await };
+        let Some(job_spec) = read else { return self.close() };
         // Hosts need no slots.
         let is_host = job_spec.argv.iter().any(|word| word.0 == b"--host");
         let others = if is_host { 0 } else { land.machine.agents().len() };
@@ -104,17 +104,17 @@ impl Incarnation {
             if land.machine.is_hung_up(agent) {
                 land.machine.kill(agent);
             }
-            return land.tmux.close(self.pane).await;
+            return land.tmux.program_ended(self.pane);
         }
         land.machine.kill(agent);
         while land.machine.lives(agent) {
             if !land.machine.lives(self.init) {
-                return land.tmux.close(self.pane).await;
+                return land.tmux.program_ended(self.pane);
             }
             land.machine.changed().await;
         }
         self.write_exit(&job, &end).await;
-        self.close().await;
+        self.close();
     }
 
     /// Lets a program wait for a device for a while, perhaps.
@@ -138,9 +138,9 @@ impl Incarnation {
         drop(file.set_modified(now));
     }
 
-    async fn close(&self) {
+    fn close(&self) {
         self.land.machine.end(self.init);
-        self.land.tmux.close(self.pane).await;
+        self.land.tmux.program_ended(self.pane);
     }
 
     async fn write_exit(&mut self, job: &Path, end: &End) {

@@ -11,7 +11,7 @@ use protocol::ids::{PaneId, TmuxSessionId};
 use protocol::{ProcId, Tag};
 use tmux::act::Client;
 use tmux::fake::Fake;
-use tmux::{Call, Create, DEADLINE, Driver, PaneRef, ServerRef, TmuxError};
+use tmux::{Call, Create, DEADLINE, PaneRef, ServerRef, TmuxError};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 use world::clock::Clock;
@@ -179,14 +179,16 @@ impl SimTmux {
         self.0.typed.notified().await;
     }
 
-    /// Closes a pane whose program has ended.
-    pub(crate) async fn close(&self, pane: PaneRef) {
-        drop(self.0.fake.kill_pane(pane).await);
-        let mut state = self.state();
-        if state.inits.get(&pane.pane).is_some_and(|(tag, _)| *tag == pane.tag) {
-            state.inits.remove(&pane.pane);
-            state.sessions.remove(&pane.pane);
+    /// Marks a pane dead whose program has ended. It is left, as the pool's panes are.
+    pub(crate) fn program_ended(&self, pane: PaneRef) {
+        if self.has_pane(pane.tag) {
+            self.0.fake.change(pane.pane, |found| found.dead = true);
         }
+    }
+
+    /// True if the server has the pane of this incarnation.
+    pub(crate) fn has_pane(&self, tag: Tag) -> bool {
+        self.state().inits.values().any(|(found, _)| *found == tag)
     }
 
     /// Adds a session of a person, with this process in its pane. `None` if that is not possible.
@@ -324,7 +326,10 @@ impl SimTmux {
 
     /// Hangs up the program of a pane that was closed.
     fn hang_up(&self, pane: PaneRef) {
-        let init = self.state().inits.remove(&pane.pane);
+        let mut state = self.state();
+        let init = state.inits.remove(&pane.pane);
+        state.sessions.remove(&pane.pane);
+        drop(state);
         init.into_iter().for_each(|(_, init)| self.0.machine.hang_up(init));
     }
 }
