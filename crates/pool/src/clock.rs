@@ -101,8 +101,8 @@ pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {
     moment_by(clock, at, now).until(moment(clock, now))
 }
 
-/// The wall clock's time before a delay that has really passed. If the clock was set back since, the earliest
-/// time that it showed meanwhile: everything before that is older than the delay.
+/// The wall clock's time before a delay that has really passed. If the clock was set back since, a time before
+/// all that it showed since: everything before that is older than the delay.
 #[must_use]
 pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
     let (mut end, mut left, mut earliest) = (now, delay, now);
@@ -111,7 +111,9 @@ pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
         if left <= passed {
             break;
         }
-        (left, end, earliest) = (left - passed, step.before, earliest.min(step.after));
+        // The time after the step itself is that of the step, which is later.
+        let before_step = Timestamp(step.after.0.saturating_sub(1));
+        (left, end, earliest) = (left - passed, step.before, earliest.min(before_step));
     }
     Timestamp(end.0.saturating_sub(millis(left))).min(earliest)
 }

@@ -126,7 +126,7 @@ pub fn take_in(
     events.extend(started);
     events
         .extend(findings.accounts.iter().filter_map(|(tag, account)| account_reported(pool, *tag, *account)));
-    events.retain(|event| holds(pool, volatile, event, update.began));
+    events.retain(|event| holds(pool, volatile, event, (update.began, now)));
     let asks_for_more =
         |event: &Event| newly_missing(event).is_some() || matches!(event, Event::SessionPlaced { .. });
     let is_missing = events.iter().any(asks_for_more);
@@ -169,9 +169,9 @@ pub fn account_reported(pool: &Pool, tag: Tag, account: Account) -> Option<Event
 }
 
 /// True if an event holds although others act on its session meanwhile.
-fn holds(pool: &Pool, volatile: &Volatile, event: &Event, began: Timestamp) -> bool {
+fn holds(pool: &Pool, volatile: &Volatile, event: &Event, (began, now): (Timestamp, Timestamp)) -> bool {
     match event {
-        Event::SessionRenamed { session, .. } => may_be_renamed(volatile, *session, began),
+        Event::SessionRenamed { session, .. } => may_be_renamed(pool, volatile, *session, (began, now)),
         Event::SessionStopped { session, exit, .. } if may_be_older(pool, *session, *exit, began) => false,
         Event::SessionStopped { session, .. }
         | Event::SessionParked { session, .. }
@@ -236,9 +236,14 @@ fn is_at_the_reaper(pool: &Pool, volatile: &Volatile, id: SessionId) -> bool {
 }
 
 /// False while the pool itself renames the session, and for observations from before it had.
-fn may_be_renamed(volatile: &Volatile, id: SessionId, began: Timestamp) -> bool {
+fn may_be_renamed(
+    pool: &Pool,
+    volatile: &Volatile,
+    id: SessionId,
+    (began, now): (Timestamp, Timestamp),
+) -> bool {
     volatile.locks.holder(id).is_none_or(|held| held.is_user_lock && held.inside.is_none())
-        && volatile.observed.renamed_at(id).is_none_or(|at| began > at)
+        && volatile.observed.renamed_at(id).is_none_or(|at| pool.is_earlier(now, at, began))
 }
 
 /// True if an operation is starting the session, and will tell the outcome.

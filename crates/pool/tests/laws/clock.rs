@@ -144,7 +144,23 @@ fn the_time_so_long_ago_is_behind_all_that_is_younger() {
         (111 * HOUR + HOUR / 2, 11 * HOUR - 1000)
     );
     machine.passes(1000, -i64::try_from(100 * HOUR).unwrap());
-    assert_eq!(ago(&machine, HOUR), 12 * HOUR + 1000, "111 hours by then, and this was said since");
+    assert_eq!(ago(&machine, HOUR), 12 * HOUR + 999, "111 hours by then, and all later was shown since");
+}
+
+/// What happened after the beginning of an observation must not count as before it.
+#[test]
+fn the_time_so_long_ago_is_not_after_a_step_that_came_since() {
+    for set_by in [HOUR, HOUR / 100].into_iter().flat_map(|by| [by.cast_signed(), -by.cast_signed()]) {
+        let mut machine = Machine::new(10 * HOUR);
+        machine.passes(HOUR, 0);
+        machine.passes(40, 0);
+        let between = machine.last.wall;
+        machine.passes(30, set_by);
+        machine.passes(20, 0);
+        let began = clock::ago(&machine.clock, machine.last.wall, Duration::from_millis(60));
+        let moment = |at| clock::moment_by(&machine.clock, at, machine.last.wall);
+        assert!(moment(began) < moment(between), "{set_by}: {began:?} is before {between:?}");
+    }
 }
 
 proptest! {
