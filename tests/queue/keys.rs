@@ -74,6 +74,7 @@ fn o01_what_was_queued_is_not_queued_again_where_its_message_was_removed() {
     pool.ok(&["queue", "purge", "web", "--state", "cancelled"]);
     let refusal = send("o1").expect(3);
     assert!(refusal.stderr.contains(purged.text()), "{}", refusal.stderr);
+    pool.ctl(&["send", "web", "--kind", "a", "--op-id", "o1", "other"]).expect(4);
     pool.start(Program::Reaper);
     pool.ok(&["rm", "web", "--force"]);
     pool.script("web", "sleep 600");

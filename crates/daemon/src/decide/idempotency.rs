@@ -6,18 +6,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pool::OperationState;
-use pool::queue::KEEP_NAMED;
+use pool::queue::{KEEP_NAMED, KEEP_RANDOM};
 use protocol::digest::digest;
-use protocol::{ErrorCode, Event, Message, OpId, Refusal, Reply, Request, SessionId, Timestamp, Token};
+use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, Timestamp, Token};
 use tokio::sync::oneshot;
 
 use crate::engine::Turn;
-
-/// Time for which random ids are remembered: longer than any client repeats.
-pub(crate) const KEEP_RANDOM: Duration = Duration::from_secs(10 * 60);
-
-/// The digest of operations whose messages were forgotten: their content is not compared any more.
-const FORGOTTEN: u64 = 0;
 
 /// Maximum number of remembered answers, and of their bytes; beyond them the oldest are forgotten.
 const ANSWERS_MAX: usize = 50_000;
@@ -133,7 +127,7 @@ impl ClientOperation {
             .pool()
             .operation(&self.id)
             .is_some_and(|known| matches!(known.state, OperationState::Begun(_)));
-        if begun && reply.as_ref().is_err_and(|refusal| is_definite(refusal.code)) {
+        if begun && reply.as_ref().is_err_and(is_definite) {
             self.record_answer(turn, reply);
         }
         let (_, waiters) = turn.waiting.operations.remove(&self.id).unwrap_or_default();
@@ -145,40 +139,44 @@ impl ClientOperation {
 }
 
 /// True if a repeat would be refused again.
-fn is_definite(code: ErrorCode) -> bool {
-    matches!(code, ErrorCode::Usage | ErrorCode::NotFound | ErrorCode::Conflict | ErrorCode::Refused)
+pub(crate) fn is_definite(refusal: &Refusal) -> bool {
+    matches!(refusal.code, ErrorCode::Usage | ErrorCode::NotFound | ErrorCode::Conflict | ErrorCode::Refused)
 }
 
 /// Records, before messages are forgotten, that their operations were executed: where a client did not get its
 /// answer and repeats its request, another session may have the name of the removed one by then.
 pub(crate) fn keep_message_operations(turn: &mut Turn<'_>, forgotten: &[Event]) {
-    for event in forgotten {
-        let Event::MessageForgotten { id, session } = event else { continue };
-        let Some((at, is_named)) = turn.pool().message_origin(*session, *id) else { continue };
-        if turn.age(at) > if is_named { KEEP_NAMED } else { KEEP_RANDOM } {
-            continue;
-        }
-        let Ok(Some((Message { op: Some(op), .. }, _))) = turn.message(*id) else { continue };
-        // That of a message that was sent with `new` has the answer of the creation.
-        if turn.pool().operation(&op).is_some() {
-            continue;
-        }
-        let reply: Reply = Err(Refusal::new(
-            ErrorCode::NotFound,
-            format!(
-                "this was queued as message {id}, which has been removed since, with its session or by `queue purge`"
-            ),
-        ));
-        if let Ok(reply) = protocol::frame::encode_payload(&reply) {
-            turn.emit(Event::OperationDone { op, digest: FORGOTTEN, reply, at });
-        }
-    }
+    let kept: Vec<Event> = forgotten.iter().filter_map(|event| kept_operation(turn, event)).collect();
+    turn.emit_all(kept);
 }
 
-/// Returns the answer to `send` with an id that is not that of an existing message, if it was used before.
-pub(crate) fn used_for_sending(turn: &Turn<'_>, op: &OpId) -> Option<Reply> {
+fn kept_operation(turn: &Turn<'_>, forgotten: &Event) -> Option<Event> {
+    let Event::MessageForgotten { id, session } = forgotten else { return None };
+    let (at, is_named) = turn.pool().message_origin(*session, *id)?;
+    let age = turn.age(at);
+    // Reading a message costs more than this.
+    if age > KEEP_NAMED || (age > KEEP_RANDOM && !is_named) {
+        return None;
+    }
+    let (message, _) = turn.message(*id).ok()??;
+    let op = message.op.filter(|op| age <= keep_time(op))?;
+    let why = format!(
+        "this was queued as message {id}, which has been removed since, with its session or by `queue purge`"
+    );
+    let reply = protocol::frame::encode_payload(&Reply::Err(Refusal::new(ErrorCode::NotFound, why))).ok()?;
+    Some(Event::OperationDone { op, digest: message.digest, reply, at })
+}
+
+/// Returns the time for which an operation is remembered.
+fn keep_time(op: &OpId) -> Duration {
+    if matches!(op, OpId::Random(_)) { KEEP_RANDOM } else { KEEP_NAMED }
+}
+
+/// Returns the answer to a `send` with this digest of its text, if its id is not that of an existing message, and was
+/// used before.
+pub(crate) fn used_for_sending(turn: &Turn<'_>, op: &OpId, digest: u64) -> Option<Reply> {
     match turn.pool().operation(op).map(|known| (known.digest, &known.state)) {
-        Some((FORGOTTEN, OperationState::Done(reply))) => Some(decode(reply)),
+        Some((known, OperationState::Done(reply))) if known == digest => Some(decode(reply)),
         Some(_) => Some(Err(id_reused())),
         None => turn.waiting.operations.contains_key(op).then(|| Err(id_reused())),
     }
@@ -214,9 +212,7 @@ fn decode(reply: &[u8]) -> Reply {
 /// Forgets operations that are too old, or beyond the limits: some at a time, oldest first. Operations in
 /// progress stay.
 pub(crate) fn expired(pool: &pool::Pool, now: Timestamp) -> Vec<Event> {
-    let old = |op: &OpId, at: Timestamp| {
-        pool.age(now, at) > if matches!(op, OpId::Random(_)) { KEEP_RANDOM } else { KEEP_NAMED }
-    };
+    let old = |op: &OpId, at: Timestamp| pool.age(now, at) > keep_time(op);
     let over = pool.operations().filter(|(op, known)| old(op, known.at));
     let mut over: Vec<&OpId> = over.map(|(op, _)| op).take(FORGET_BATCH).collect();
     if over.is_empty() {

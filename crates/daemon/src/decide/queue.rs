@@ -101,7 +101,7 @@ pub(crate) fn send(turn: &mut Turn<'_>, daemon: &Daemon, op: &OpId, (asked, body
         let repeats = !is_other_session && is_repeat(&message, asked, &body);
         return if repeats { sent(turn, message) } else { Err(id_reused()) };
     }
-    if let Some(answer) = idempotency::used_for_sending(turn, op) {
+    if let Some(answer) = idempotency::used_for_sending(turn, op, body.digest) {
         return answer;
     }
     let loaded = daemon.loaded();

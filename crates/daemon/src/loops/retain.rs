@@ -11,7 +11,7 @@ use pool::{queue, reap};
 use protocol::{ProcId, SessionId, Tag};
 use tokio::time::{Instant, sleep};
 
-use crate::decide::idempotency::{self, KEEP_RANDOM};
+use crate::decide::idempotency;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
@@ -35,7 +35,7 @@ const KEEP_COPIES: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Runs until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
-    let (mut files_due, mut operations_due) = (Instant::now(), Instant::now() + KEEP_RANDOM / 2);
+    let (mut files_due, mut operations_due) = (Instant::now(), Instant::now() + queue::KEEP_RANDOM / 2);
     loop {
         let spared = |turn: &mut Turn<'_>| turn.volatile.reaping.spared().collect::<BTreeSet<_>>();
         let Ok(spared) = daemon.engine.turn(spared).await else { return };
@@ -43,7 +43,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let context = Arc::clone(&daemon);
         let is_due = operations_due <= Instant::now();
         if is_due {
-            operations_due = Instant::now() + KEEP_RANDOM / 2;
+            operations_due = Instant::now() + queue::KEEP_RANDOM / 2;
         }
         let forget = move |turn: &mut Turn<'_>| {
             if is_due {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::{ErrorCode, Lifecycle, OpId, Refusal, Reply, Request, SessionId, Token};
 
-use crate::decide::idempotency::{ClientOperation, OperationStatus};
+use crate::decide::idempotency::{ClientOperation, OperationStatus, is_definite};
 use crate::decide::lock;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
@@ -102,8 +102,8 @@ async fn once<F: Future<Output = Reply>>(
     }
 }
 
-/// Waits until an interrupted operation's session has settled, and answers with it. Success is recorded: whatever
-/// happens to the session later, a repeat gets the same answer.
+/// Waits until an interrupted operation's session has settled, and answers with it. Success and definite refusals are
+/// recorded: whatever happens to the session later, a repeat gets the same answer.
 async fn interrupted_outcome(daemon: &Arc<Daemon>, op: ClientOperation, session: SessionId) -> Reply {
     let context = Arc::clone(daemon);
     let settled = move |turn: &mut Turn<'_>| {
@@ -113,7 +113,7 @@ async fn interrupted_outcome(daemon: &Arc<Daemon>, op: ClientOperation, session:
                 && !matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining)
         });
         let reply = is_settled.then(|| outcome(turn, &context, session))?;
-        if reply.is_ok() {
+        if reply.as_ref().err().is_none_or(is_definite) {
             op.record_answer(turn, &reply);
         }
         Some(reply)

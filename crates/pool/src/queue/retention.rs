@@ -12,6 +12,10 @@ use crate::settings::QueueRules;
 /// message from its queueing. More messages than the configuration keeps are forgotten earlier.
 pub const KEEP_NAMED: Duration = Duration::from_secs(24 * 3600);
 
+/// Time for which random operation ids are remembered: longer than any client repeats. No message is forgotten
+/// for its age before.
+pub const KEEP_RANDOM: Duration = Duration::from_secs(10 * 60);
+
 /// Most messages forgotten at a time, so that no turn takes long.
 const BATCH: usize = 4096;
 
@@ -38,10 +42,11 @@ fn past_retention_in(
     let age_of = move |at: Timestamp| pool.age(now, at);
     let excess = list.len().saturating_sub(keep);
     let old = move |message: &&FinishedMessage| age_of(message.at) > age;
-    let named = move |message: &FinishedMessage| {
-        age_of(message.created_at()) <= KEEP_NAMED && pool.queues.is_named(message.id())
+    let may_be_repeated = move |message: &FinishedMessage| {
+        let keep = if pool.queues.is_named(message.id()) { KEEP_NAMED } else { KEEP_RANDOM };
+        age_of(message.created_at()) <= keep
     };
     let by_number = list.values().take(excess);
-    let by_age = list.values().skip(excess).take_while(old).filter(move |message| !named(message));
+    let by_age = list.values().skip(excess).take_while(old).filter(move |message| !may_be_repeated(message));
     by_number.chain(by_age).map(FinishedMessage::id)
 }

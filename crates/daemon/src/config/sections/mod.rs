@@ -178,7 +178,7 @@ pub struct QueueSection {
     /// Treatment of a prompt if it is unknown whether it arrived: `hold` (it waits for a person) or `dead` (it
     /// is given up, and those behind it go on).
     pub in_doubt: DoubtRule,
-    /// Age up to which a done, cancelled or expired message is kept.
+    /// Age up to which a done, cancelled or expired message is kept; at least 10 minutes.
     pub keep_done: String,
     /// Age up to which a dead message is kept.
     pub keep_dead: String,

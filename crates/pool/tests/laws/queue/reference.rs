@@ -311,16 +311,17 @@ impl Reference {
     }
 
     /// The messages that retention forgets: the oldest of a session's dead and of its other finished
-    /// messages, beyond the number that is kept, and those whose time is over, unless a key or a chosen
-    /// operation id protects them in their first day.
+    /// messages, beyond the number that is kept, and those whose time is over, unless they may be repeated: in
+    /// their first ten minutes, with a key or a chosen operation id in their first day.
     pub(crate) fn outdated(&self, session: SessionId, now: u64) -> Vec<MessageId> {
         let (dead, other): (Vec<_>, Vec<_>) = self.over(session).into_iter().partition(|m| m.state == Dead);
         let of_list = |list: Vec<&Kept>, age: Duration| {
             let excess = list.len().saturating_sub(usize::try_from(self.rules.keep_count).unwrap());
-            let day = 24 * 3600 * 1000;
             let stays = move |m: &Kept| {
                 let named = m.key.is_some() || matches!(m.op, OpId::Named(_));
-                now.saturating_sub(m.since) <= millis(age) || named && now.saturating_sub(m.created) <= day
+                let minutes = if named { 24 * 60 } else { 10 };
+                now.saturating_sub(m.since) <= millis(age)
+                    || now.saturating_sub(m.created) <= minutes * 60 * 1000
             };
             let gone = list.into_iter().enumerate().filter(move |(n, m)| *n < excess || !stays(m));
             gone.map(|(_, m)| m.id).collect::<Vec<_>>()
