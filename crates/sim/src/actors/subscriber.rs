@@ -57,7 +57,7 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
         {
             land.judge.violated(format!("O: {session} is said to have lost its tmux server, which lives"));
         }
-        Event::SessionStopped { session, reason: Reason::TmuxGone, .. }
+        Event::SessionStopped { session, reason: Reason::TmuxGone | Reason::StartupMissingTmux, .. }
             if incarnations.get(session).is_some_and(|tag| land.tmux.has_pane(*tag)) =>
         {
             land.judge.violated(format!("O: {session} is said to have lost its pane, which is there"));

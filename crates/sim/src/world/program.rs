@@ -1,5 +1,5 @@
 //! The programs of a pane: the init of an incarnation and its agent. The init claims its job, starts the program,
-//! reports its end and closes the pane.
+//! and reports its end. Its pane is left.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -167,7 +167,7 @@ impl Incarnation {
         let mut nudge = u32::try_from(job::NUDGE_LEN).unwrap_or(0).to_le_bytes().to_vec();
         nudge.extend(job::nudge(self.pane.tag));
         drop(stream.sender.try_send(&nudge));
-        // The pane closes a moment after the program's end.
+        // The init ends a moment after the program.
         sleep(Duration::from_millis(self.rng.between(1, 40))).await;
     }
 

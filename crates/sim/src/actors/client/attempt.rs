@@ -38,12 +38,13 @@ impl Actor {
     fn check_repetition(&mut self, op: &OpId, reply: &Reply) {
         let Some((_, Ok(first))) = self.lost.take().filter(|(lost, _)| lost == op) else { return };
         let is_same = match (&first, reply) {
-            // A message is removed with its session; another session may have got the name since.
-            (Response::Sent(first), Ok(Response::Sent(second))) => {
-                let (first, second) = (&first.message, &second.message);
-                first.id == second.id || first.session != second.session
+            (Response::Sent(first), Ok(Response::Sent(second))) => first.message.id == second.message.id,
+            // A message is removed with its session.
+            (Response::Sent(first), Err(refusal)) => {
+                let (id, session) = (first.message.id, first.message.session);
+                let is_removed = self.land.judge.is_removed(session) || self.land.judge.is_purged(id);
+                refusal.code == protocol::ErrorCode::NotFound && is_removed
             }
-            (Response::Sent(_), Err(refusal)) => refusal.code == protocol::ErrorCode::NotFound,
             (_, reply) => reply.is_ok(),
         };
         if !is_same {
