@@ -159,7 +159,7 @@ impl<'a, S: Sink> Stream<'a, S> {
             self.seq += 1;
             self.reported_at = self.room_at;
             let age = whole.or(part).map_or(Duration::ZERO, |began| began.elapsed());
-            let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+            let age_ms = protocol::time::millis(age);
             let (watcher, seq, complete) = (self.watcher, self.seq, whole.is_some());
             let sent_at_ms = Some(protocol::time::millis(awake()));
             let sent = self.sink.observe(Observe { watcher, seq, asked, age_ms, sent_at_ms, complete, view });

@@ -196,8 +196,8 @@ impl Stream {
         let admit = move |turn: &mut Turn<'_>| {
             still_watcher(turn, connection)?;
             let out_of_sync = turn.volatile.observed.take_resync() && !is_whole;
-            // The observation aged while it waited to be read, and for the engine. A time of another boot says
-            // nothing.
+            // The observation aged while it waited to be read, and for the engine. A time later than now is of
+            // another boot.
             let since_sent = sent_at.and_then(|sent_at| clock.awake().checked_sub(sent_at));
             let age = sighting.age + since_sent.unwrap_or_else(|| received.elapsed());
             Ok((!out_of_sync).then_some(ObservedTmux { age, ..sighting }))
