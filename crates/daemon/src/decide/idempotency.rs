@@ -154,7 +154,7 @@ fn kept_operation(turn: &Turn<'_>, forgotten: &Event) -> Option<Event> {
     let Event::MessageForgotten { id, session } = forgotten else { return None };
     let (at, is_named) = turn.pool().message_origin(*session, *id)?;
     let age = turn.age(at);
-    // Reading a message costs more than this.
+    // Too old ones need not be read.
     if age > KEEP_NAMED || (age > KEEP_RANDOM && !is_named) {
         return None;
     }
