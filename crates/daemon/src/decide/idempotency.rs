@@ -161,7 +161,8 @@ fn kept_operation(turn: &Turn<'_>, forgotten: &Event) -> Option<Event> {
     let (message, _) = turn.message(*id).ok()??;
     let op = message.op.filter(|op| age <= keep_time(op))?;
     let why = format!(
-        "this was queued as message {id}, which has been removed since, with its session or by `queue purge`"
+        "this was queued as message {id}, which has been removed since, with its session or by `queue purge`; \
+         send it with a new operation id to queue it again"
     );
     let reply = protocol::frame::encode_payload(&Reply::Err(Refusal::new(ErrorCode::NotFound, why))).ok()?;
     Some(Event::OperationDone { op, digest: message.digest, reply, at })
