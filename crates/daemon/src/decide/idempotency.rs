@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pool::OperationState;
-use pool::queue::{KEEP_NAMED, KEEP_RANDOM};
+use pool::queue;
 use protocol::digest::digest;
 use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, Timestamp, Token};
 use tokio::sync::oneshot;
@@ -155,10 +155,11 @@ fn kept_operation(turn: &Turn<'_>, forgotten: &Event) -> Option<Event> {
     let (at, is_named) = turn.pool().message_origin(*session, *id)?;
     let age = turn.age(at);
     // Too old ones need not be read.
-    if age > KEEP_NAMED || (age > KEEP_RANDOM && !is_named) {
+    if age > queue::keep_time(is_named) {
         return None;
     }
     let (message, _) = turn.message(*id).ok()??;
+    // The key of a message is no name of its operation.
     let op = message.op.filter(|op| age <= keep_time(op))?;
     let why = format!(
         "this was queued as message {id}, which has been removed since, with its session or by `queue purge`; \
@@ -170,7 +171,7 @@ fn kept_operation(turn: &Turn<'_>, forgotten: &Event) -> Option<Event> {
 
 /// Returns the time for which an operation is remembered.
 fn keep_time(op: &OpId) -> Duration {
-    if matches!(op, OpId::Random(_)) { KEEP_RANDOM } else { KEEP_NAMED }
+    queue::keep_time(matches!(op, OpId::Named(_)))
 }
 
 /// Returns the answer to a `send` with this digest of its text, if its id is not that of an existing message, and was
@@ -281,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_is_old_goes_so_many_at_a_time() {
-        let later = Timestamp(1001).after(KEEP_NAMED);
+        let later = Timestamp(1001).after(queue::keep_time(true));
         assert_eq!(expired(&with(600, 1), later).len(), FORGET_BATCH);
         assert_eq!(expired(&with(600, 1), Timestamp(1000)).len(), 0);
     }

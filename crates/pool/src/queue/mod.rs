@@ -77,7 +77,7 @@ pub use health::{changes, stuck};
 pub use lookup::PromptCounts;
 pub use pending::PendingMessage;
 pub use prompts::{deliverable, has_prompt_work, held_prompt, next_prompt, waiting_prompt};
-pub use retention::{KEEP_NAMED, KEEP_RANDOM, past_retention};
+pub use retention::{KEEP_RANDOM, keep_time, past_retention};
 pub use send::{Body, EarlierMessages, SendInputs, SendOutcome, check_kind, send, strip_controls};
 pub use settle::{LeaseEnd, ack, fail, give_back, is_cut_off, lease_ended, release_dead_worker};
 pub use transition::transition;

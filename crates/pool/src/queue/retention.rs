@@ -10,11 +10,18 @@ use crate::settings::QueueRules;
 
 /// Minimum time for which an idempotency key and an operation id that a user chose are remembered; that of a
 /// message from its queueing. More messages than the configuration keeps are forgotten earlier.
-pub const KEEP_NAMED: Duration = Duration::from_secs(24 * 3600);
+const KEEP_NAMED: Duration = Duration::from_secs(24 * 3600);
 
 /// Time for which random operation ids are remembered: longer than any client repeats. No message is forgotten
 /// for its age before.
 pub const KEEP_RANDOM: Duration = Duration::from_secs(10 * 60);
+
+/// Returns the minimum time for which a message is remembered, with or without a key or an operation id that a user
+/// chose.
+#[must_use]
+pub fn keep_time(is_named: bool) -> Duration {
+    if is_named { KEEP_NAMED } else { KEEP_RANDOM }
+}
 
 /// Most messages forgotten at a time, so that no turn takes long.
 const BATCH: usize = 4096;
@@ -43,8 +50,7 @@ fn past_retention_in(
     let excess = list.len().saturating_sub(keep);
     let old = move |message: &&FinishedMessage| age_of(message.at) > age;
     let may_be_repeated = move |message: &FinishedMessage| {
-        let keep = if pool.queues.is_named(message.id()) { KEEP_NAMED } else { KEEP_RANDOM };
-        age_of(message.created_at()) <= keep
+        age_of(message.created_at()) <= keep_time(pool.queues.is_named(message.id()))
     };
     let by_number = list.values().take(excess);
     let by_age = list.values().skip(excess).take_while(old).filter(move |message| !may_be_repeated(message));

@@ -147,10 +147,10 @@ fn the_time_so_long_ago_is_behind_all_that_is_younger() {
     assert_eq!(ago(&machine, HOUR), 12 * HOUR + 999, "111 hours by then, and all later was shown since");
 }
 
-/// What happened after the beginning of an observation must not count as before it.
+/// The beginning of an observation stays before a change that came later, over a step of the clock in between.
 #[test]
 fn the_time_so_long_ago_is_not_after_a_step_that_came_since() {
-    for set_by in [HOUR, HOUR / 100].into_iter().flat_map(|by| [by.cast_signed(), -by.cast_signed()]) {
+    for set_by in [3_600_000, 36_000, -36_000, -3_600_000] {
         let mut machine = Machine::new(10 * HOUR);
         machine.passes(HOUR, 0);
         machine.passes(40, 0);

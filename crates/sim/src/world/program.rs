@@ -65,16 +65,16 @@ impl Incarnation {
         let (land, job) = (self.land.clone(), self.create.job.clone());
         let delay = self.rng.between(1, 60);
         if self.pause(Duration::from_millis(delay), self.init).await.is_none() {
-            return self.close();
+            return self.end_init();
         }
         let taken = job.with_extension("taken");
         if fs::rename(&job, &taken).is_err() {
             land.trace.tell(|| format!("init of {} finds no job", self.pane.tag));
-            return self.close();
+            return self.end_init();
         }
         let read = fs::read(&taken).ok().and_then(|text| serde_json::from_slice::<Job>(&text).ok());
         drop(fs::write(&taken, to_vec(&self.init).unwrap_or_default()));
-        let Some(job_spec) = read else { return self.close() };
+        let Some(job_spec) = read else { return self.end_init() };
         // Hosts need no slots.
         let is_host = job_spec.argv.iter().any(|word| word.0 == b"--host");
         let others = if is_host { 0 } else { land.machine.agents().len() };
@@ -114,7 +114,7 @@ impl Incarnation {
             land.machine.changed().await;
         }
         self.write_exit(&job, &end).await;
-        self.close();
+        self.end_init();
     }
 
     /// Lets a program wait for a device for a while, perhaps.
@@ -138,7 +138,7 @@ impl Incarnation {
         drop(file.set_modified(now));
     }
 
-    fn close(&self) {
+    fn end_init(&self) {
         self.land.machine.end(self.init);
         self.land.tmux.program_ended(self.pane);
     }
