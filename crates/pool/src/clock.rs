@@ -105,6 +105,32 @@ pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {
 /// all that it showed since: everything before that is older than the delay.
 #[must_use]
 pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
+    let (shown, earliest) = shown_before(clock, now, delay);
+    shown.min(earliest)
+}
+
+/// The time and the moment of what another process stamped with both clocks. Its wall clock's time is corrected if it
+/// disagrees with the recorded steps: the clock was set and corrected while nobody recorded it. Without a stamp of the
+/// time awake, the wall clock's time is believed.
+#[must_use]
+pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>) -> (Timestamp, Moment) {
+    let Some(delay) = awake_ms.and_then(|stamp| now.awake_ms.checked_sub(stamp)) else {
+        return (at, moment_of(clock, at, now.wall));
+    };
+    let (shown, earliest) = shown_before(clock, now.wall, Duration::from_millis(delay));
+    let present = moment_by(clock, now.wall, now.wall);
+    let before = |ms: i64| Moment(present.0.saturating_sub(ms));
+    let tolerated = millis(STEP) + delay / DRIFT;
+    if differ(shown, at) < tolerated {
+        (at.min(earliest), before(signed(delay) - signed(at.0) + signed(shown.0)))
+    } else {
+        (shown.min(earliest), before(signed(delay)))
+    }
+}
+
+/// What the wall clock showed before a delay that has really passed, and the limit of what it has shown only before
+/// that: the time before all that it showed after it was set back since, or `now`.
+fn shown_before(clock: &Clock, now: Timestamp, delay: Duration) -> (Timestamp, Timestamp) {
     let (mut end, mut left, mut earliest) = (now, delay, now);
     for step in clock.steps.iter().rev() {
         let passed = end.since(step.after);
@@ -115,7 +141,7 @@ pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
         let before_step = Timestamp(step.after.0.saturating_sub(1));
         (left, end, earliest) = (left - passed, step.before, earliest.min(before_step));
     }
-    Timestamp(end.0.saturating_sub(millis(left))).min(earliest)
+    (Timestamp(end.0.saturating_sub(millis(left))), earliest)
 }
 
 /// The moment of a time that may be in the future: in the last stretch between two steps that can contain it.
@@ -167,6 +193,15 @@ pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
         }
     }
     behind.unwrap_or_default()
+}
+
+/// The moment of a time of the past. A time a little later than `now` that no earlier stretch contains is from before
+/// an adjustment too small to be recorded as a step, and keeps its order.
+#[must_use]
+pub fn moment_of(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
+    let moment = moment_by(clock, at, now);
+    let is_adjusted = at > now && at.since(now) < STEP && moment == moment_by(clock, now, now);
+    if is_adjusted { moment_by(clock, at, at) } else { moment }
 }
 
 fn stepped(clock: &Clock, before: Timestamp, now: Reading) -> (Clock, ClockStep) {

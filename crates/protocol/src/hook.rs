@@ -38,6 +38,10 @@ pub struct Hook {
     pub id: u64,
     /// The start time of the hook, by the machine's clock.
     pub at: Timestamp,
+    /// The start time of the hook as the time since the boot without time asleep, in milliseconds: setting the clock
+    /// does not move it.
+    #[serde(default)]
+    pub awake_ms: Option<u64>,
     /// The kind of the agent.
     pub agent: String,
     /// The id of the agent's conversation.

@@ -43,9 +43,6 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// times the usual number. Comparing a hundred messages for hours, until a usage limit ends, takes a third of this number.
 const POLLS_MAX: u64 = 1_000_000;
 
-/// Time within which a daemon has read what was spooled.
-const SPOOL_LIMIT: Duration = Duration::from_secs(10);
-
 /// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) hash: u64,
@@ -207,9 +204,6 @@ async fn conduct(land: &Land) {
     land.trace.tell(|| "no more faults".to_owned());
     land.heal();
     daemon.faults.withdraw();
-    // What was spooled while the clock was wrong is read by then: a report has no other time than the clock's.
-    daemon = revive(land, daemon).await;
-    sleep(SPOOL_LIMIT).await;
     land.clock.set_right();
     let (until, polls_max) = (Instant::now() + SETTLE_LIMIT, land.trace.polls() + POLLS_MAX);
     loop {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use agents::Adapter;
 use agents::prompt::{TextMatch, compare};
-use pool::agent::{HookInputs, HookOutcome};
+use pool::agent::{HookInputs, HookOutcome, is_before};
+use pool::clock::{self, Moment};
 use pool::{Agent, agent, queue};
 use protocol::hook::{Hook, HookEvent, Start};
 use protocol::{Event, MessageState};
@@ -24,7 +25,9 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     if !turn.volatile.agents.is_new_report(hook.id) {
         return None;
     }
-    let hook = hook.within_bounds();
+    let mut hook = hook.within_bounds();
+    let moment;
+    (hook.at, moment) = clock::stamped(turn.pool().clock(), turn.reading(), hook.at, hook.awake_ms);
     let session = turn.pool().session(hook.session)?.clone();
     let settings = &daemon.loaded().settings;
     let (agent, rules) = (settings.agent_of(&session), &settings.queue);
@@ -33,9 +36,10 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
         agent,
         rules,
         turn: current.as_deref(),
-        text_match: compare_prompt(turn, agent, &hook),
+        text_match: compare_prompt(turn, agent, (&hook, moment)),
         queued_asks: turn.volatile.agents.queued_asks(session.id),
         asked_at: turn.volatile.agents.asked_at(session.id),
+        moment,
         now: turn.now(),
     };
     let HookOutcome { events, open_asks: open } = agent::handle_hook(turn.pool(), &session, &hook, inputs);
@@ -82,7 +86,7 @@ fn accepts(event: &Event) -> bool {
 
 /// Compares the prompt in a report with the typed one. A cleared context is the effect of the agent's own
 /// command for it.
-fn compare_prompt(turn: &Turn<'_>, agent: &Agent, hook: &Hook) -> TextMatch {
+fn compare_prompt(turn: &Turn<'_>, agent: &Agent, (hook, moment): (&Hook, Moment)) -> TextMatch {
     let is_clear = matches!(hook.signal, HookEvent::Started { source: Start::Cleared });
     if !is_clear && !matches!(hook.signal, HookEvent::Prompt { .. }) {
         return TextMatch::Different;
@@ -90,7 +94,7 @@ fn compare_prompt(turn: &Turn<'_>, agent: &Agent, hook: &Hook) -> TextMatch {
     let Some(open) = queue::held_prompt(turn.pool(), hook.session) else { return TextMatch::Different };
     let Ok(Some((message, body))) = turn.message(open.id) else { return TextMatch::Different };
     // An earlier prompt with the same text is another one, however late its hook reports.
-    if message.typing_began().is_some_and(|began| hook.at < began && began <= turn.now()) {
+    if message.typing_began().is_some_and(|began| is_before(turn.pool(), (moment, turn.now()), began)) {
         return TextMatch::Different;
     }
     let body = typed_text(turn, agent, &message, body);

@@ -14,6 +14,7 @@ use crate::agent::asks::{answered_elsewhere, ask_activity, asks_after, open_asks
 use crate::agent::former_conversation::{ends_conversation, without_conversation};
 use crate::agent::hook_inputs::{HookInputs, is_before};
 use crate::agent::usage_limit::limited_until;
+use crate::clock::moment_by;
 use crate::pool::Pool;
 use crate::prompt::confirm;
 use crate::queue::prompts::held_prompt;
@@ -47,7 +48,8 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
     }
     let notes = pool.notes(session.id).cloned().unwrap_or_default();
     let now = inputs.now;
-    let late = notes.hooked == Some(hook.tag) && notes.heard_at.is_some_and(|at| is_before(hook, at, now));
+    let late = notes.hooked == Some(hook.tag)
+        && notes.heard_at.is_some_and(|at| is_before(pool, (inputs.moment, now), at));
     let before = pool.activity_in(session.id, hook.tag).cloned().unwrap_or_default();
     let another =
         changed.is_some() && hook.conversation != session.conversation.as_ref().map(|known| known.id.clone());
@@ -62,7 +64,8 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
     // The notice reports a long rest and knows nothing of a prompt that was accepted since.
     let stale = matches!(hook.signal, HookEvent::Notified { kind: Notice::Idle, .. })
         && held_prompt(pool, session.id).is_some_and(|open| {
-            open.state == MessageState::Accepted && pool.age(hook.at, open.since) < IDLE_NOTICE_MIN
+            open.state == MessageState::Accepted
+                && moment_by(pool.clock(), open.since, now).until(inputs.moment) < IDLE_NOTICE_MIN
         });
     let taken_in = taken_in && !stale;
     let asked = if taken_in { asks_after(&open, hook, inputs.asked_at) } else { open.clone() };

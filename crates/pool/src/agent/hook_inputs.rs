@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use agents::prompt::TextMatch;
 use protocol::Timestamp;
 use protocol::activity::Ask;
-use protocol::hook::Hook;
 
+use crate::Pool;
+use crate::clock::{Moment, moment_of};
 use crate::settings::{Agent, QueueRules};
 
 /// Additional inputs to a hook report.
@@ -24,13 +25,14 @@ pub struct HookInputs<'a> {
     pub queued_asks: &'a [Ask],
     /// The times at which it asked its open questions, that of this report included, as far as they are known.
     pub asked_at: Option<&'a BTreeMap<u64, Timestamp>>,
+    /// The moment of the report.
+    pub moment: Moment,
     /// Now.
     pub now: Timestamp,
 }
 
-/// True if the report is of before this time. If the time is later than now, the clock was set back since; then only a
-/// report that is later than now, too, is known to be from before that step. A report stamped before a step back counts
-/// as newer than a time after it.
-pub(crate) fn is_before(hook: &Hook, at: Timestamp, now: Timestamp) -> bool {
-    hook.at < at && (at <= now || now < hook.at)
+/// True if the report is of before this time, whatever the wall clock showed then.
+#[must_use]
+pub fn is_before(pool: &Pool, (moment, now): (Moment, Timestamp), at: Timestamp) -> bool {
+    moment < moment_of(pool.clock(), at, now)
 }

@@ -36,7 +36,8 @@ pub(crate) fn confirm(
     let now = inputs.now;
     let typed = matches!(message.state, MessageState::Typing | MessageState::Typed | MessageState::InDoubt);
     // A late report of the end of an earlier turn is not the end of this one.
-    let accepted = message.state == MessageState::Accepted && !is_before(hook, message.since, now);
+    let accepted =
+        message.state == MessageState::Accepted && !is_before(pool, (inputs.moment, now), message.since);
     match &hook.signal {
         HookEvent::Prompt { .. } if typed => prompt_taken(pool, &message, hook, inputs, newer),
         // The agent's own command for a fresh context, which has no turn.

@@ -13,6 +13,13 @@ use crate::world::{World, server};
 
 const HOUR: u64 = 3_600_000;
 
+const HOUR_MS: i64 = 3_600_000;
+
+/// A step of the wall clock, or none.
+fn any_step() -> impl Strategy<Value = i64> {
+    prop_oneof![3 => Just(0_i64), 2 => 0..90 * HOUR_MS, 1 => -90 * HOUR_MS..0]
+}
+
 /// A machine whose wall clock can be set.
 struct Machine {
     clock: Clock,
@@ -147,6 +154,22 @@ fn the_time_so_long_ago_is_behind_all_that_is_younger() {
     assert_eq!(ago(&machine, HOUR), 12 * HOUR + 999, "111 hours by then, and all later was shown since");
 }
 
+/// A time that the clock showed before it was set back is not taken for one of an adjustment.
+#[test]
+fn a_time_a_little_later_than_now_is_of_the_last_stretch_unless_an_earlier_one_contains_it() {
+    let mut machine = Machine::new(10 * HOUR);
+    machine.passes(1000, HOUR_MS);
+    machine.passes(1000, -HOUR_MS);
+    let now = machine.last.wall;
+    let moment = |at| clock::moment_of(&machine.clock, Timestamp(at), now);
+    assert!(moment(now.0 - 1) < moment(now.0));
+    assert!(moment(now.0) < moment(now.0 + 300), "adjusted by half a second");
+    assert!(moment(11 * HOUR + 1500) < moment(now.0), "shown before the step back");
+    let now = Timestamp(11 * HOUR + 1200);
+    let before = clock::moment_of(&machine.clock, Timestamp(11 * HOUR + 1500), now);
+    assert!(before < clock::moment_of(&machine.clock, now, now), "and now nearly shown again");
+}
+
 /// The beginning of an observation stays before a change that came later, over a step of the clock in between.
 #[test]
 fn the_time_so_long_ago_is_not_after_a_step_that_came_since() {
@@ -164,14 +187,32 @@ fn the_time_so_long_ago_is_not_after_a_step_that_came_since() {
 }
 
 proptest! {
+    /// Stamps of other processes are in the order in which they were made, although the clock was wrong for a moment
+    /// that nobody recorded.
+    #[test]
+    fn stamps_are_in_their_real_order(
+        stamps in proptest::collection::vec((1..HOUR, any_step(), prop_oneof![
+            2 => Just(0_i64),
+            1 => prop_oneof![-90 * HOUR_MS..-HOUR_MS, HOUR_MS..90 * HOUR_MS],
+        ]), 1..40)
+    ) {
+        let mut machine = Machine::new(1000 * HOUR);
+        let made: Vec<(Timestamp, u64)> = stamps.into_iter().map(|(passed, set_by, error)| {
+            machine.passes(passed, set_by);
+            (Timestamp(machine.last.wall.0.saturating_add_signed(error)), machine.last.awake_ms)
+        }).collect();
+        let stamped = |&(at, awake): &(Timestamp, u64)| clock::stamped(&machine.clock, machine.last, at, Some(awake));
+        let moments: Vec<_> = made.iter().map(|stamp| stamped(stamp).1).collect();
+        prop_assert!(moments.is_sorted_by(|this, next| this < next), "{:?}", moments);
+        for stamp in &made {
+            prop_assert!(stamped(stamp).0 <= machine.last.wall);
+        }
+    }
+
     /// Whatever happens to the clock, nothing is older than it really is, and the steps stay few.
     #[test]
     fn nothing_is_older_than_it_is(
-        moves in proptest::collection::vec((1_u64..5 * HOUR, prop_oneof![
-            3 => Just(0_i64),
-            2 => 0..i64::try_from(90 * HOUR).unwrap(),
-            1 => -i64::try_from(90 * HOUR).unwrap()..0,
-        ]), 1..40)
+        moves in proptest::collection::vec((1_u64..5 * HOUR, any_step()), 1..40)
     ) {
         let mut machine = Machine::new(100_000 * HOUR);
         let mut stamps = vec![(machine.last.wall.0, machine.real)];

@@ -3,6 +3,7 @@
 mod model;
 
 use agents::prompt::TextMatch;
+use pool::clock::moment_by;
 use pool::{OnFailedTurn, OnInterrupted, agent, prompt, queue};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -466,7 +467,7 @@ fn prompts_that_the_agent_had_are_over_when_it_is() {
 fn a_clock_that_goes_back_ends_no_prompt_and_stops_no_report() {
     let mut stage = Stage::new("claude");
     stage.says(signal::prompt());
-    stage.world.now = START - 500_000;
+    stage.sets_clock(START - 500_000);
     let id = stage.typed();
     assert_eq!(stage.settle_ended(), vec![], "it was typed before its agent began, by this clock");
     stage.says(signal::prompt());
@@ -486,7 +487,7 @@ fn the_end_of_the_turn_before_told_after_the_clock_was_set_back_is_not_the_end_o
     let before = stage.hook(signal::over());
     stage.pass(70);
     stage.says(signal::prompt());
-    stage.world.now = START - 500_000;
+    stage.sets_clock(START - 500_000);
     stage.handle_hook(&before, TextMatch::Exact);
     assert_eq!((stage.message(id), stage.state()), (MessageState::Accepted, Busy));
     stage.says(signal::over());
@@ -805,6 +806,23 @@ fn a_worker_that_has_a_prompt_is_not_spoken_for_by_the_agent() {
         assert_eq!(stage.message(id), MessageState::Claimed);
     }
     assert!(queue::held_prompt(stage.pool(), stage.id).is_some());
+}
+
+/// The report of a turn that ended before the prompt was accepted, spooled while the clock was an hour ahead.
+#[test]
+fn the_moment_of_a_report_counts_and_not_what_the_clock_showed() {
+    let mut stage = Stage::new("claude");
+    let id = stage.typed();
+    stage.pass(1000);
+    let moment = moment_by(stage.pool().clock(), stage.now(), stage.now());
+    let earlier = Hook { at: Timestamp(stage.now().0 + 3_600_000), ..stage.hook(signal::over()) };
+    stage.pass(1000);
+    stage.says(signal::prompt());
+    stage.handle_hook_of(moment, &earlier, TextMatch::Different);
+    assert_eq!(stage.message(id), MessageState::Accepted);
+    stage.pass(1000);
+    stage.says(signal::over());
+    assert_eq!(stage.message(id), MessageState::Done);
 }
 
 /// Reports, each with its delay.

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use agents::prompt::TextMatch;
 use agents::{Adapter, Confirm};
 use pool::agent::{HookInputs, HookOutcome};
+use pool::clock::{Moment, moment_of};
 use pool::{Agent, OnInterrupted, Pool, QueueRules, Settings, agent, prompt, queue};
 use protocol::activity::Ask;
+use protocol::clock::{Clock, ClockStep};
 use protocol::hook::{Hook, HookEvent};
 use protocol::session::Conversation;
 use protocol::session::Reason;
@@ -89,6 +91,13 @@ impl Stage {
         Timestamp(self.world.now)
     }
 
+    /// Sets the wall clock, and records the step.
+    pub(crate) fn sets_clock(&mut self, ms: u64) {
+        let step = ClockStep { before: self.now(), after: Timestamp(ms) };
+        self.world.emit(Event::ClockRead(Clock { steps: vec![step], ..Clock::default() }));
+        self.world.now = ms;
+    }
+
     pub(crate) fn pass(&mut self, ms: u64) {
         self.world.now += ms;
     }
@@ -116,6 +125,7 @@ impl Stage {
             tag: self.tag(),
             id: self.hooks,
             at: self.now(),
+            awake_ms: None,
             agent: self.session().spec.agent.clone(),
             conversation,
             transcript: None,
@@ -125,6 +135,12 @@ impl Stage {
 
     /// Handles a report. Returns the events, which are applied.
     pub(crate) fn handle_hook(&mut self, hook: &Hook, same: TextMatch) -> Vec<Event> {
+        let moment = moment_of(self.pool().clock(), hook.at, self.now());
+        self.handle_hook_of(moment, hook, same)
+    }
+
+    /// Handles a report that was made at this moment, whatever the wall clock showed then.
+    pub(crate) fn handle_hook_of(&mut self, moment: Moment, hook: &Hook, same: TextMatch) -> Vec<Event> {
         self.asked_at.insert(hook.id, hook.at);
         let inputs = HookInputs {
             agent: &self.agent,
@@ -133,6 +149,7 @@ impl Stage {
             text_match: same,
             queued_asks: &self.behind,
             asked_at: Some(&self.asked_at),
+            moment,
             now: self.now(),
         };
         let HookOutcome { events, open_asks: open } =

@@ -39,7 +39,7 @@ impl SimClock {
     }
 
     /// Returns the milliseconds by which the wall clock is wrong.
-    pub(crate) fn offset_ms(&self) -> i64 {
+    fn offset_ms(&self) -> i64 {
         self.offset_ms.lock().map_or(0, |offset| *offset)
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use protocol::hook::{Hook, HookEvent, SPOOL_DIR, SPOOL_VERSION, SpooledHook, Start};
 use protocol::job::{self, ExitRecord, JOB_VERSION, Job, Started};
+use protocol::time::millis;
 use protocol::{ProcId, Request, Response, Role, Timestamp};
 use serde_json::to_vec;
 use tmux::{Create, PaneRef};
@@ -310,6 +311,7 @@ impl Incarnation {
             tag: job.tag,
             id: self.rng.next(),
             at: self.land.clock.now(),
+            awake_ms: Some(millis(self.land.clock.awake())),
             agent: "sim".to_owned(),
             conversation: None,
             transcript: None,
@@ -319,7 +321,6 @@ impl Incarnation {
 
     /// Reports an event, as `poolctl hook` does: to the daemon, or else into the spool.
     async fn hook(&mut self, job: &Job, signal: HookEvent) {
-        let offset_ms = self.land.clock.offset_ms();
         let hook = self.report(job, signal);
         let sent = timeout(HOOK_LIMIT, send(&self.land, hook.clone(), self.init)).await;
         let is_sent = matches!(sent, Ok(Some(())));
@@ -332,20 +333,17 @@ impl Incarnation {
             self.spool(job, &hook);
         }
         if self.rng.per_mille(self.land.climate.repeated_hooks) {
-            self.repeat(hook, offset_ms);
+            self.repeat(hook);
         }
     }
 
-    /// Sends a report once more, at once or later. Not once the clock was set: the pool orders reports by it.
-    fn repeat(&mut self, hook: Hook, offset_ms: i64) {
+    /// Sends a report once more, at once or later.
+    fn repeat(&mut self, hook: Hook) {
         self.land.judge.count("hook:repeated");
         let later = if self.rng.per_mille(500) { self.rng.below(20_000) } else { 0 };
         let (land, tag, init) = (self.land.clone(), self.pane.tag, self.init);
         let again = async move {
             sleep(Duration::from_millis(later)).await;
-            if land.clock.offset_ms() != offset_ms {
-                return;
-            }
             land.trace.tell(|| format!("{tag} repeats {:?}", hook.signal));
             drop(timeout(HOOK_LIMIT, send(&land, hook, init)).await);
         };

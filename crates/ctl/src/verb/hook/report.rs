@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use agents::{Adapter, answer, payload};
 use nix::poll::{PollFd, PollFlags};
+use process::runtime::awake::awake;
 use protocol::blocking::Connection;
 use protocol::hook::{Decision, Hook, HookEvent};
 use protocol::reply::Frame;
@@ -78,7 +79,7 @@ pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, rema
     if args.installed && has_own_hooks() {
         return;
     }
-    let at = time::now();
+    let (at, awake_ms) = (time::now(), Some(protocol::time::millis(awake())));
     let written = args.payload.as_ref().map_or_else(stdin::read, |payload| payload.as_bytes().to_vec());
     let Some(parsed) = payload::parse(Adapter::of(agent), &written) else {
         return remark("the payload of the agent's hook cannot be parsed");
@@ -87,7 +88,8 @@ pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, rema
     let Ok(id) = getrandom::u64() else { return };
     let HookEnvironment { session, tag, .. } = environment;
     let (conversation, transcript) = (parsed.conversation, parsed.transcript);
-    let hook = Hook { session, tag, id, at, agent: agent.to_owned(), conversation, transcript, signal };
+    let hook =
+        Hook { session, tag, id, at, awake_ms, agent: agent.to_owned(), conversation, transcript, signal };
     match deliver(socket.unwrap_or(&environment.socket), hook.clone(), args.wait.unwrap_or_default()) {
         Delivery::Decided(decision, mut connection) => {
             if print(answer::decision_output(Adapter::of(agent), &parsed.event, &decision, &written)) {
