@@ -7,7 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::support::{KEEPER, await_lines, await_slots, dir, events, keeper, restart_and_look};
-use crate::harness::{Output, PATIENCE, Pool, Program, wait_until};
+use crate::faults::support::{has, is_root};
+use crate::harness::{Mount, Output, PATIENCE, Pool, Program, wait_until};
 
 const QUICK: &str = "[pool]\nidle_quiet = '200ms'\nidle_settle = '200ms'\n[reaper]\ngrace = '200ms'\n";
 
@@ -321,4 +322,23 @@ fn a_stopped_session_is_sent_something_and_starts() {
     assert_eq!(pool.lifecycle(&id), "live");
     pool.kill9(Program::Reaper);
     pool.start(Program::Reaper);
+}
+
+#[test]
+fn a_removal_that_leaves_the_directory_says_so_when_it_is_repeated() {
+    if !is_root() || !has("mount") {
+        return;
+    }
+    // Declared first, so that it is unmounted after the pool has ended.
+    let mount;
+    let pool = quick();
+    let id = keeper(&pool, "web");
+    mount = Mount::new(dir(&pool, &id).join("work/busy"), "64k");
+    if mount.is_none() {
+        return;
+    }
+    let remove = || pool.ctl(&["rm", "--force", "--purge", "--op-id", "purge", &id]).expect(1).stderr;
+    let told = remove();
+    assert!(told.contains("is removed, but not its directory"), "{told}");
+    assert_eq!(remove(), told);
 }

@@ -105,32 +105,6 @@ pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {
 /// all that it showed since: everything before that is older than the delay.
 #[must_use]
 pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
-    let (shown, earliest) = shown_before(clock, now, delay);
-    shown.min(earliest)
-}
-
-/// The time and the moment of what another process stamped with both clocks. Its wall clock's time is corrected if it
-/// disagrees with the recorded steps: the clock was set and corrected while nobody recorded it. Without a stamp of the
-/// time awake, the wall clock's time is believed.
-#[must_use]
-pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>) -> (Timestamp, Moment) {
-    let Some(delay) = awake_ms.and_then(|stamp| now.awake_ms.checked_sub(stamp)) else {
-        return (at, moment_of(clock, at, now.wall));
-    };
-    let (shown, earliest) = shown_before(clock, now.wall, Duration::from_millis(delay));
-    let present = moment_by(clock, now.wall, now.wall);
-    let before = |ms: i64| Moment(present.0.saturating_sub(ms));
-    let tolerated = millis(STEP) + delay / DRIFT;
-    if differ(shown, at) < tolerated {
-        (at.min(earliest), before(signed(delay) - signed(at.0) + signed(shown.0)))
-    } else {
-        (shown.min(earliest), before(signed(delay)))
-    }
-}
-
-/// What the wall clock showed before a delay that has really passed, and the limit of what it has shown only before
-/// that: the time before all that it showed after it was set back since, or `now`.
-fn shown_before(clock: &Clock, now: Timestamp, delay: Duration) -> (Timestamp, Timestamp) {
     let (mut end, mut left, mut earliest) = (now, delay, now);
     for step in clock.steps.iter().rev() {
         let passed = end.since(step.after);
@@ -141,7 +115,37 @@ fn shown_before(clock: &Clock, now: Timestamp, delay: Duration) -> (Timestamp, T
         let before_step = Timestamp(step.after.0.saturating_sub(1));
         (left, end, earliest) = (left - passed, step.before, earliest.min(before_step));
     }
-    (Timestamp(end.0.saturating_sub(millis(left))), earliest)
+    Timestamp(end.0.saturating_sub(millis(left))).min(earliest)
+}
+
+/// The time and the moment of what another process stamped with both clocks. A time of the wall clock is replaced if the
+/// recorded steps contradict it: the clock was set and corrected while nobody recorded it. Without a stamp of the time
+/// awake, it is believed.
+#[must_use]
+pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>) -> (Timestamp, Moment) {
+    let told = moment_of(clock, at, now.wall);
+    let Some(delay) = awake_ms.and_then(|stamp| now.awake_ms.checked_sub(stamp)) else {
+        return (at.min(now.wall), told);
+    };
+    let present = moment_by(clock, now.wall, now.wall);
+    let real = Moment(present.0.saturating_sub(signed(delay)));
+    if told.0.abs_diff(real.0) < millis(STEP) + delay / DRIFT {
+        (if told >= present { now.wall } else { at }, told)
+    } else {
+        (shown(clock, real), real)
+    }
+}
+
+/// What the wall clock showed at a moment of the past.
+fn shown(clock: &Clock, moment: Moment) -> Timestamp {
+    let mut shift: i64 = clock.steps.iter().map(skipped).fold(0, i64::saturating_add);
+    for step in clock.steps.iter().rev() {
+        if moment.0.saturating_add(shift) >= signed(step.after.0) {
+            break;
+        }
+        shift = shift.saturating_sub(skipped(step));
+    }
+    Timestamp(u64::try_from(moment.0.saturating_add(shift)).unwrap_or(0))
 }
 
 /// The moment of a time that may be in the future: in the last stretch between two steps that can contain it.

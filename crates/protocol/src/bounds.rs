@@ -278,6 +278,7 @@ impl Hook {
         use crate::hook::{PROMPT_MAX, TEXT_MAX};
         shorten(&mut self.agent, WORD_MAX);
         shorten_all(&mut self.conversation, WORD_MAX);
+        shorten_all(self.awake.as_mut().map(|awake| &mut awake.boot), WORD_MAX);
         // A truncated path would name another file.
         self.transcript = self.transcript.filter(|path| path.0.len() <= PATH_MAX);
         match &mut self.signal {

@@ -36,12 +36,12 @@ pub struct Hook {
     /// A random id: a report is processed once.
     #[serde(with = "crate::u64_string")]
     pub id: u64,
-    /// The start time of the hook, by the machine's clock.
+    /// The start time of the hook, by the machine's clock. A spooled report has a later one if its clock was set back
+    /// since the report before it; `poold` corrects it by `awake`.
     pub at: Timestamp,
-    /// The start time of the hook as the time since the boot without time asleep, in milliseconds: setting the clock
-    /// does not move it.
+    /// The start time of the hook, however the clock is set.
     #[serde(default)]
-    pub awake_ms: Option<u64>,
+    pub awake: Option<AwakeTime>,
     /// The kind of the agent.
     pub agent: String,
     /// The id of the agent's conversation.
@@ -50,6 +50,15 @@ pub struct Hook {
     pub transcript: Option<OsBytes>,
     /// The event reported.
     pub signal: HookEvent,
+}
+
+/// A time as all processes of one boot of the machine know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AwakeTime {
+    /// The boot.
+    pub boot: String,
+    /// Time since the boot without time asleep, in milliseconds.
+    pub ms: u64,
 }
 
 /// An event in an agent.

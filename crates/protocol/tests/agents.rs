@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use protocol::activity::{Activity, ActivityState, Ask, AskKind, Notes, Source};
-use protocol::hook::{Decision, Hook, HookEvent, Notice, SPOOL_VERSION, SpooledHook, Start, ToolUse};
+use protocol::hook::{
+    AwakeTime, Decision, Hook, HookEvent, Notice, SPOOL_VERSION, SpooledHook, Start, ToolUse,
+};
 use protocol::reply::{Terminal, Theme};
 use protocol::request::{Approve, Input, Output, Resize};
 use protocol::thought::{Publish, RestState, StreamPosition, Thought, ThoughtSource, ThoughtState};
@@ -93,7 +95,7 @@ fn spooled(signal: HookEvent) -> SpooledHook {
         tag: Tag([0xab; 16]),
         id: 0xfedc_ba98_7654_3210,
         at: Timestamp(1_700_000_000_123),
-        awake_ms: Some(86_400_123),
+        awake: Some(AwakeTime { boot: "3f1c".to_owned(), ms: 86_400_123 }),
         agent: "claude".to_owned(),
         conversation: Some("0b5c7a52-6f0e-4f7e-9d0c-2f3a1c9e8d71".to_owned()),
         transcript: Some("/home/me/.claude/projects/x/0b5c7a52.jsonl".into()),
@@ -137,7 +139,7 @@ fn files_of_a_hook() {
         }
     }
     let bare = spooled(HookEvent::Interrupted);
-    let hook = Hook { awake_ms: None, conversation: None, transcript: None, ..bare.hook };
+    let hook = Hook { awake: None, conversation: None, transcript: None, ..bare.hook };
     files.extend([file("spooled.bare", &SpooledHook { hook, ..bare })]);
     compare("hooks.json.txt", &files);
 }

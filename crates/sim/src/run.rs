@@ -328,6 +328,7 @@ async fn kill_daemon(land: &Land, daemon: DaemonProcess, rng: &mut Rng) -> Daemo
         land.medium.cut_power(rng);
         land.tmux.kill_server();
         land.machine.reboot();
+        land.clock.reboot();
     }
     sleep(Duration::from_millis(rng.below(3000))).await;
     DaemonProcess::start(land, next_fault)

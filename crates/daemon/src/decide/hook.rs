@@ -9,7 +9,7 @@ use pool::agent::{HookInputs, HookOutcome, is_before};
 use pool::clock::{self, Moment};
 use pool::{Agent, agent, queue};
 use protocol::hook::{Hook, HookEvent, Start};
-use protocol::{Event, MessageState};
+use protocol::{Event, MessageState, Timestamp};
 
 use crate::decide::asks::{self, AwaitedDecision};
 use crate::decide::prompt::typed_text;
@@ -27,7 +27,7 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     }
     let mut hook = hook.within_bounds();
     let moment;
-    (hook.at, moment) = clock::stamped(turn.pool().clock(), turn.reading(), hook.at, hook.awake_ms);
+    (hook.at, moment) = time_of(turn, &hook);
     let session = turn.pool().session(hook.session)?.clone();
     let settings = &daemon.loaded().settings;
     let (agent, rules) = (settings.agent_of(&session), &settings.queue);
@@ -54,13 +54,12 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     turn.emit_all(events);
     turn.volatile.agents.note_artefacts(session.id, &hook.signal);
     if matches!(hook.signal, HookEvent::Permission { .. }) {
-        turn.volatile.agents.note_asked(session.id, hook.id, hook.at);
+        turn.volatile.agents.note_asked(session.id, hook.id, moment);
     }
     asks::note_open_asks(turn, session.id, &open);
-    let now = turn.now();
     // The report of a start is no sign that it was given anything.
     if !matches!(hook.signal, HookEvent::Started { .. }) {
-        turn.volatile.prompts.delivered(hook.tag, hook.at.min(now));
+        turn.volatile.prompts.delivered(hook.tag, hook.at);
     }
     follow_up::queue_message(turn, daemon, &session, (agent, &hook));
     if matches!(hook.signal, HookEvent::TurnOver { .. }) {
@@ -72,6 +71,13 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     let decision = turn.waiting.decisions.wait(session.id, hook.id);
     let hides_dialog = agent.adapter == Adapter::Codex;
     Some(AwaitedDecision { session: session.id, ask: hook.id, decision, limit, hides_dialog })
+}
+
+/// Returns the time and the moment of a report.
+fn time_of(turn: &Turn<'_>, hook: &Hook) -> (Timestamp, Moment) {
+    let (_, boot) = turn.pool().started_by();
+    let awake = hook.awake.as_ref().filter(|awake| awake.boot == boot);
+    clock::stamped(turn.pool().clock(), turn.reading(), hook.at, awake.map(|awake| awake.ms))
 }
 
 /// Applies a report that was reconstructed from the agent's own record.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use agents::prompt::{TextMatch, compare};
 use agents::transcript::{RecordedPrompt, TurnOutcome};
-use pool::{Agent, queue};
+use pool::clock::moment_of;
+use pool::{Agent, agent, queue};
 use protocol::digest::digest;
 use protocol::hook::{Hook, HookEvent};
 use protocol::{ActivityState, MessageId, MessageState, Timestamp};
@@ -37,12 +38,17 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, target: &SampleTarge
         }
         return true;
     }
+    let now = turn.now();
+    let is_before = |at: Timestamp, than: Timestamp| {
+        let clock = turn.pool().clock();
+        agent::is_before(turn.pool(), (moment_of(clock, at, now), now), than)
+    };
     let accepted = queue::held_prompt(turn.pool(), target.id);
     let accepted = accepted.filter(|open| open.state == MessageState::Accepted).map(|open| open.since);
     let rests =
         matches!(target.known.state, ActivityState::Idle | ActivityState::Unknown | ActivityState::Error);
     if let Some((signal, at)) =
-        ending(sample).filter(|(_, at)| rests && accepted.is_some_and(|since| *at >= since))
+        ending(sample).filter(|(_, at)| rests && accepted.is_some_and(|since| !is_before(*at, since)))
     {
         report(turn, daemon, target, (signal, at));
         return true;
@@ -106,7 +112,7 @@ fn report(turn: &mut Turn<'_>, daemon: &Daemon, target: &SampleTarget, (signal, 
         tag: target.tag,
         id: report_id(target, at, &signal),
         at,
-        awake_ms: None,
+        awake: None,
         agent: target.agent.adapter.as_str().to_owned(),
         conversation: None,
         transcript: None,

@@ -86,7 +86,13 @@ async fn remove_for(
         Err(why) if asked.purge => {
             let what =
                 format!("{id} is removed, but not its directory: {why}; `poolctl prune --purge` tries again");
-            Err(Refusal::new(ErrorCode::Failed, what))
+            let refusal = Refusal::new(ErrorCode::Failed, what);
+            // In place of the answer that was recorded with the removal of the record.
+            if let Some(op) = op.cloned() {
+                let answer = Err(refusal.clone());
+                daemon.engine.turn(move |turn| op.record_answer(turn, &answer)).await?;
+            }
+            Err(refusal)
         }
         freed => Ok(freed.unwrap_or(0)),
     }

@@ -10,6 +10,7 @@ use protocol::hook::{Hook, HookEvent, Notice, Start, ToolUse};
 use protocol::request::Approve;
 use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, SessionId, Timestamp};
 
+use crate::clock::Moment;
 use crate::pool::Pool;
 
 /// All open questions: the one that is shown, then the `queued` ones.
@@ -21,8 +22,12 @@ pub fn open_asks(shown: &Activity, queued: &[Ask]) -> Vec<Ask> {
     first.chain(queued).cloned().collect()
 }
 
-/// The open questions after a hook report, the oldest first. `asked_at` has the times of those before.
-pub(crate) fn asks_after(open: &[Ask], hook: &Hook, asked_at: Option<&BTreeMap<u64, Timestamp>>) -> Vec<Ask> {
+/// The open questions after a hook report, the oldest first. `asked_at` has the moments of those before.
+pub(crate) fn asks_after(
+    open: &[Ask],
+    (hook, moment): (&Hook, Moment),
+    asked_at: Option<&BTreeMap<u64, Moment>>,
+) -> Vec<Ask> {
     let mut open = open.to_vec();
     let ask = |kind, text: &str, tool: Option<&str>, answerable| {
         let (text, tool) = (cut(text, ASK_MAX).to_owned(), tool.map(str::to_owned));
@@ -38,11 +43,11 @@ pub(crate) fn asks_after(open: &[Ask], hook: &Hook, asked_at: Option<&BTreeMap<u
             let answerable = *wait_ms > 0 && (kind == AskKind::Permission || !text.is_empty());
             open.push(ask(kind, text, Some(tool), answerable));
             // Hooks that wait for a `poold` that was restarted report again in any order.
-            let time_of = |ask: &Ask| match ask.id {
-                id if id == hook.id => Some(hook.at),
+            let moment_of = |ask: &Ask| match ask.id {
+                id if id == hook.id => Some(moment),
                 id => asked_at?.get(&id).copied(),
             };
-            open.sort_by_key(time_of);
+            open.sort_by_key(moment_of);
         }
         HookEvent::Asking { tool, plan: _ } => {
             open.retain(|ask| ask.answerable);

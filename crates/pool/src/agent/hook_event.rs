@@ -14,7 +14,7 @@ use crate::agent::asks::{answered_elsewhere, ask_activity, asks_after, open_asks
 use crate::agent::former_conversation::{ends_conversation, without_conversation};
 use crate::agent::hook_inputs::{HookInputs, is_before};
 use crate::agent::usage_limit::limited_until;
-use crate::clock::moment_by;
+use crate::clock::moment_of;
 use crate::pool::Pool;
 use crate::prompt::confirm;
 use crate::queue::prompts::held_prompt;
@@ -65,16 +65,17 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
     let stale = matches!(hook.signal, HookEvent::Notified { kind: Notice::Idle, .. })
         && held_prompt(pool, session.id).is_some_and(|open| {
             open.state == MessageState::Accepted
-                && moment_by(pool.clock(), open.since, now).until(inputs.moment) < IDLE_NOTICE_MIN
+                && moment_of(pool.clock(), open.since, now).until(inputs.moment) < IDLE_NOTICE_MIN
         });
     let taken_in = taken_in && !stale;
-    let asked = if taken_in { asks_after(&open, hook, inputs.asked_at) } else { open.clone() };
+    let asked =
+        if taken_in { asks_after(&open, (hook, inputs.moment), inputs.asked_at) } else { open.clone() };
     if taken_in {
         let after = activity_after(&before, (&open, &asked), hook, (notes.resumes, now));
         events.extend(answered_elsewhere(session.id, (&open, &asked), hook));
         events.extend(after.and_then(|after| activity_changed(session, &before, after)));
     }
-    let heard_at = if late { notes.heard_at } else { Some(hook.at.min(now)) };
+    let heard_at = if late { notes.heard_at } else { Some(hook.at) };
     let notes = if ended { without_conversation(notes) } else { notes };
     events.push(note(session, notes, hook, heard_at));
     HookOutcome { events, open_asks: asked }
@@ -135,7 +136,7 @@ fn activity_after(
     hook: &Hook,
     (resumes, now): (u32, Timestamp),
 ) -> Option<Activity> {
-    let at = hook.at.min(now);
+    let at = hook.at;
     let is = |state| Activity {
         state,
         source: Source::Hook,

@@ -23,16 +23,18 @@ pub struct HookInputs<'a> {
     pub text_match: TextMatch,
     /// The agent's questions behind the one that is shown, oldest first.
     pub queued_asks: &'a [Ask],
-    /// The times at which it asked its open questions, that of this report included, as far as they are known.
-    pub asked_at: Option<&'a BTreeMap<u64, Timestamp>>,
+    /// The moments at which it asked its open questions, as far as they are known.
+    pub asked_at: Option<&'a BTreeMap<u64, Moment>>,
     /// The moment of the report.
     pub moment: Moment,
     /// Now.
     pub now: Timestamp,
 }
 
-/// True if the report is of before this time, whatever the wall clock showed then.
+/// True if the report is of before this time, whatever the wall clock showed then. After an adjustment back that is too
+/// small to be recorded, a time that is to come once more may be earlier than a report of now.
 #[must_use]
 pub fn is_before(pool: &Pool, (moment, now): (Moment, Timestamp), at: Timestamp) -> bool {
-    moment < moment_of(pool.clock(), at, now)
+    let [at, present] = [at, now].map(|time| moment_of(pool.clock(), time, now));
+    moment < at && (at <= present || present < moment)
 }

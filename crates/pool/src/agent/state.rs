@@ -8,6 +8,7 @@ use protocol::{Activity, SessionId, Tag, Timestamp};
 
 use crate::agent::artefacts::Artefacts;
 use crate::agent::screen::TerminalMarks;
+use crate::clock::Moment;
 
 /// Number of hook reports that are remembered, so that a repeated one is handled once.
 const REPORTS_MAX: usize = 4096;
@@ -22,7 +23,7 @@ fn occurrence(shown: &Activity) -> Option<(u64, Timestamp)> {
 pub struct Agents {
     reports: VecDeque<u64>,
     queued_asks: BTreeMap<SessionId, Vec<Ask>>,
-    asked_at: BTreeMap<SessionId, BTreeMap<u64, Timestamp>>,
+    asked_at: BTreeMap<SessionId, BTreeMap<u64, Moment>>,
     marks: BTreeMap<Tag, TerminalMarks>,
     observed_at: BTreeMap<Tag, Timestamp>,
     output_at: BTreeMap<SessionId, Timestamp>,
@@ -51,14 +52,14 @@ impl Agents {
         self.queued_asks.get(&session).map_or(&[], Vec::as_slice)
     }
 
-    /// Stores the time at which a session's agent asked a question.
-    pub fn note_asked(&mut self, session: SessionId, ask: u64, at: Timestamp) {
+    /// Stores the moment at which a session's agent asked a question.
+    pub fn note_asked(&mut self, session: SessionId, ask: u64, at: Moment) {
         self.asked_at.entry(session).or_default().insert(ask, at);
     }
 
-    /// The times at which a session's agent asked its open questions, as far as its hooks have told this `poold`.
+    /// The moments at which a session's agent asked its open questions, as far as its hooks have told this `poold`.
     #[must_use]
-    pub fn asked_at(&self, session: SessionId) -> Option<&BTreeMap<u64, Timestamp>> {
+    pub fn asked_at(&self, session: SessionId) -> Option<&BTreeMap<u64, Moment>> {
         self.asked_at.get(&session)
     }
 

@@ -83,7 +83,7 @@ fn prompt_taken(
         TextMatch::Altered if is_typed => return prompt_altered(message, text, inputs),
         TextMatch::Surrounded | TextMatch::Altered | TextMatch::Different => return Vec::new(),
     };
-    let accepted = transition(message, MessageState::Accepted, around, hook.at.min(now));
+    let accepted = transition(message, MessageState::Accepted, around, hook.at);
     let newer = newer.filter(|newer| newer.source == Source::Hook);
     let end = newer.map_or_else(Vec::new, |newer| match newer.state {
         ActivityState::Idle => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use agents::prompt::TextMatch;
 use agents::{Adapter, Confirm};
 use pool::agent::{HookInputs, HookOutcome};
-use pool::clock::{Moment, moment_of};
+use pool::clock::{self, Moment, Reading};
 use pool::{Agent, OnInterrupted, Pool, QueueRules, Settings, agent, prompt, queue};
 use protocol::activity::Ask;
 use protocol::clock::{Clock, ClockStep};
@@ -59,7 +59,7 @@ pub(crate) struct Stage {
     hooks: u64,
     /// The agent's questions behind the one that is shown.
     behind: Vec<Ask>,
-    asked_at: BTreeMap<u64, Timestamp>,
+    asked_at: BTreeMap<u64, Moment>,
 }
 
 impl Stage {
@@ -125,7 +125,7 @@ impl Stage {
             tag: self.tag(),
             id: self.hooks,
             at: self.now(),
-            awake_ms: None,
+            awake: None,
             agent: self.session().spec.agent.clone(),
             conversation,
             transcript: None,
@@ -135,13 +135,14 @@ impl Stage {
 
     /// Handles a report. Returns the events, which are applied.
     pub(crate) fn handle_hook(&mut self, hook: &Hook, same: TextMatch) -> Vec<Event> {
-        let moment = moment_of(self.pool().clock(), hook.at, self.now());
-        self.handle_hook_of(moment, hook, same)
+        let now = Reading { wall: self.now(), awake_ms: 0 };
+        let (at, moment) = clock::stamped(self.pool().clock(), now, hook.at, None);
+        self.handle_hook_of(moment, &Hook { at, ..hook.clone() }, same)
     }
 
     /// Handles a report that was made at this moment, whatever the wall clock showed then.
     pub(crate) fn handle_hook_of(&mut self, moment: Moment, hook: &Hook, same: TextMatch) -> Vec<Event> {
-        self.asked_at.insert(hook.id, hook.at);
+        self.asked_at.insert(hook.id, moment);
         let inputs = HookInputs {
             agent: &self.agent,
             rules: &self.rules,

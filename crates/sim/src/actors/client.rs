@@ -64,7 +64,7 @@ impl Actor {
             format!("s{}", self.rng.below(self.land.climate.names))
         };
         let to = SessionRef(session.clone());
-        match self.rng.below(120) {
+        match self.rng.below(128) {
             rare @ 92.. => self.act_rarely(rare, to).await,
             0..15 => self.new_session(session).await,
             15..55 => self.prompt(to).await,
@@ -89,7 +89,7 @@ impl Actor {
             80..82 => self.remove(to).await,
             82..84 => {
                 let deadline_ms = self.rng.per_mille(500).then_some(2000);
-                self.change("drain", Request::Drain(Drain { session: to, deadline_ms })).await;
+                self.drain(to, deadline_ms).await;
             }
             84..86 => {
                 let pinned = self.rng.per_mille(500);
@@ -130,11 +130,17 @@ impl Actor {
                 self.change(name, request).await;
             }
             105 => self.purge(to).await,
-            106..110 => {
+            106..110 | 120..122 => {
                 let target = format!("f{}", self.rng.below(person::NAMES));
                 let adopt = Adopt { target, workspace: None, replace_pipe: false };
                 self.land.judge.adoption_asked();
                 self.change("adopt", Request::Adopt(adopt)).await;
+            }
+            122 => drop(self.change("dismiss", Request::Dismiss(to)).await),
+            123 => drop(self.change("clear", Request::Clear(to)).await),
+            124..128 => {
+                let deadline_ms = Some(self.rng.between(1, 2000));
+                self.drain(to, deadline_ms).await;
             }
             110..112 => {
                 let question = errands::question(&mut self.rng, to, &self.sent);
@@ -142,6 +148,10 @@ impl Actor {
             }
             _ => self.special_prompt(to).await,
         }
+    }
+
+    async fn drain(&mut self, session: SessionRef, deadline_ms: Option<u64>) {
+        self.change("drain", Request::Drain(Drain { session, deadline_ms })).await;
     }
 
     async fn new_session(&mut self, name: String) {

@@ -10,10 +10,14 @@ use world::clock::Clock;
 /// Wall time at the beginning of each run: 2023-11-14.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 
+/// Duration of a boot.
+const BOOT: Duration = Duration::from_secs(10);
+
 /// The clocks of the machine.
 #[derive(Debug)]
 pub(crate) struct SimClock {
     began: Instant,
+    booted: Mutex<Instant>,
     /// Milliseconds by which the wall clock was set.
     offset_ms: Mutex<i64>,
 }
@@ -21,13 +25,20 @@ pub(crate) struct SimClock {
 impl SimClock {
     /// Returns clocks that begin now.
     pub(crate) fn new() -> Self {
-        Self { began: Instant::now(), offset_ms: Mutex::new(0) }
+        Self { began: Instant::now(), booted: Mutex::new(Instant::now()), offset_ms: Mutex::new(0) }
     }
 
     /// Sets the wall clock by this many milliseconds.
     pub(crate) fn step(&self, by_ms: i64) {
         if let Ok(mut offset) = self.offset_ms.lock() {
             *offset = offset.saturating_add(by_ms);
+        }
+    }
+
+    /// Begins the time awake anew.
+    pub(crate) fn reboot(&self) {
+        if let Ok(mut booted) = self.booted.lock() {
+            *booted = Instant::now();
         }
     }
 
@@ -55,6 +66,7 @@ impl Clock for SimClock {
     }
 
     fn awake(&self) -> Duration {
-        Duration::from_secs(1000) + self.began.elapsed()
+        let booted = self.booted.lock().map_or(self.began, |booted| *booted);
+        BOOT + booted.elapsed()
     }
 }

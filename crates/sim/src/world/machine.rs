@@ -193,6 +193,10 @@ impl Machine {
         self.table().boot
     }
 
+    pub(crate) fn boot_id(&self) -> String {
+        format!("boot-{}", self.boot())
+    }
+
     /// Ends every process, as a reboot does.
     pub(crate) fn reboot(&self) {
         let mut table = self.table();
@@ -222,7 +226,7 @@ impl Processes for View {
     }
 
     fn boot_id(&self) -> Option<String> {
-        Some(format!("boot-{}", self.machine.table().boot))
+        Some(self.machine.boot_id())
     }
 
     fn read(&self, _: u32) -> io::Result<Option<Process>> {

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use protocol::hook::{Hook, HookEvent, SPOOL_DIR, SPOOL_VERSION, SpooledHook, Start};
+use protocol::hook::{AwakeTime, Hook, HookEvent, SPOOL_DIR, SPOOL_VERSION, SpooledHook, Start};
 use protocol::job::{self, ExitRecord, JOB_VERSION, Job, Started};
 use protocol::time::millis;
 use protocol::{ProcId, Request, Response, Role, Timestamp};
@@ -311,7 +311,7 @@ impl Incarnation {
             tag: job.tag,
             id: self.rng.next(),
             at: self.land.clock.now(),
-            awake_ms: Some(millis(self.land.clock.awake())),
+            awake: Some(AwakeTime { boot: self.land.machine.boot_id(), ms: millis(self.land.clock.awake()) }),
             agent: "sim".to_owned(),
             conversation: None,
             transcript: None,

@@ -25,6 +25,9 @@ use crate::world::clock::SimClock;
 use crate::world::life::Life;
 use crate::world::machine::Machine;
 
+/// Calls that are rare, and how many times as often they are in trouble.
+const RARE: [(&str, u64); 4] = [("adopt", 15), ("clear_history", 6), ("end_if_empty", 6), ("input", 3)];
+
 /// The tag of a pane that is not the pool's.
 const FOREIGN: Tag = Tag([0; 16]);
 
@@ -230,10 +233,11 @@ impl SimTmux {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fate(&self) -> (Duration, Fate) {
+    fn fate(&self, name: &str) -> (Duration, Fate) {
         let State { rng, climate, .. } = &mut *self.state();
         let delay = Duration::from_micros(rng.between(100, climate.tmux_delay_us));
-        let fate = if !rng.per_mille(climate.tmux_faults) {
+        let weight = RARE.iter().find(|(rare, _)| *rare == name).map_or(1, |(_, weight)| *weight);
+        let fate = if !rng.per_mille((climate.tmux_faults * weight).min(500)) {
             Fate::Answered
         } else {
             match rng.below(4) {
@@ -261,7 +265,7 @@ impl SimTmux {
         // The client of tmux is a process of its own: it goes on when its daemon dies.
         let (server, (sender, answer)) = (self.clone(), oneshot::channel());
         let call = async move {
-            let (delay, fate) = server.fate();
+            let (delay, fate) = server.fate(name);
             // What was sent to a server that has died since, or before a reboot, has no effect.
             let sent_to = server.receiver();
             sleep(delay).await;

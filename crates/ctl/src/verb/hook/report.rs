@@ -13,7 +13,7 @@ use agents::{Adapter, answer, payload};
 use nix::poll::{PollFd, PollFlags};
 use process::runtime::awake::awake;
 use protocol::blocking::Connection;
-use protocol::hook::{Decision, Hook, HookEvent};
+use protocol::hook::{AwakeTime, Decision, Hook, HookEvent};
 use protocol::reply::Frame;
 use protocol::{ErrorCode, Hello, Refusal, Reply, Request, Response, Role};
 
@@ -79,7 +79,7 @@ pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, rema
     if args.installed && has_own_hooks() {
         return;
     }
-    let (at, awake_ms) = (time::now(), Some(protocol::time::millis(awake())));
+    let (at, awake) = (time::now(), awake_time());
     let written = args.payload.as_ref().map_or_else(stdin::read, |payload| payload.as_bytes().to_vec());
     let Some(parsed) = payload::parse(Adapter::of(agent), &written) else {
         return remark("the payload of the agent's hook cannot be parsed");
@@ -89,7 +89,7 @@ pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, rema
     let HookEnvironment { session, tag, .. } = environment;
     let (conversation, transcript) = (parsed.conversation, parsed.transcript);
     let hook =
-        Hook { session, tag, id, at, awake_ms, agent: agent.to_owned(), conversation, transcript, signal };
+        Hook { session, tag, id, at, awake, agent: agent.to_owned(), conversation, transcript, signal };
     match deliver(socket.unwrap_or(&environment.socket), hook.clone(), args.wait.unwrap_or_default()) {
         Delivery::Decided(decision, mut connection) => {
             if print(answer::decision_output(Adapter::of(agent), &parsed.event, &decision, &written)) {
@@ -101,11 +101,18 @@ pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, rema
         Delivery::Accepted | Delivery::Abandoned => {}
         Delivery::Failed(refusal) => {
             remark(&refusal.message);
+            // A permission that is no longer waited for is asked in the terminal, from now on.
+            let is_asked = matches!(hook.signal, HookEvent::Permission { .. });
+            let hook = if is_asked { Hook { at: time::now(), awake: awake_time(), ..hook } } else { hook };
             if let Err(error) = spool::write(environment.spool.as_deref(), hook) {
                 remark(&error.to_string());
             }
         }
     }
+}
+
+fn awake_time() -> Option<AwakeTime> {
+    Some(AwakeTime { boot: process::identity::boot_id().ok()?, ms: protocol::time::millis(awake()) })
 }
 
 /// Delivers a report to `poold`. For a permission the decision is waited for, up to `wait`.

@@ -118,7 +118,7 @@ mod tests {
             tag: Tag([7; 16]),
             id: 0xab,
             at: Timestamp(at),
-            awake_ms: None,
+            awake: None,
             agent: "claude".into(),
             conversation: None,
             transcript: None,
