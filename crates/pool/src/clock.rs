@@ -136,9 +136,9 @@ pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>
     }
 }
 
-/// What the wall clock showed at a moment of the past.
+/// The reading of the wall clock at a moment of the past.
 fn shown(clock: &Clock, moment: Moment) -> Timestamp {
-    let mut shift: i64 = clock.steps.iter().map(skipped).fold(0, i64::saturating_add);
+    let mut shift = all_skipped(clock);
     for step in clock.steps.iter().rev() {
         if moment.0.saturating_add(shift) >= signed(step.after.0) {
             break;
@@ -168,8 +168,13 @@ pub fn latest(
 /// The wall clock's time at this moment, unless it is set again.
 #[must_use]
 pub fn wall(clock: &Clock, moment: Moment) -> Timestamp {
-    let shift = clock.steps.iter().map(skipped).fold(0, i64::saturating_add);
+    let shift = all_skipped(clock);
     Timestamp(u64::try_from(moment.0.saturating_add(shift)).unwrap_or(0))
+}
+
+/// The time that all recorded steps skipped, in milliseconds.
+fn all_skipped(clock: &Clock) -> i64 {
+    clock.steps.iter().map(skipped).fold(0, i64::saturating_add)
 }
 
 fn skipped(step: &ClockStep) -> i64 {
@@ -180,7 +185,7 @@ fn skipped(step: &ClockStep) -> i64 {
 /// else at the end of the last stretch before it.
 #[must_use]
 pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
-    let mut shift: i64 = clock.steps.iter().map(skipped).fold(0, i64::saturating_add);
+    let mut shift = all_skipped(clock);
     let (mut end, mut behind) = (now, None);
     // From the last stretch, which is still open, to the first, before all steps.
     for step in clock.steps.iter().rev().map(Some).chain([None]) {

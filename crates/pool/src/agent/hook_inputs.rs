@@ -31,8 +31,8 @@ pub struct HookInputs<'a> {
     pub now: Timestamp,
 }
 
-/// True if the report is of before this time, whatever the wall clock showed then. After an adjustment back that is too
-/// small to be recorded, a time that is to come once more may be earlier than a report of now.
+/// True if the report is of before this time, whatever the wall clock showed then. A time later than now was
+/// stored before a step back too small to be recorded: a report that is not later than now, too, is then taken for newer.
 #[must_use]
 pub fn is_before(pool: &Pool, (moment, now): (Moment, Timestamp), at: Timestamp) -> bool {
     let [at, present] = [at, now].map(|time| moment_of(pool.clock(), time, now));

@@ -15,7 +15,7 @@ use process::runtime::awake::awake;
 use protocol::blocking::Connection;
 use protocol::hook::{AwakeTime, Decision, Hook, HookEvent};
 use protocol::reply::Frame;
-use protocol::{ErrorCode, Hello, Refusal, Reply, Request, Response, Role};
+use protocol::{ErrorCode, Hello, Refusal, Reply, Request, Response, Role, Timestamp};
 
 use super::environment::{HookEnvironment, has_own_hooks};
 use super::{spool, stdin};
@@ -79,7 +79,7 @@ pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, rema
     if args.installed && has_own_hooks() {
         return;
     }
-    let (at, awake) = (time::now(), awake_time());
+    let (at, awake) = stamp();
     let written = args.payload.as_ref().map_or_else(stdin::read, |payload| payload.as_bytes().to_vec());
     let Some(parsed) = payload::parse(Adapter::of(agent), &written) else {
         return remark("the payload of the agent's hook cannot be parsed");
@@ -102,8 +102,10 @@ pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, rema
         Delivery::Failed(refusal) => {
             remark(&refusal.message);
             // A permission that is no longer waited for is asked in the terminal, from now on.
-            let is_asked = matches!(hook.signal, HookEvent::Permission { .. });
-            let hook = if is_asked { Hook { at: time::now(), awake: awake_time(), ..hook } } else { hook };
+            let mut hook = hook;
+            if matches!(hook.signal, HookEvent::Permission { .. }) {
+                (hook.at, hook.awake) = stamp();
+            }
             if let Err(error) = spool::write(environment.spool.as_deref(), hook) {
                 remark(&error.to_string());
             }
@@ -111,8 +113,10 @@ pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, rema
     }
 }
 
-fn awake_time() -> Option<AwakeTime> {
-    Some(AwakeTime { boot: process::identity::boot_id().ok()?, ms: protocol::time::millis(awake()) })
+/// Reads both clocks; the time awake only where the boot is known.
+fn stamp() -> (Timestamp, Option<AwakeTime>) {
+    let ms = protocol::time::millis(awake());
+    (time::now(), process::identity::boot_id().ok().map(|boot| AwakeTime { boot, ms }))
 }
 
 /// Delivers a report to `poold`. For a permission the decision is waited for, up to `wait`.
