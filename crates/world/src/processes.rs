@@ -156,10 +156,13 @@ impl Processes for SystemProcesses {
     }
 
     fn usage(&self, sessions: &[SessionProcesses]) -> Vec<Option<Usage>> {
-        let table = Table::read().ok();
+        let table = match sessions {
+            [one] => Table::read_below(&[one.init].into_iter().chain(one.agent).collect::<Vec<_>>()),
+            _ => Table::read(),
+        };
         let of = |session: &SessionProcesses| {
             let cgroup = session.cgroup.as_ref().map(OsBytes::as_path);
-            usage::usage_in(table.as_ref()?, session.init, session.agent, cgroup)
+            usage::usage(table.as_ref().ok()?, session.init, session.agent, cgroup)
         };
         sessions.iter().map(of).collect()
     }

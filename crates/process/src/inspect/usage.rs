@@ -25,18 +25,12 @@ struct Share {
     cpu_us: u64,
 }
 
-/// Returns the usage of the descendants of this init and of the processes in this control group, without the
+/// Returns the usage of the init's descendants in this table and of the processes in this control group, without the
 /// init itself unless it is the agent. `None` if none of them is alive. The caller fills in disk, log and CPU
 /// share. Reading the memory of a large process takes milliseconds, and blocks on a process that hangs in the
 /// kernel with its memory map locked, so this must not be called on a thread that others wait for.
 #[must_use]
-pub fn usage(init: ProcId, agent: Option<ProcId>, cgroup: Option<&Path>) -> Option<Usage> {
-    usage_in(&Table::read().ok()?, init, agent, cgroup)
-}
-
-/// Like [`usage`], from a table that can be reused for other sessions.
-#[must_use]
-pub fn usage_in(table: &Table, init: ProcId, agent: Option<ProcId>, cgroup: Option<&Path>) -> Option<Usage> {
+pub fn usage(table: &Table, init: ProcId, agent: Option<ProcId>, cgroup: Option<&Path>) -> Option<Usage> {
     let mut ids: BTreeSet<ProcId> =
         table.subtree_ids(init).chain(agent.into_iter().flat_map(|id| table.subtree_ids(id))).collect();
     let inside = cgroup.and_then(|path| cgroup::processes(path).ok()).unwrap_or_default();
@@ -77,6 +71,10 @@ mod tests {
 
     use super::*;
     use crate::testing::{Running, wait_until};
+
+    fn usage(init: ProcId, agent: Option<ProcId>, cgroup: Option<&Path>) -> Option<Usage> {
+        super::usage(&Table::read_below(&[init]).unwrap(), init, agent, cgroup)
+    }
 
     /// A shell that computes for a while and then waits for its child, which runs as long as its input is
     /// open.

@@ -1,5 +1,6 @@
 //! Linux: `/proc` for reading, pidfds for handles and signals.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -156,6 +157,20 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists = threads.flatten().filter_map(|thread| std::fs::read(thread.path().join("children")).ok());
     lists.flat_map(|list| proc::parse_pids(&list)).collect()
+}
+
+/// Lists the pids of these processes and of all their descendants, or of all processes if the kernel does not list
+/// children. Of processes that end meanwhile, a child can be missing.
+pub(crate) fn pids_below(roots: &[u32]) -> io::Result<Vec<u32>> {
+    if !std::fs::exists("/proc/thread-self/children")? {
+        return pids();
+    }
+    let mut found: BTreeSet<u32> = roots.iter().copied().collect();
+    let mut todo = Vec::from(roots);
+    while let Some(pid) = todo.pop() {
+        todo.extend(children(pid).into_iter().filter(|child| found.insert(*child)));
+    }
+    Ok(found.into_iter().collect())
 }
 
 /// Reads the resource use; a figure that the kernel denies is `None`.

