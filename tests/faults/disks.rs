@@ -199,7 +199,7 @@ fn send_once(pool: &Pool, key: String) -> Option<(String, u64)> {
 }
 
 /// Faults in a normal run; `POOL_STRACE_FAULTS` sets more.
-const FAULTS: usize = 40;
+const FAULTS: usize = 20;
 
 /// The n-th fault: each hits a later call, up to the last one reached; the first calls are those of opening
 /// the database.
@@ -216,7 +216,7 @@ fn fault(n: usize) -> String {
     ];
     let (round, n) = (n / FAULTS, n % FAULTS);
     // Half of them fail once, half from then on.
-    format!("{}:when={}{}", ways[round % 3][n % 4], n * 3 / 2 + 1 + round / 3, ["", "+"][n / 4 % 2])
+    format!("{}:when={}{}", ways[round % 3][n % 4], n * 3 + 1 + round / 3, ["", "+"][n / 4 % 2])
 }
 
 /// Asserts that after the first failure nothing is acknowledged and `poold` exits, and that the next `poold`

@@ -11,7 +11,7 @@ use crate::harness::{PATIENCE, Pool, number, wait_until};
 
 const CLIENTS: usize = 4;
 /// Kills in a normal run; `POOL_KILLS` sets more.
-const KILLS: usize = 15;
+const KILLS: usize = 8;
 
 /// Sends until told to stop; returns key and id of each acknowledged message.
 fn send_on(pool: &Pool, client: usize, stop: &AtomicBool) -> Vec<(String, u64)> {

@@ -79,7 +79,7 @@ my %shapes = (
         child(sub { $become->(); sleep(1000) while 1 });
         orphan(sub { apart(); $become->(); sleep(1000) while 1 });
     },
-    chain   => sub { POSIX::mkfifo('never', 0600); exec('sh', '-c', $chain, $mark, 500) },
+    chain   => sub { POSIX::mkfifo('never', 0600); exec('sh', '-c', $chain, $mark, 150) },
     rebels  => sub {
         my $init = getppid();
         child(sub { apart(); deaf('TERM'); stay() });

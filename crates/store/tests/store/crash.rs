@@ -12,7 +12,7 @@ use crate::history::{Expected, History};
 use crate::rng::Rng;
 
 /// Number of images in a normal run; `POOL_CRASH_IMAGES` overrides it.
-const IMAGES: u64 = 1500;
+const IMAGES: u64 = 800;
 /// Number of images per history.
 const PER_HISTORY: u64 = 25;
 

@@ -6,7 +6,7 @@ use super::command::commands;
 use super::machine::{Machine, tight};
 
 /// Few enough for every run; `POOL_CASES` asks for more.
-const CASES: u32 = 5000;
+const CASES: u32 = 2000;
 const STEPS: usize = 60;
 
 #[expect(clippy::disallowed_methods, reason = "how long a test runs is asked of it from outside")]
