@@ -6,9 +6,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use process::runtime::awake::awake;
 use protocol::activity::{ActivityState, Ask, AskKind};
 use protocol::hook::{Decision, Hook, HookEvent, SpooledHook};
 use protocol::reply::SessionView;
+use protocol::time::millis;
 use protocol::{ErrorCode, Refusal, Request, Response, SessionId, Tag};
 use serde_json::{Value, json};
 
@@ -17,6 +19,7 @@ use crate::samples::session;
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_hook_reports_what_its_agent_says", a_hook_reports_what_its_agent_says),
+    ("a_hook_stamps_its_report_with_the_time_awake", a_hook_stamps_its_report_with_the_time_awake),
     ("a_hook_says_it_in_its_last_argument_too", a_hook_says_it_in_its_last_argument_too),
     ("a_report_waits_for_a_daemon_that_is_away", a_report_waits_for_a_daemon_that_is_away),
     (
@@ -120,6 +123,17 @@ fn a_hook_reports_what_its_agent_says() {
     assert_eq!(left(&pool), []);
     assert_eq!(say(hook(&pool, ["claude"]), STOP).success(), "");
     assert_ne!(self::reports(&pool)[1].id, report.id, "another report");
+}
+
+fn a_hook_stamps_its_report_with_the_time_awake() {
+    let pool = Pool::new(|_| ok(Response::Done));
+    let before = millis(awake());
+    assert_eq!(say(hook(&pool, ["claude"]), STOP).success(), "");
+    let while_it_ran = before..=millis(awake());
+    let reports = reports(&pool);
+    let stamp = reports[0].awake.as_ref().unwrap();
+    assert_eq!(stamp.boot, process::identity::boot_id().unwrap());
+    assert!(while_it_ran.contains(&stamp.ms), "{while_it_ran:?} {stamp:?}");
 }
 
 fn a_hook_says_it_in_its_last_argument_too() {
