@@ -5,13 +5,14 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::support::{
     attached, await_lines, await_slots, dir, events, few_slots, keeper, lines, most_running, running, slots,
     states,
 };
-use crate::harness::{Outer, PATIENCE, Pool, Talk, number, wait_until};
+use crate::harness::{Outer, PATIENCE, Pool, Talk, number, send_signal, wait_until};
 
 /// An agent that resumes its conversation.
 const TALKER: &str = r#"
@@ -35,6 +36,24 @@ fn tell(pool: &Pool, session: &str, text: &str) {
     wait_until(&format!("{session} read {text}"), PATIENCE, || {
         std::fs::read_to_string(&got).is_ok_and(|got| got.lines().any(|line| line == text))
     });
+}
+
+#[test]
+fn park_waits_for_a_launch_in_progress() {
+    let pool = Pool::new();
+    pool.script("first", "exec sleep 1000");
+    let server = pool.tmux_pid().unwrap();
+    send_signal(server, Signal::SIGSTOP);
+    let mut new = Talk::start(pool.poolctl().args(["new", "late", "--", "sleep", "1000"]));
+    wait_until("it starts", PATIENCE, || {
+        let shown = pool.ctl(&["--json", "show", "late"]);
+        shown.code == 0 && shown.json()["lifecycle"] == "starting"
+    });
+    let told = pool.ctl(&["--timeout", "300ms", "park", "late"]);
+    send_signal(server, Signal::SIGCONT);
+    assert_eq!(told.code, 6, "it waits: {told:?}");
+    assert_eq!(new.await_end(), Some(0));
+    pool.await_lifecycle("late", "parked");
 }
 
 /// Parks a session once it counts as idle; returns its document then.

@@ -10,10 +10,14 @@ use crate::decide::lock;
 use crate::effect::park;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
+use crate::verb::transition::{is_starting, wait_while};
 use crate::verb::{session_view, termination};
 
-/// Answers once the slot is free. Without `--force`, a session with an attached client is not ended.
+/// Answers once the slot is free. A launch in progress is waited for: its program may park itself at once. Without
+/// `--force`, a session with an attached client is not ended.
 pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park) -> Reply {
+    let id = session_view::resolve(daemon, asked.session.clone()).await?.id;
+    wait_while(daemon, id, is_starting).await?;
     let (operation, force, grace_ms) = (op.clone(), asked.force, asked.grace_ms);
     let (under, usual) = (lock::current(), daemon.settings().grace_ms);
     let decide = move |turn: &mut Turn<'_>| {
