@@ -128,7 +128,7 @@ fn an_event_of_before_the_clock_was_set_back_says_nothing_of_how_long_the_machin
     let restart = Reading { wall: Timestamp(53 * HOUR), awake_ms: 10 };
     let (clock, _) = clock::at_start(&set, false, Some((Seq(7), Timestamp(100 * HOUR))), restart);
     let age = clock::age(&clock, restart.wall, Timestamp(52 * HOUR));
-    assert_eq!(age, OFF_MAX, "it was off for an hour at most");
+    assert_eq!(age, OFF_MAX, "it was off for that long at most");
 }
 
 #[test]
