@@ -16,8 +16,8 @@ pub const STEP: Duration = Duration::from_secs(1);
 const DRIFT: u64 = 1000;
 
 /// Longest time that a restart of the machine adds to an age. The time that it was off is unknown; only the
-/// readings of its wall clock before and after are. Half of the time for which random operation ids are remembered:
-/// a client that repeats its request after the restart of a machine whose clock is wrong gets the first answer.
+/// readings of its wall clock before and after are. It is half of the time for which random operation ids are remembered,
+/// so that an answer of the last minutes before a restart with a wrong clock is still known.
 pub const OFF_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Maximum number of recorded steps. Beyond that, the two that are closest become one.

@@ -317,11 +317,20 @@ impl Case<'_> {
     /// Nothing listens at the socket. That proves a loss only if the server's process ended.
     fn server_silent(&self) -> Option<Event> {
         let Some(server) = self.incarnation.server else {
-            // Nobody saw that its pane is gone: an end that is under way keeps its reason.
-            let ending = self.session.reason.filter(|_| self.session.lifecycle == Lifecycle::Draining);
-            return self.unplaced(ending.unwrap_or_else(|| self.absence_reason()));
+            return self.unplaced(self.unseen_reason());
         };
         if self.has_exited(Some(server.process)) { self.lost() } else { None }
+    }
+
+    /// The reason for an end of which nobody saw whether the pane is gone. An end that is under way keeps its reason.
+    /// A program that was not hung up is known to have ended, and no more.
+    fn unseen_reason(&self) -> Reason {
+        let is_hung_up = self.exit().is_some_and(|exit| exit.is_hangup());
+        match (self.session.lifecycle, self.session.reason) {
+            (Lifecycle::Draining, Some(reason)) => reason,
+            _ if self.has_ended() && !is_hung_up && !self.observation.first => Reason::Exited,
+            _ => self.absence_reason(),
+        }
     }
 
     /// The server is dead. An incarnation that is known to live keeps its slot: the reaper ends it first.

@@ -102,6 +102,7 @@ fn a_restart_of_the_daemon_goes_on_with_the_same_clock_and_one_of_the_machine_ad
         let (clock, _) = clock::at_start(&first, same_boot, Some((Seq(1), Timestamp(known))), now);
         clock::age(&clock, now.wall, Timestamp(10 * HOUR)).as_millis()
     };
+    assert_eq!(OFF_MAX * 2, pool::queue::KEEP_RANDOM, "answers of the last minutes before are known");
     let off = OFF_MAX.as_millis();
     let hour = u128::from(HOUR);
     assert_eq!(start(true, 11 * HOUR, 12 * HOUR, 3 * HOUR), 2 * hour, "nothing happened to the clock");

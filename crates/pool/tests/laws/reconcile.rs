@@ -346,7 +346,8 @@ fn p06_a_pane_without_a_record_is_never_a_candidate() {
 /// knew of which server it had been.
 #[test]
 fn what_runs_on_no_known_server_is_over_once_its_init_is() {
-    for state in [up(1, vec![]), TmuxState::default()] {
+    // Where tmux cannot be reached, nobody knows that the pane is gone.
+    for (state, reason) in [(up(1, vec![]), Reason::TmuxGone), (TmuxState::default(), Reason::Exited)] {
         let mut world = World::default();
         let id = world.live("a", server(1), 1);
         let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
@@ -356,7 +357,8 @@ fn what_runs_on_no_known_server_is_over_once_its_init_is() {
         world.see(&state, &[]);
         assert_eq!(world.lifecycle(id), Lifecycle::Live, "its init lives");
         world.see(&state, &[process(101)]);
-        assert_eq!(world.lifecycle(id), Lifecycle::Stopped);
+        let session = world.pool.session(id).unwrap();
+        assert_eq!((session.lifecycle, session.reason), (Lifecycle::Stopped, Some(reason)));
     }
 }
 
