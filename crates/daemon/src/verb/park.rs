@@ -13,15 +13,18 @@ use crate::engine::daemon::Daemon;
 use crate::verb::transition::{is_starting, wait_while};
 use crate::verb::{session_view, termination};
 
-/// Answers once the slot is free. A launch in progress is waited for: its program may park itself at once. Without
-/// `--force`, a session with an attached client is not ended.
+/// Answers once the slot is free. Waits for a launch in progress: its program may park itself at once, before its launch is
+/// recorded. The host of a worker is stopped at any time. Without `--force`, a session with an attached client is not
+/// ended.
 pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park) -> Reply {
-    let id = session_view::resolve(daemon, asked.session.clone()).await?.id;
-    wait_while(daemon, id, is_starting).await?;
+    let found = session_view::resolve(daemon, asked.session).await?;
+    if found.worker.is_none() {
+        wait_while(daemon, found.id, is_starting).await?;
+    }
     let (operation, force, grace_ms) = (op.clone(), asked.force, asked.grace_ms);
     let (under, usual) = (lock::current(), daemon.settings().grace_ms);
     let decide = move |turn: &mut Turn<'_>| {
-        let session = pool::session::resolve(turn.pool(), &asked.session)?.clone();
+        let session = pool::session::resolve(turn.pool(), &found.id.into())?.clone();
         lock::check_unlocked(turn, session.id, under)?;
         let events = pool::session::park(turn.pool(), &session, force)?;
         let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());

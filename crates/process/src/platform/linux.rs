@@ -160,7 +160,7 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
 }
 
 /// Lists the pids of these processes and of all their descendants, or of all processes if the kernel does not list
-/// children. Of processes that end meanwhile, a child can be missing.
+/// children. If a process ends meanwhile, living ones can be missing: its siblings, with all below them.
 pub(crate) fn pids_below(roots: &[u32]) -> io::Result<Vec<u32>> {
     if !std::fs::exists("/proc/thread-self/children")? {
         return pids();

@@ -189,7 +189,7 @@ pub(crate) fn pids() -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Lists pids that contain these processes and all their descendants.
+/// Lists all pids: these processes and their descendants are among them.
 pub(crate) fn pids_below(_roots: &[u32]) -> io::Result<Vec<u32>> {
     pids()
 }

@@ -9,7 +9,7 @@ use protocol::text::OsBytes;
 use crate::info::{BasicInfo, Process};
 use crate::platform;
 
-/// Living processes at one time: all of the machine, or those below some.
+/// Living processes at one time: all of the machine, or some processes and their descendants.
 #[derive(Debug)]
 pub struct Table {
     by_pid: HashMap<u32, BasicInfo>,
@@ -25,8 +25,8 @@ impl Table {
         platform::pids().map(Self::of)
     }
 
-    /// Reads these processes and their descendants: for few sessions on a machine with many processes. Of processes
-    /// that end meanwhile, a child can be missing.
+    /// Reads these processes and their descendants: for few sessions on a machine with many processes. If a process
+    /// ends meanwhile, living ones can be missing: its siblings, with all below them.
     ///
     /// # Errors
     /// As [`Table::read`].
