@@ -1,5 +1,8 @@
 //! `poolctl`: the client for people and scripts.
 
+#[path = "shared/panics.rs"]
+mod panics;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -7,6 +10,8 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     if ctl::is_hook(&args) {
         std::panic::set_hook(Box::new(|_| std::process::exit(0)));
+    } else {
+        panics::abort();
     }
     ctl::run(args)
 }

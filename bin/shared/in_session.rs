@@ -1,6 +1,9 @@
 //! Roles of `reaper` within a session, as its init and as its log writer. Checked before anything else is
 //! set up, because each session pays for what it loads.
 
+#[path = "panics.rs"]
+mod panics;
+
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,6 +14,7 @@ use process::log_writer::{self, WriterOptions};
 
 /// Runs the init or the log writer, if the command line asks for one.
 pub(crate) fn run() -> Option<ExitCode> {
+    panics::abort();
     let mut words = std::env::args_os().skip(1);
     let (verb, path) = (words.next()?, words.next()?);
     match verb.to_str()? {
