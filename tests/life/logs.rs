@@ -11,7 +11,7 @@ use super::support::{dir, events};
 use crate::harness::{PATIENCE, Pool, Talk, number, pids, send_signal, wait_until, words};
 
 /// Megabytes that one session writes; `POOL_FLOOD_MB` sets more.
-const FLOOD_MB: usize = 30;
+const FLOOD_MB: usize = 100;
 const CAP: u64 = 4 << 20;
 
 /// Total size in bytes of a session's log files.

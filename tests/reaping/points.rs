@@ -34,10 +34,10 @@ enum Death {
     Server,
 }
 
-/// Deaths of a normal run: at the moments of which the simulator has no real programs and signals.
+/// Deaths of a normal run: between signals and their record, where the simulator has its own model of processes.
 const FEW: [Death; 5] = [
     Death::Poold("reap-leased"),
-    Death::Poold("commit-written:2"),
+    Death::Reaper("reap-ended"),
     Death::Reaper("reap-verdict"),
     Death::Both,
     Death::Server,
