@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     if ctl::is_hook(&args) {
         std::panic::set_hook(Box::new(|_| std::process::exit(0)));
     } else {
-        panics::abort();
+        panics::set_abort_hook();
     }
     ctl::run(args)
 }

@@ -14,7 +14,7 @@ use process::log_writer::{self, WriterOptions};
 
 /// Runs the init or the log writer, if the command line asks for one.
 pub(crate) fn run() -> Option<ExitCode> {
-    panics::abort();
+    panics::set_abort_hook();
     let mut words = std::env::args_os().skip(1);
     let (verb, path) = (words.next()?, words.next()?);
     match verb.to_str()? {

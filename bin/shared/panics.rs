@@ -1,7 +1,7 @@
 //! Panics end the process, in whichever thread: in development builds too, where they unwind.
 
-/// Ends the process after the usual message of a panic.
-pub(crate) fn abort() {
+/// From now on, a panic ends the process after its usual message.
+pub(crate) fn set_abort_hook() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
