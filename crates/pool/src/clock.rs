@@ -182,8 +182,8 @@ fn skipped(step: &ClockStep) -> i64 {
     signed(step.after.0) - signed(step.before.0)
 }
 
-/// The moment of a time that is no later than `now`: in the last stretch between two steps that contains it,
-/// else at the end of the last stretch before it.
+/// The moment of a time that is no later than `now`: in the last stretch between two steps that contains it, or at the
+/// step in whose place there was one; else at the end of the last stretch before it.
 #[must_use]
 pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     let mut shift = all_skipped(clock);
@@ -199,6 +199,9 @@ pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
             behind = behind.or(Some(moment(end)));
         }
         if let Some(step) = step {
+            if step.joined.is_some_and(|(low, high)| (low..=high).contains(&at)) {
+                return moment(start);
+            }
             (shift, end) = (shift.saturating_sub(skipped(step)), step.before);
         }
     }
@@ -216,7 +219,7 @@ pub fn moment_of(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
 
 fn stepped(clock: &Clock, before: Timestamp, now: Reading) -> (Clock, ClockStep) {
     let mut steps = clock.steps.clone();
-    let step = ClockStep { before, after: now.wall };
+    let step = ClockStep::new(before, now.wall);
     steps.push(step);
     if steps.len() > STEPS_MAX {
         join(&mut steps);
@@ -229,7 +232,10 @@ fn join(steps: &mut Vec<ClockStep>) {
     let between = |pair: &[ClockStep]| pair[1].before.since(pair[0].after);
     let Some(first) = (0..steps.len() - 1).min_by_key(|n| between(&steps[*n..*n + 2])) else { return };
     let second = steps.remove(first + 1);
-    steps[first].after = second.after;
+    let first = &mut steps[first];
+    let shown = [Some((first.after, second.before)), first.joined, second.joined];
+    first.joined = shown.into_iter().flatten().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    first.after = second.after;
 }
 
 fn awake(before: u64, now: Reading) -> Duration {

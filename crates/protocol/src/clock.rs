@@ -28,4 +28,14 @@ pub struct ClockStep {
     pub before: Timestamp,
     /// The time that it showed.
     pub after: Timestamp,
+    /// The lowest and the highest time that it showed between steps that became this one, if there were several.
+    pub joined: Option<(Timestamp, Timestamp)>,
+}
+
+impl ClockStep {
+    /// A single step.
+    #[must_use]
+    pub fn new(before: Timestamp, after: Timestamp) -> Self {
+        Self { before, after, joined: None }
+    }
 }

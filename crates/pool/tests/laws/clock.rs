@@ -240,6 +240,28 @@ proptest! {
         }
     }
 
+    /// More steps than are kept: what was shown between two that became one is no older than it is, and no younger than
+    /// the last step unless the clock showed that time since.
+    #[test]
+    fn what_was_shown_between_joined_steps_counts_at_the_step(
+        moves in proptest::collection::vec((1_u64..10_000, step_of_hours()), 300..400)
+    ) {
+        let mut machine = Machine::new(1_000_000 * HOUR);
+        let mut stamps = vec![];
+        for (ms, set_by) in moves {
+            machine.passes(ms, set_by);
+            stamps.push((machine.last.wall.0, machine.real));
+        }
+        let (last, now) = (machine.clock.steps.last().unwrap().after, machine.last.wall);
+        for (wall, real) in &stamps {
+            let (age, really) = (machine.age(*wall), machine.real - real);
+            prop_assert!(age <= really, "{age} > {really}");
+            let is_of_last = (last..=now).contains(&Timestamp(*wall));
+            let stretch = now.0 - last.0;
+            prop_assert!(is_of_last || age >= stretch, "{age} < {stretch}");
+        }
+    }
+
     /// A laptop that sleeps every hour for years.
     #[test]
     fn many_sleeps_are_remembered_as_few(naps in proptest::collection::vec((60_000_u64..HOUR, 1000..9 * HOUR), 200..400)) {
@@ -261,7 +283,7 @@ proptest! {
 
     #[test]
     fn a_moment_is_a_time_of_the_wall_clock(at in 0..200 * HOUR, ahead in 0..HOUR) {
-        let steps = vec![ClockStep { before: Timestamp(5 * HOUR), after: Timestamp(50 * HOUR) }];
+        let steps = vec![ClockStep::new(Timestamp(5 * HOUR), Timestamp(50 * HOUR))];
         let clock = Clock { steps, ..Clock::default() };
         let moment = clock::moment(&clock, Timestamp(at)).after(Duration::from_millis(ahead));
         if at >= 50 * HOUR {
@@ -280,7 +302,7 @@ fn a_message_has_its_time_whatever_the_clock_said_when_it_was_queued() {
     let expired = |world: &World, now: Timestamp| queue::expired(&world.pool, now).len();
     // The clock was two days ahead. The daemon restarts after that, and loads the message again.
     let back = Timestamp(52 * HOUR);
-    let steps = vec![ClockStep { before: Timestamp(100 * HOUR), after: back }];
+    let steps = vec![ClockStep::new(Timestamp(100 * HOUR), back)];
     let clock = Event::ClockRead(Clock { read_at: back, steps, ..Clock::default() });
     world.emit(clock.clone());
     let mut anew = World { pool: world.rebuilt(), ..World::default() };

@@ -73,7 +73,7 @@ fn p01_a_message_is_an_activity_of_its_session_and_a_load_turns_none_back() {
     post(&mut world, "first");
     is_kept(&world);
     // The clock is set back by an hour.
-    let step = ClockStep { before: Timestamp(10 * HOUR), after: Timestamp(9 * HOUR) };
+    let step = ClockStep::new(Timestamp(10 * HOUR), Timestamp(9 * HOUR));
     world.emit(Event::ClockRead(Clock { steps: vec![step], ..Clock::default() }));
     world.now = 9 * HOUR + 1000;
     post(&mut world, "second");

@@ -93,7 +93,7 @@ impl Stage {
 
     /// Sets the wall clock, and records the step.
     pub(crate) fn sets_clock(&mut self, ms: u64) {
-        let step = ClockStep { before: self.now(), after: Timestamp(ms) };
+        let step = ClockStep::new(self.now(), Timestamp(ms));
         self.world.emit(Event::ClockRead(Clock { steps: vec![step], ..Clock::default() }));
         self.world.now = ms;
     }

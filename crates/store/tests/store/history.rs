@@ -462,7 +462,7 @@ impl History {
                 read_at: Timestamp(choice),
                 awake_ms: choice,
                 seq: Seq(choice),
-                steps: vec![ClockStep { before: Timestamp(1 << 50), after: Timestamp((1 << 50) + choice) }],
+                steps: vec![ClockStep::new(Timestamp(1 << 50), Timestamp((1 << 50) + choice))],
             }),
             3 => Event::ReapStarted { session, kind, tag: self.tag(), token },
             4 => Event::ReapFinished {

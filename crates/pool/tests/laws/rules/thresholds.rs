@@ -247,7 +247,7 @@ fn p06_what_is_at_work_when_the_clock_is_set_back_is_not_silent() {
         let (mut scene, at) = Scene::of(rule);
         // The session has worked until now, whatever its record says about its start.
         let back = Timestamp(at.0 - 20 * MINUTE);
-        let step = ClockStep { before: at, after: back };
+        let step = ClockStep::new(at, back);
         scene.world.emit(Event::ClockRead(Clock { read_at: back, steps: vec![step], ..Clock::default() }));
         let now = back.after(Duration::from_secs(60));
         (scene.quiet, scene.calm) = ([(ONE, now)].into(), [(ONE, now)].into());

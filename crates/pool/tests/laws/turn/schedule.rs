@@ -402,7 +402,7 @@ fn keys_are_later_than_what_was_before_them_whatever_the_clock_says() {
     assert!(!since(&mut engine, typed));
     // The clock is set back by five minutes between the prompt and the keys.
     engine.pass(MINUTE);
-    let back = ClockStep { before: engine.now(), after: Timestamp(engine.world.now - 5 * MINUTE) };
+    let back = ClockStep::new(engine.now(), Timestamp(engine.world.now - 5 * MINUTE));
     engine.world.now = back.after.0;
     let clock = Clock { read_at: back.after, steps: vec![back], ..Clock::default() };
     engine.world.emit(Event::ClockRead(clock));
