@@ -196,7 +196,7 @@ pub fn lease_settled(turn: &mut Turn<'_>, candidate: &Candidate, outcome: &Outco
     }
 }
 
-/// Updates the registered workers that hold nothing and have no waiting request.
+/// Updates the workers that hold nothing and have no waiting request.
 pub fn note_silent_workers(turn: &mut Turn<'_>) {
     let now = turn.now();
     let (pool, volatile) = turn.state();

@@ -71,7 +71,7 @@ fn no_stale_worker(
     };
     let silent = pool.age(inputs.now, worker.last_seen_at).as_secs();
     let limit = settings.reap.stale_worker;
-    let why = format!("worker {} was silent for {silent} s (limit {} s)", worker.id.0, limit.as_secs());
+    let why = format!("{} (limit {} s)", worker.silence(silent), limit.as_secs());
     // The limit has to be exceeded, not only reached.
     let at = pool.time_after(inputs.now, worker.last_seen_at, limit.saturating_add(Duration::from_millis(1)));
     RuleVerdict { applies: false, why, at: Some(at) }

@@ -5,14 +5,18 @@ use protocol::{Epoch, SessionId, Tag, Token};
 
 use crate::pool::Pool;
 use crate::reap::inputs::{ReapInputs, session_name};
-use crate::reap::orphans::{OrphanClient, OrphanProcess, SilentWorker, ended_owner, is_silent, worker_tag};
+use crate::reap::orphans::{OrphanClient, OrphanProcess, SilentWorker, ended_owner, is_silent};
 use crate::settings::Settings;
 
 pub(crate) fn orphan_candidates(pool: &Pool, settings: &Settings, inputs: &ReapInputs<'_>) -> Vec<Candidate> {
     let orphans = inputs.orphans;
     let marked = orphans.marked.iter().filter_map(|(tag, found)| marked_candidate(pool, inputs, *tag, found));
     let clients = orphans.clients.iter().map(|client| client_candidate(pool, inputs, *client));
-    let silent = orphans.workers.iter().filter(|worker| is_silent(pool, settings, worker, inputs.now));
+    let is_over = |worker: &SilentWorker| inputs.exited.contains(&worker.process);
+    let silent = orphans
+        .workers
+        .iter()
+        .filter(|worker| is_silent(pool, settings, worker, inputs.now) && !is_over(worker));
     marked.chain(clients).chain(silent.map(|worker| worker_candidate(pool, inputs, worker))).collect()
 }
 
@@ -53,12 +57,12 @@ fn client_candidate(pool: &Pool, inputs: &ReapInputs<'_>, client: OrphanClient) 
 
 fn worker_candidate(pool: &Pool, inputs: &ReapInputs<'_>, worker: &SilentWorker) -> Candidate {
     let silent = pool.age(inputs.now, worker.last_seen_at).as_secs();
-    let evidence = format!("worker {} holds nothing and was silent for {silent} s", worker.id.0);
+    let evidence = format!("{}, and holds nothing", worker.silence(silent));
     let kind = (CandidateKind::StaleWorker, Rule::StaleWorker);
     Candidate {
         init: Some(worker.process),
         agent: Some(worker.process),
-        ..process_candidate(pool, inputs, worker.session, kind, (worker_tag(worker.id), evidence))
+        ..process_candidate(pool, inputs, worker.session, kind, (worker.tag(), evidence))
     }
 }
 

@@ -41,24 +41,38 @@ pub struct OrphanClient {
     pub owner: ProcId,
 }
 
-/// A registered worker without a waiting request.
+/// A registered worker without a waiting request, or a running host of one that is not registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SilentWorker {
-    /// The id.
-    pub id: GeneratorId,
+    /// The id; none if it is not registered.
+    pub id: Option<GeneratorId>,
     /// The session that it is listed under; 0 for none.
     pub session: SessionId,
     /// The process.
     pub process: ProcId,
-    /// Time of its last message.
+    /// Time of its last message, or since which it is known not to be registered.
     pub last_seen_at: Timestamp,
 }
 
-/// The tag of a worker that holds no message, as a candidate. No claim has the token behind it, because
-/// tokens of claims count from epoch 1.
-#[must_use]
-pub fn worker_tag(id: GeneratorId) -> Tag {
-    Tag::for_claim(Token { epoch: protocol::Epoch(0), n: id.0 })
+impl SilentWorker {
+    /// Its tag as a candidate. No claim has the token behind it, because tokens of claims count from epoch 1.
+    #[must_use]
+    pub fn tag(&self) -> Tag {
+        let by_process = (1 << 62) | u64::from(self.process.pid);
+        let n = self.id.map_or(by_process, |id| id.0);
+        Tag::for_claim(Token { epoch: protocol::Epoch(0), n })
+    }
+
+    /// Its name and its silence, for people.
+    pub(crate) fn silence(&self, seconds: u64) -> String {
+        match self.id {
+            Some(id) => format!("worker {} was silent for {seconds} s", id.0),
+            None => format!(
+                "process {}, the host of a worker, has not registered for {seconds} s",
+                self.process.pid
+            ),
+        }
+    }
 }
 
 /// True if a worker has been silent for longer than allowed.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use protocol::ids::GeneratorId;
 use protocol::worker::ClaimScope;
-use protocol::{Holder, MessageId, MessageState, MessageStatus, ProcId, SessionId, Tag, Timestamp};
+use protocol::{
+    Holder, Lifecycle, MessageId, MessageState, MessageStatus, ProcId, SessionId, Tag, Timestamp,
+};
 
 use crate::deadlines::{Deadlines, Mono};
 use crate::pool::Pool;
@@ -22,6 +24,9 @@ pub struct Workers {
     leases: Deadlines,
     claims: BTreeMap<MessageId, Claim>,
     workers: BTreeMap<u64, Worker>,
+    /// Running hosts of the pool's workers that are not registered, and hold no message, with the time of the first
+    /// look that found them so.
+    unregistered_hosts: BTreeMap<Tag, Timestamp>,
     armed: Mono,
     ticked_at: Timestamp,
 }
@@ -158,13 +163,16 @@ impl Workers {
     /// The hosts of the pool's workers whose requests for messages wait.
     #[must_use]
     pub fn asking_hosts(&self) -> Vec<Tag> {
-        let asking = self.workers.values().filter(|worker| worker.has_waiting_request());
-        let scopes = asking.filter_map(|worker| Some(&worker.registration.as_ref()?.scope));
-        let tag = |scope: &ClaimScope| match scope {
-            ClaimScope::Host(tag) => Some(*tag),
+        let asking = self.registered_hosts().filter(|(_, worker)| worker.has_waiting_request());
+        asking.map(|(tag, _)| tag).collect()
+    }
+
+    /// The registered hosts of the pool's workers.
+    fn registered_hosts(&self) -> impl Iterator<Item = (Tag, &Worker)> {
+        self.workers.values().filter_map(|worker| match worker.registration.as_ref()?.scope {
+            ClaimScope::Host(tag) => Some((tag, worker)),
             ClaimScope::Sessions(_) => None,
-        };
-        scopes.filter_map(tag).collect()
+        })
     }
 
     /// Ends a connection. Its claims last for `DISCONNECT_GRACE` unless their holder renews them over
@@ -265,9 +273,9 @@ impl Workers {
         }
     }
 
-    /// Registered workers that hold nothing and have no waiting request, with the time of their last message.
-    /// A process with several connections counts by its most recent message; one that holds a message or has
-    /// a waiting request counts as seen now.
+    /// Registered workers that hold nothing and have no waiting request, with the time of their last message, and
+    /// hosts that are not registered. A process with several connections counts by its most recent message; one that
+    /// holds a message or has a waiting request counts as seen now.
     pub fn silent(&mut self, pool: &Pool, now: Timestamp) -> Vec<SilentWorker> {
         let mut seen: BTreeMap<ProcId, Timestamp> = BTreeMap::new();
         for worker in self.workers.values() {
@@ -288,9 +296,30 @@ impl Workers {
             let (registration, process) = (worker.registration.as_ref()?, worker.process?);
             let last_seen_at = seen.get(&process).copied().filter(|at| *at < now)?;
             let session = registration.session.unwrap_or(SessionId(0));
-            Some(SilentWorker { id: registration.id, session, process, last_seen_at })
+            Some(SilentWorker { id: Some(registration.id), session, process, last_seen_at })
         });
-        silent.collect()
+        let silent: Vec<SilentWorker> = silent.collect();
+        silent.into_iter().chain(self.silent_hosts(pool, &active, now)).collect()
+    }
+
+    /// Running hosts that are not registered, because they hang or cannot connect, and hold no message.
+    fn silent_hosts(&mut self, pool: &Pool, active: &BTreeSet<ProcId>, now: Timestamp) -> Vec<SilentWorker> {
+        let registered: BTreeSet<Tag> = self.registered_hosts().map(|(tag, _)| tag).collect();
+        let before = std::mem::take(&mut self.unregistered_hosts);
+        let mut silent = Vec::new();
+        for (host, _) in pool.workers().filter(|(host, _)| host.lifecycle == Lifecycle::Live) {
+            let Some((tag, process)) = host.incarnation.as_ref().and_then(|run| Some((run.tag, run.agent?)))
+            else {
+                continue;
+            };
+            if registered.contains(&tag) || active.contains(&process) {
+                continue;
+            }
+            let last_seen_at = before.get(&tag).copied().unwrap_or(now);
+            self.unregistered_hosts.insert(tag, last_seen_at);
+            silent.push(SilentWorker { id: None, session: host.id, process, last_seen_at });
+        }
+        silent
     }
 
     /// The processes of all workers.

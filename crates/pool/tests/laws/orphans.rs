@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pool::reap;
-use pool::reap::{OrphanClient, OrphanProcess, Orphans, ReapInputs, SilentWorker, explain, worker_tag};
+use pool::reap::{OrphanClient, OrphanProcess, Orphans, ReapInputs, SilentWorker, explain};
 use protocol::ids::GeneratorId;
 use protocol::reap::{Action, Candidate, CandidateKind, Rule};
 use protocol::reply::Explained;
@@ -75,8 +75,12 @@ impl Yard {
 
     fn silent_since(&mut self, last_seen_at: u64) {
         let last_seen_at = Timestamp(last_seen_at);
-        self.orphans.workers =
-            vec![SilentWorker { id: GeneratorId(5), session: ONE, process: process(500), last_seen_at }];
+        self.orphans.workers = vec![SilentWorker {
+            id: Some(GeneratorId(5)),
+            session: ONE,
+            process: process(500),
+            last_seen_at,
+        }];
     }
 }
 
@@ -208,7 +212,7 @@ fn c02_a_generator_is_stale_only_beyond_its_threshold() {
     {
         yard.now = Timestamp(START + silent);
         let found: Vec<_> = yard.candidates().into_iter().map(|c| (c.kind, c.init, c.tag)).collect();
-        let stale = (CandidateKind::StaleWorker, Some(process(500)), worker_tag(GeneratorId(5)));
+        let stale = (CandidateKind::StaleWorker, Some(process(500)), yard.orphans.workers[0].tag());
         assert_eq!(found, vec![stale; expected], "{silent}");
         let told = yard.explained(Rule::StaleWorker);
         assert_eq!((told.applies, told.at.is_some()), (expected > 0, expected == 0), "{told:?}");
@@ -230,14 +234,14 @@ fn p06_of_two_workers_the_one_that_speaks_is_left() {
     let mut yard = Yard::new();
     yard.silent_since(START);
     let fresh = SilentWorker {
-        id: GeneratorId(6),
+        id: Some(GeneratorId(6)),
         last_seen_at: Timestamp(START + 10 * MINUTE),
         ..yard.orphans.workers[0]
     };
     yard.orphans.workers.push(fresh);
     yard.now = Timestamp(START + 10 * MINUTE);
     let found: Vec<Tag> = yard.candidates().into_iter().map(|c| c.tag).collect();
-    assert_eq!(found, [worker_tag(GeneratorId(5))]);
+    assert_eq!(found, [yard.orphans.workers[0].tag()]);
     yard.now = Timestamp(START + 4 * MINUTE);
     assert_eq!(
         yard.explained(Rule::StaleWorker).at,

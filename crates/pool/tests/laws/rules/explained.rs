@@ -158,7 +158,7 @@ impl Situation {
                 .insert(tag, vec![OrphanProcess { process: process(700), command: "sleep".into(), serves }]);
         }
         let worker = |at| SilentWorker {
-            id: GeneratorId(1),
+            id: Some(GeneratorId(1)),
             session: ONE,
             process: process(500),
             last_seen_at: Timestamp(at),

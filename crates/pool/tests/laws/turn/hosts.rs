@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use pool::deadlines::Mono;
 use pool::queue::LeaseEnd;
 use pool::slots::RunIdentity;
-use pool::worker::{Asked, configure, demand, next_messages};
+use pool::worker::{Asked, Registration, configure, demand, next_messages};
 use pool::{QueueRules, WorkerSettings, queue, reap, session};
 use protocol::policy::Budget;
 use protocol::reap::CandidateKind;
@@ -14,7 +15,8 @@ use protocol::session::{DeleteMode, Reason};
 use protocol::tmux::TmuxState;
 use protocol::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
 use protocol::{
-    ErrorCode, Event, Exit, Holder, Lifecycle, MessageId, MessageState, OpId, Refusal, SessionId, Tag, Token,
+    ErrorCode, Event, Exit, GeneratorId, Holder, Lifecycle, MessageId, MessageState, OpId, Refusal,
+    SessionId, Tag, Token,
 };
 
 use super::{Engine, ONE, THREE, TWO};
@@ -268,6 +270,43 @@ fn a_silent_host_is_ended_once_and_frees_its_message_when_it_is_proved_gone() {
     engine.ends("w", 143);
     engine.starts();
     assert_eq!(engine.world.pool.find_pending(id).unwrap().state, MessageState::Queued);
+}
+
+#[test]
+fn a_host_that_hangs_before_it_registers_is_ended_after_the_time_of_a_silent_worker() {
+    let mut engine = Engine::with_workers(1, &[spec("w")]);
+    engine.post(ONE, "a", 0);
+    assert_eq!(engine.starts(), ["w"]);
+    let (host, hangs) = (engine.host("w"), process(77));
+    engine.change(host, |s| s.incarnation.as_mut().unwrap().agent = Some(hangs));
+    let stale = |engine: &mut Engine, ms: u64| {
+        engine.pass(ms);
+        engine.turn(|turn, _| reap::note_silent_workers(turn));
+        let (pool, volatile) = (&engine.world.pool, &engine.volatile);
+        let found = reap::all_candidates(pool, volatile, &engine.settings, engine.now());
+        found.into_iter().filter(|found| found.kind == CandidateKind::StaleWorker).collect::<Vec<_>>()
+    };
+    let limit = u64::try_from(engine.settings.reap.stale_worker.as_millis()).unwrap();
+    assert_eq!(stale(&mut engine, limit + 1), [], "nobody looked before");
+    // It registers, and its connection is lost.
+    let registration = Registration {
+        id: GeneratorId(5),
+        session: Some(host),
+        scope: ClaimScope::Host(engine.tag(host)),
+        kinds: Vec::new(),
+    };
+    let now = engine.now();
+    engine.volatile.workers.connected(1, Some(hangs), now);
+    engine.volatile.workers.register(1, registration);
+    assert_eq!(stale(&mut engine, limit), []);
+    engine.volatile.workers.connection_ended(1, Mono(engine.world.now));
+    assert_eq!(stale(&mut engine, 1), []);
+    assert_eq!(stale(&mut engine, limit), []);
+    let found = stale(&mut engine, 1);
+    assert_eq!((found.len(), found[0].session, found[0].agent), (1, host, Some(hangs)));
+    assert!(found[0].evidence.contains("process 77, the host of a worker"), "{}", found[0].evidence);
+    engine.volatile.reaping.note_exited([hangs]);
+    assert_eq!(stale(&mut engine, 1), [], "it ended");
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Engine {
     fn silent(&mut self) -> Vec<(u64, u64)> {
         let now = self.now();
         let silent = self.volatile.workers.silent(&self.world.pool, now);
-        silent.iter().map(|worker| (worker.id.0, now.since(worker.last_seen_at).as_secs())).collect()
+        silent.iter().map(|worker| (worker.id.unwrap().0, now.since(worker.last_seen_at).as_secs())).collect()
     }
 
     /// A message that a worker claims over this connection for a minute.
