@@ -1,6 +1,7 @@
 //! Lifecycle states that pass by themselves, and waiting for their end.
 
-use protocol::{Lifecycle, Reason, Refusal, Session, SessionId};
+use protocol::{ErrorCode, Lifecycle, Reason, Refusal, Session, SessionId};
+use tokio::time::Instant;
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
@@ -17,6 +18,29 @@ pub(super) async fn wait_while(
 ) -> Result<(), Refusal> {
     let over = move |turn: &mut Turn<'_>| (!turn.pool().session(id).is_some_and(holds)).then_some(());
     daemon.engine.wait_for(Some(OUTCOME_LIMIT), over).await
+}
+
+/// Decides on a session once it is in no state that `passes`: again if it is in one by then, and the decision conflicts
+/// with that.
+///
+/// # Errors
+/// As [`wait_while`], and those of `decide`.
+pub(super) async fn decide_settled<T, F: Future<Output = Result<T, Refusal>>>(
+    daemon: &Daemon,
+    id: SessionId,
+    passes: fn(&Session) -> bool,
+    decide: impl Fn() -> F,
+) -> Result<T, Refusal> {
+    let deadline = Instant::now() + OUTCOME_LIMIT;
+    loop {
+        wait_while(daemon, id, passes).await?;
+        let decided = decide().await;
+        let conflicts = decided.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Conflict);
+        let is_passing = move |turn: &mut Turn<'_>| turn.pool().session(id).is_some_and(passes);
+        if !conflicts || Instant::now() >= deadline || !daemon.engine.turn(is_passing).await? {
+            return decided;
+        }
+    }
 }
 
 /// True if a launch of the session is in progress.
