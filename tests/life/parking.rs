@@ -78,7 +78,7 @@ fn t23_an_idle_ephemeral_session_is_the_first_to_go_at_the_cap_and_is_removed() 
 
 #[test]
 fn c11_many_sessions_work_on_few_slots() {
-    let messages = number("POOL_PARKING_MESSAGES", 100);
+    let messages = number("POOL_PARKING_MESSAGES", 60);
     let (sessions, slots_max) = if messages < 1000 { (10, 3) } else { (20, 4) };
     let pool = Pool::with(&few_slots(slots_max));
     let name = |n: usize| format!("s{n}");
