@@ -120,8 +120,8 @@ pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
 }
 
 /// The time and the moment of what another process stamped with both clocks. A time of the wall clock is replaced if the
-/// recorded steps contradict it: the clock was set and corrected while nobody recorded it. Without a stamp of the time
-/// awake, it is believed.
+/// recorded steps contradict it: the clock was set and corrected while nobody recorded it, or it was set just before, and
+/// the step was recorded after that. Without a stamp of the time awake, it is believed.
 #[must_use]
 pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>) -> (Timestamp, Moment) {
     let told = moment_of(clock, at, now.wall);
@@ -130,7 +130,9 @@ pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>
     };
     let present = moment_by(clock, now.wall, now.wall);
     let real = Moment(present.0.saturating_sub(signed(delay)));
-    if told.0.abs_diff(real.0) < millis(STEP) + delay / DRIFT {
+    let off = told.0.abs_diff(real.0);
+    let nearest = shifts(clock).map(|shift| signed(at.0).saturating_sub(shift).abs_diff(real.0)).min();
+    if off < millis(STEP) + delay / DRIFT && nearest.is_none_or(|nearest| off <= nearest) {
         (if told >= present { now.wall } else { at }, told)
     } else {
         (shown(clock, real), real)
@@ -171,6 +173,16 @@ pub fn latest(
 pub fn wall(clock: &Clock, moment: Moment) -> Timestamp {
     let shift = all_skipped(clock);
     Timestamp(u64::try_from(moment.0.saturating_add(shift)).unwrap_or(0))
+}
+
+/// The differences between the wall clock and the moments, in milliseconds, from the last stretch between two steps to
+/// the first.
+fn shifts(clock: &Clock) -> impl Iterator<Item = i64> {
+    let earlier = clock.steps.iter().rev().scan(all_skipped(clock), |shift, step| {
+        *shift = shift.saturating_sub(skipped(step));
+        Some(*shift)
+    });
+    std::iter::once(all_skipped(clock)).chain(earlier)
 }
 
 /// The time that all recorded steps skipped, in milliseconds.

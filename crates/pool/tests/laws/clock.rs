@@ -192,19 +192,33 @@ fn the_time_so_long_ago_is_not_after_a_step_that_came_since() {
     }
 }
 
+/// Between two steps that are shortly after each other, the second of which is recorded only after the stamp.
+#[test]
+fn a_stamp_of_just_after_a_step_that_was_recorded_later_is_not_taken_for_an_earlier_one() {
+    let mut machine = Machine::new(10 * HOUR);
+    machine.passes(HOUR, HOUR_MS);
+    machine.passes(400, 0);
+    let first = machine.last;
+    machine.passes(60, -HOUR_MS / 2);
+    let second = Reading { wall: Timestamp(machine.last.wall.0 - 8), awake_ms: machine.last.awake_ms - 8 };
+    let moment =
+        |stamp: Reading| clock::stamped(&machine.clock, machine.last, stamp.wall, Some(stamp.awake_ms)).1;
+    assert_eq!(moment(first).until(moment(second)), Duration::from_millis(52));
+}
+
 proptest! {
     /// Stamps of other processes are in the order in which they were made, although the clock was wrong at some of them,
-    /// and nobody recorded it.
+    /// and nobody recorded it, or was set just before, and that was recorded later.
     #[test]
     fn stamps_are_in_their_real_order(
-        stamps in proptest::collection::vec((1..HOUR, step_of_hours(), step_of_hours()), 1..40)
+        stamps in proptest::collection::vec((1..HOUR, step_of_hours(), step_of_hours(), 0..2000_u64), 1..40)
     ) {
         let mut machine = Machine::new(1000 * HOUR);
         let mut made = Vec::new();
-        for (passed, set_by, error) in stamps {
-            machine.passes(passed, set_by);
-            let at = Timestamp(machine.last.wall.0.saturating_add_signed(error));
-            made.push((at, machine.last.awake_ms, error != 0));
+        for (passed, set_by, error, unrecorded) in stamps {
+            machine.passes(passed + unrecorded, set_by);
+            let at = Timestamp((machine.last.wall.0 - unrecorded).saturating_add_signed(error));
+            made.push((at, machine.last.awake_ms - unrecorded, error != 0));
         }
         let stamped = |at, awake| clock::stamped(&machine.clock, machine.last, at, Some(awake));
         for (index, (at, awake, is_wrong)) in made.iter().enumerate() {
