@@ -43,7 +43,7 @@ const UNPIPED: &str = "#{?pane_pipe,0,1}";
 impl Device {
     /// Tags a pane, and starts its log. [`Answer::NotOurs`] if it has another tag, [`Answer::Piped`] if its
     /// output is piped already, unless [`Adopt::replace_pipe`]. A pane with this tag is adopted again, and keeps
-    /// its log.
+    /// its log and its receipt.
     ///
     /// # Errors
     /// As any call. Safe to repeat.
@@ -81,7 +81,10 @@ impl Adopt {
         let tagged: &[&str] = &["set-option", "-p", "-t", target, "@pool_id", &tag];
         let pooled: &[&str] = &["set-option", "-t", session, POOLED, "1"];
         let begins = receipt::revoked(target, self.token);
-        let begins = &begins.each_ref().map(String::as_str)[..];
+        let begins = script([&begins.each_ref().map(String::as_str)[..]]);
+        // A repeated adoption, which may come late, leaves the receipt of what was typed since.
+        let is_first = format!("#{{||:#{{!=:#{{@pool_id}},{tag}}},{}}}", receipt::before(self.token));
+        let begins: &[&str] = &["if-shell", "-F", "-t", target, &is_first, &begins];
         let keeps_pipe = if self.replace_pipe { "0" } else { "#{pane_pipe}" };
         let log: &[&str] = &["if-shell", "-F", "-t", target, keeps_pipe, &script([done]), &piped];
         let free =
@@ -89,7 +92,7 @@ impl Adopt {
         let condition =
             format!("#{{&&:#{{==:{FACTS},{expected}}},#{{||:{free},#{{==:#{{@pool_id}},{tag}}}}}}}");
         let refusal = script([&["display-message", "-p", "-t", target, no.as_str()][..]]);
-        let effect = script([tagged, pooled, begins, log]);
+        let effect = script([begins, tagged, pooled, log]);
         let guarded: &[&str] = &["if-shell", "-F", "-t", target, &condition, &effect, &refusal];
         let shown = format!("#{{m:* {pane} *,#{{W:#{{P: #{{pane_id}}}}}} }}");
         CommandLine::default().then(["if-shell", "-F", "-t", session, &shown, &script([guarded]), &refusal])

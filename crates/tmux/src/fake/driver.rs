@@ -131,8 +131,12 @@ impl Driver for Fake {
                         return Ok(Answer::NotOurs);
                     }
                     state.sessions.entry(session).and_modify(|found| found.pooled = true);
+                    let has_later =
+                        || state.receipts.get(&pane).is_some_and(|(token, _)| *token >= adopt.token);
+                    if found.tag != Some(adopt.tag) || !has_later() {
+                        state.receipts.insert(pane, (adopt.token, Receipt::Revoked));
+                    }
                     (found.tag, found.detached) = (Some(adopt.tag), false);
-                    state.receipts.insert(pane, (adopt.token, Receipt::Revoked));
                     Answer::Done
                 }
                 _ => Answer::Gone,

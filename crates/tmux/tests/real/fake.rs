@@ -54,6 +54,10 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert_eq!(adopted(pane.server, TmuxSessionId(99), pane.tag).await, Answer::Gone);
     assert_eq!(adopted(pane.server, created.session, pane.tag).await, Answer::Done);
     assert_eq!(adopted(pane.server, created.session, wrong.tag).await, Answer::NotOurs);
+    let text = rig.token();
+    assert_eq!(driver.paste(pane, text, b"z").await.unwrap(), Answer::Done);
+    assert_eq!(adopted(pane.server, created.session, pane.tag).await, Answer::Done, "once more, late");
+    assert_eq!(driver.revoke(pane, text).await.unwrap(), (Answer::Done, Receipt::Typed));
     assert!(!driver.observe().await.unwrap().panes[&pane.pane].detached);
     assert_eq!(driver.kill_pane(pane).await.unwrap(), Answer::Done);
     assert_eq!(driver.kill_pane(pane).await.unwrap(), Answer::Gone);
