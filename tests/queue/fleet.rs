@@ -49,7 +49,8 @@ fn config(pool: &Pool) -> String {
          [queue]\nretry_backoff = \"10ms\"\nbreaker_failures = 0\nmax_attempts = 8\nkeep_count = 1000000\n\
          [events]\nkeep = 100000000\n\
          [restart]\nbackoff = \"20ms\"\nbackoff_max = \"100ms\"\nwindow = \"1s\"\nmax = 100\n\
-         [reaper]\ngrace = \"200ms\"\ninterval = \"200ms\"\nstale_worker = \"5s\"\nmax_kills_per_minute = 100000\n{}{}{}{}{}",
+         [reaper]\ngrace = \"200ms\"\ninterval = \"200ms\"\nstale_worker = \"10s\"\n\
+         max_kills_per_minute = 100000\n{}{}{}{}{}",
         worker("steady", "a", "exit 0", ""),
         worker("hanging", "b", hangs, ""),
         worker("failing", "c", "exit 3", "fallback = [\"rescue\"]\nfallback_after = 2"),

@@ -113,15 +113,16 @@ pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
             break;
         }
         // The time after the step itself is that of the step, which is later.
-        let before_step = Timestamp(step.after.0.saturating_sub(1));
+        let lowest = step.joined.map_or(step.after, |(low, _)| low.min(step.after));
+        let before_step = Timestamp(lowest.0.saturating_sub(1));
         (left, end, earliest) = (left - passed, step.before, earliest.min(before_step));
     }
     Timestamp(end.0.saturating_sub(millis(left))).min(earliest)
 }
 
 /// The time and the moment of what another process stamped with both clocks. A time of the wall clock is replaced if the
-/// recorded steps contradict it: the clock was set and corrected while nobody recorded it, or it was set just before, and
-/// the step was recorded after that. Without a stamp of the time awake, it is believed.
+/// recorded steps contradict it: the clock was set and corrected while nobody recorded it, or it was set shortly before
+/// the stamp, and the step was recorded only after it. Without a stamp of the time awake, it is believed.
 #[must_use]
 pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>) -> (Timestamp, Moment) {
     let told = moment_of(clock, at, now.wall);
@@ -130,9 +131,14 @@ pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>
     };
     let present = moment_by(clock, now.wall, now.wall);
     let real = Moment(present.0.saturating_sub(signed(delay)));
-    let off = told.0.abs_diff(real.0);
-    let nearest = shifts(clock).map(|shift| signed(at.0).saturating_sub(shift).abs_diff(real.0)).min();
-    if off < millis(STEP) + delay / DRIFT && nearest.is_none_or(|nearest| off <= nearest) {
+    let (off, tolerated) = (told.0.abs_diff(real.0), millis(STEP) + delay / DRIFT);
+    let may_be_of = |stretch: &Stretch| {
+        let (earliest, latest) = (stretch.begins.saturating_sub(signed(tolerated)), signed(tolerated));
+        (earliest..=stretch.ends.saturating_add(latest)).contains(&real.0)
+    };
+    let off_in = |stretch: Stretch| signed(at.0).saturating_sub(stretch.shift).abs_diff(real.0);
+    let nearest = stretches(clock, present).filter(may_be_of).map(off_in).min();
+    if off < tolerated && nearest.is_none_or(|nearest| off <= nearest) {
         (if told >= present { now.wall } else { at }, told)
     } else {
         (shown(clock, real), real)
@@ -175,14 +181,26 @@ pub fn wall(clock: &Clock, moment: Moment) -> Timestamp {
     Timestamp(u64::try_from(moment.0.saturating_add(shift)).unwrap_or(0))
 }
 
-/// The differences between the wall clock and the moments, in milliseconds, from the last stretch between two steps to
-/// the first.
-fn shifts(clock: &Clock) -> impl Iterator<Item = i64> {
-    let earlier = clock.steps.iter().rev().scan(all_skipped(clock), |shift, step| {
-        *shift = shift.saturating_sub(skipped(step));
-        Some(*shift)
-    });
-    std::iter::once(all_skipped(clock)).chain(earlier)
+/// The time between two steps, in milliseconds.
+struct Stretch {
+    /// The moment of its beginning.
+    begins: i64,
+    /// The moment of its end.
+    ends: i64,
+    /// The difference between the wall clock and the moments.
+    shift: i64,
+}
+
+/// The stretches between the steps up to `present`, from the last to the first.
+fn stretches(clock: &Clock, present: Moment) -> impl Iterator<Item = Stretch> {
+    let begin = |step: Option<&ClockStep>| step.map_or(i64::MIN, |step| signed(step.after.0));
+    let steps = clock.steps.iter().rev().map(Some).chain([None]);
+    steps.scan((all_skipped(clock), present.0), move |(shift, ends), step| {
+        let begins = begin(step).saturating_sub(*shift);
+        let stretch = Stretch { begins, ends: *ends, shift: *shift };
+        (*shift, *ends) = (shift.saturating_sub(step.map_or(0, skipped)), begins);
+        Some(stretch)
+    })
 }
 
 /// The time that all recorded steps skipped, in milliseconds.
@@ -195,7 +213,7 @@ fn skipped(step: &ClockStep) -> i64 {
 }
 
 /// The moment of a time that is no later than `now`: in the last stretch between two steps that contains it, or at the
-/// step in whose place there was one; else at the end of the last stretch before it.
+/// joined step within which the clock showed it; else at the end of the last stretch before it.
 #[must_use]
 pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     let mut shift = all_skipped(clock);
@@ -245,7 +263,8 @@ fn join(steps: &mut Vec<ClockStep>) {
     let Some(first) = (0..steps.len() - 1).min_by_key(|n| between(&steps[*n..*n + 2])) else { return };
     let second = steps.remove(first + 1);
     let first = &mut steps[first];
-    let shown = [Some((first.after, second.before)), first.joined, second.joined];
+    let between = (first.after.min(second.before), first.after.max(second.before));
+    let shown = [Some(between), first.joined, second.joined];
     first.joined = shown.into_iter().flatten().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     first.after = second.after;
 }

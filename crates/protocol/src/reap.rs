@@ -60,8 +60,8 @@ pub enum CandidateKind {
     RetiredTag,
     /// Processes of an incarnation whose pane or server is gone.
     Leftover,
-    /// A generator that outlived its lease. The candidate's `init` is its process, its tag that of the claim
-    /// ([`Tag::for_claim`]).
+    /// A worker that outlived its lease, or was silent for too long. The candidate's `init` is its process. Its tag is
+    /// that of the claim ([`Tag::for_claim`]), or one of its own if it holds nothing.
     StaleWorker,
     /// Processes that carry the tag of an ended incarnation or claim.
     Orphan,

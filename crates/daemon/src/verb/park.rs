@@ -10,15 +10,17 @@ use crate::decide::lock;
 use crate::effect::park;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::verb::transition::{decide_settled, is_starting};
+use crate::verb::transition::{decide_settled, is_ending_for_restart, is_starting};
 use crate::verb::{session_view, termination};
 
-/// Answers once the slot is free. Waits for a launch in progress: its program may park itself at once, before its launch is
-/// recorded. The host of a worker is stopped at any time. Without `--force`, a session with an attached client is not
-/// ended.
+/// Answers once the slot is free. Waits for a launch in progress, or for that of a restart: its program may park itself at
+/// once, before the launch is recorded. The host of a worker is stopped at any time. Without `--force`, a session with an
+/// attached client is not ended.
 pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park) -> Reply {
     let found = session_view::resolve(daemon, asked.session.clone()).await?;
-    let waits = |session: &Session| session.worker.is_none() && is_starting(session);
+    let waits = |session: &Session| {
+        session.worker.is_none() && (is_starting(session) || is_ending_for_restart(session))
+    };
     let begin = || begin(daemon, op, (found.id, &asked));
     let (session, guarded) = decide_settled(daemon, found.id, waits, begin).await?;
     let kept = match guarded {

@@ -48,6 +48,11 @@ pub(super) fn is_starting(session: &Session) -> bool {
     session.lifecycle == Lifecycle::Starting
 }
 
+/// True if the incarnation of the session ends so that another one can start.
+pub(super) fn is_ending_for_restart(session: &Session) -> bool {
+    session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Restarted)
+}
+
 /// True if the session starts, ends by itself, or is between two incarnations: its next state is still
 /// unknown.
 pub(super) fn is_in_transition(session: &Session) -> bool {

@@ -17,7 +17,7 @@ pub struct Orphans {
     pub marked: BTreeMap<Tag, Vec<OrphanProcess>>,
     /// tmux clients whose daemon is dead.
     pub clients: Vec<OrphanClient>,
-    /// Connected workers that have been silent.
+    /// Workers that have been silent.
     pub workers: Vec<SilentWorker>,
 }
 
@@ -58,8 +58,8 @@ impl SilentWorker {
     /// Its tag as a candidate. No claim has the token behind it, because tokens of claims count from epoch 1.
     #[must_use]
     pub fn tag(&self) -> Tag {
-        let by_process = (1 << 62) | u64::from(self.process.pid);
-        let n = self.id.map_or(by_process, |id| id.0);
+        let by_host = (1 << 62) | self.session.0;
+        let n = self.id.map_or(by_host, |id| id.0);
         Tag::for_claim(Token { epoch: protocol::Epoch(0), n })
     }
 

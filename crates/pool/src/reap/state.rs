@@ -248,7 +248,7 @@ impl Reaping {
         differs
     }
 
-    /// Stores the registered workers that have been silent.
+    /// Stores the workers that have been silent.
     pub fn note_silent_workers(&mut self, workers: Vec<SilentWorker>) {
         self.orphans.workers = workers;
     }

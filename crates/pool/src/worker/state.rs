@@ -130,6 +130,9 @@ impl Workers {
 
     /// Registers the worker at a connection.
     pub fn register(&mut self, connection: u64, registration: Registration) {
+        if let ClaimScope::Host(tag) = registration.scope {
+            self.unregistered_hosts.remove(&tag);
+        }
         if let Some(worker) = self.workers.get_mut(&connection) {
             worker.registration = Some(registration);
         }
@@ -225,8 +228,9 @@ impl Workers {
         self.leases.first()
     }
 
-    /// Gives all claims their whole lease again.
+    /// Gives all claims their whole lease again, and hosts their whole time to register: nobody was served meanwhile.
     pub fn restart_leases(&mut self, pool: &Pool, now: Mono) {
+        self.unregistered_hosts.clear();
         let claimed = pool.held_messages().filter(|message| message.state == MessageState::Claimed);
         let leases: Vec<(MessageId, u64)> =
             claimed.filter_map(|message| Some((message.id, message.holder?.lease_ms))).collect();
@@ -305,6 +309,8 @@ impl Workers {
     /// Running hosts that are not registered, because they hang or cannot connect, and hold no message.
     fn silent_hosts(&mut self, pool: &Pool, active: &BTreeSet<ProcId>, now: Timestamp) -> Vec<SilentWorker> {
         let registered: BTreeSet<Tag> = self.registered_hosts().map(|(tag, _)| tag).collect();
+        let holding: BTreeSet<Tag> =
+            pool.held_messages().filter_map(|message| message.holder?.host).collect();
         let before = std::mem::take(&mut self.unregistered_hosts);
         let mut silent = Vec::new();
         for (host, _) in pool.workers().filter(|(host, _)| host.lifecycle == Lifecycle::Live) {
@@ -312,7 +318,7 @@ impl Workers {
             else {
                 continue;
             };
-            if registered.contains(&tag) || active.contains(&process) {
+            if registered.contains(&tag) || holding.contains(&tag) || active.contains(&process) {
                 continue;
             }
             let last_seen_at = before.get(&tag).copied().unwrap_or(now);

@@ -273,6 +273,8 @@ proptest! {
             let is_of_last = (last..=now).contains(&Timestamp(*wall));
             let stretch = now.0 - last.0;
             prop_assert!(is_of_last || age >= stretch, "{age} < {stretch}");
+            let ago = clock::ago(&machine.clock, now, Duration::from_millis(age + 1));
+            prop_assert!(ago.0 <= *wall, "{age} old, and before {ago:?}");
         }
     }
 

@@ -224,7 +224,8 @@ pub enum DoubtRule {
 pub struct ReaperSection {
     /// Time between two rounds of the rules.
     pub interval: String,
-    /// Silence after which a worker that is not waiting for messages counts as stale.
+    /// Silence after which a worker that is not waiting for messages counts as stale, or the host of one that has not
+    /// registered. A host that reconnects may pause for 5 s.
     pub stale_worker: String,
     /// Time without a sign of life after which an agent with a prompt counts as stale.
     pub stale_agent: String,

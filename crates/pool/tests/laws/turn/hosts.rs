@@ -305,6 +305,10 @@ fn a_host_that_hangs_before_it_registers_is_ended_after_the_time_of_a_silent_wor
     let found = stale(&mut engine, 1);
     assert_eq!((found.len(), found[0].session, found[0].agent), (1, host, Some(hangs)));
     assert!(found[0].evidence.contains("process 77, the host of a worker"), "{}", found[0].evidence);
+    let now = Mono(engine.world.now);
+    engine.volatile.workers.restart_leases(&engine.world.pool, now);
+    assert_eq!(stale(&mut engine, limit), [], "poold was suspended");
+    assert_eq!(stale(&mut engine, limit + 1).len(), 1);
     engine.volatile.reaping.note_exited([hangs]);
     assert_eq!(stale(&mut engine, 1), [], "it ended");
 }
