@@ -54,7 +54,7 @@ async fn settle(daemon: Arc<Daemon>, session: SessionId, is_restart: bool) {
         resume(&daemon, session).await
     };
     if let Err(refusal) = settled {
-        tracing::warn!(%session, %refusal, "not settled yet");
+        tracing::warn!(%session, %refusal, "its start was not completed");
     }
     sleep(PAUSE).await;
     drop(claim);

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use pool::session::{AdoptTarget, CreateInputs, ForeignPane, ForeignProgram};
 use protocol::request::Adopt;
-use protocol::session::{DeleteMode, Reason};
 use protocol::tmux::Server;
 use protocol::{
     ErrorCode, Event, Incarnation, Lifecycle, PaneId, Refusal, Reply, Session, SessionId, Timestamp,
@@ -14,7 +13,7 @@ use protocol::{
 use tmux::Answer;
 use tokio::time::sleep;
 
-use crate::decide::idempotency::{self, ClientOperation};
+use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::host::blocking_pool::Purpose;
@@ -221,11 +220,7 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session, replace_pipe: bool) -> Res
     let dir = daemon.paths.session(record.id);
     let created = daemon.blocking.with_timeout(Purpose::Launch, move || files::make_session_dir(&dir)).await;
     if !matches!(created, Some(Ok(()))) {
-        abandon(daemon, record.id).await?;
-        return Err(Refusal::new(
-            ErrorCode::Failed,
-            "the session's directory cannot be created; nothing was changed",
-        ));
+        return abandon(daemon, record, ErrorCode::Failed, "the session's directory cannot be created").await;
     }
     let token = daemon.engine.turn(|turn: &mut Turn<'_>| turn.volatile.locks.issue_token()).await?;
     let marking = tmux::Adopt {
@@ -244,16 +239,9 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session, replace_pipe: bool) -> Res
             drop(tmux_snapshot::take(daemon).await);
             commit_live(daemon, record.id, run.clone()).await
         }
-        Ok(answer) => {
-            abandon(daemon, record.id).await?;
-            Err(Refusal::new(
-                ErrorCode::Conflict,
-                format!("{} was not adopted: {}", pane.pane, reason(answer)),
-            ))
-        }
+        Ok(answer) => abandon(daemon, record, ErrorCode::Conflict, reason(answer)).await,
         Err(error) if !error.in_doubt() => {
-            abandon(daemon, record.id).await?;
-            Err(Refusal::new(ErrorCode::Unavailable, format!("{} was not adopted: {error}", pane.pane)))
+            abandon(daemon, record, ErrorCode::Unavailable, &error.to_string()).await
         }
         Err(error) => Err(Refusal::new(
             ErrorCode::Unavailable,
@@ -286,30 +274,25 @@ async fn commit_live(daemon: &Daemon, session: SessionId, run: Incarnation) -> R
     daemon.engine.turn(live).await
 }
 
-/// Deletes the record of an adoption that certainly failed; the pane stays as it is. The tag is not retired,
-/// because a pane with a retired tag is removed.
-async fn abandon(daemon: &Daemon, session: SessionId) -> Result<(), Refusal> {
-    let forget = move |turn: &mut Turn<'_>| {
-        // Also if it was killed meanwhile: the pane is not the pool's to end.
-        if turn.pool().session(session).is_some_and(|s| s.lifecycle.holds_slot()) {
-            let (reason, mode) = (Reason::TmuxFailed, DeleteMode::Detach);
-            let messages = pool::queue::forget_messages(turn.pool(), session, turn.now());
-            idempotency::keep_message_operations(turn, &messages);
-            turn.emit_all(messages);
-            turn.emit(Event::SessionDeleted { session, reason, mode, tmux_alive: true });
-        }
+/// Ends an adoption that certainly failed, and refuses it.
+async fn abandon(daemon: &Daemon, record: &Session, code: ErrorCode, why: &str) -> Result<(), Refusal> {
+    let (session, detail) = (record.id, why.to_owned());
+    let end = move |turn: &mut Turn<'_>| {
+        let events = pool::session::abandon_adoption(turn.pool(), session, &detail);
+        let is_kept = matches!(&events[..], [Event::SessionFailed { .. }]);
+        turn.emit_all(events);
+        (is_kept, turn.pool().session(session).is_none())
     };
-    daemon.engine.turn(forget).await?;
+    let (is_kept, is_deleted) = daemon.engine.turn(end).await?;
     let sessions = daemon.paths.sessions.clone();
-    drop(
-        daemon
-            .blocking
-            .with_timeout(Purpose::Removal, move || {
-                remove_tree::remove_session_dir(&sessions, session, false)
-            })
-            .await,
-    );
-    Ok(())
+    if is_deleted {
+        let remove = move || remove_tree::remove_session_dir(&sessions, session, false);
+        drop(daemon.blocking.with_timeout(Purpose::Removal, remove).await);
+    }
+    let pane = record.incarnation.as_ref().and_then(|run| run.pane);
+    let pane = pane.map_or_else(|| session.to_string(), |pane| pane.to_string());
+    let kept = if is_kept { format!("; {session} was sent messages, and keeps them") } else { String::new() };
+    Err(Refusal::new(code, format!("{pane} was not adopted: {why}{kept}")))
 }
 
 /// Completes an adoption that a crash interrupted: the pane has its mark, or can still get it.
@@ -323,7 +306,7 @@ pub(crate) async fn resume(daemon: &Arc<Daemon>, record: &Session) -> Result<(),
         }
         (Server::Up(server), Some(known)) if *server == known => mark(daemon, record, false).await,
         (_, Some(known)) if daemon.world.processes.has_exited(known.process) => {
-            abandon(daemon, record.id).await
+            abandon(daemon, record, ErrorCode::Unavailable, "its tmux server has ended").await
         }
         _ => Ok(()),
     }

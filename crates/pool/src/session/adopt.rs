@@ -2,7 +2,7 @@
 //! its pane is marked.
 
 use protocol::limits::Limits;
-use protocol::session::{Origin, Size};
+use protocol::session::{DeleteMode, Origin, Reason, Size};
 use protocol::tmux::{Server, TmuxPane, TmuxState};
 use protocol::{
     ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, PaneId, Refusal, ServerId, Session, SessionId,
@@ -260,6 +260,28 @@ fn reads_terminal(args: &[OsBytes]) -> bool {
         }
     }
     true
+}
+
+/// Ends an adoption that certainly failed; its pane stays as it is, also if the session was killed meanwhile. Its record
+/// is deleted, unless it was sent messages meanwhile: these wait for a restart. The tag is not retired, because a pane
+/// with a retired tag is removed.
+#[must_use]
+pub fn abandon_adoption(pool: &Pool, id: SessionId, why: &str) -> Vec<Event> {
+    let reason = Reason::TmuxFailed;
+    let has_messages =
+        pool.pending_messages_of(id).next().is_some() || pool.finished_messages_of(id).next().is_some();
+    let ended = match pool.session(id) {
+        Some(session) if !session.lifecycle.holds_slot() => None,
+        None => None,
+        Some(_) if has_messages => {
+            let detail = format!("its pane was not adopted: {why}");
+            Some(Event::SessionFailed { session: id, reason, detail, exit: None })
+        }
+        Some(_) => {
+            Some(Event::SessionDeleted { session: id, reason, mode: DeleteMode::Detach, tmux_alive: true })
+        }
+    };
+    ended.into_iter().collect()
 }
 
 /// True if a starting session is being adopted: its pane was there before.

@@ -62,7 +62,8 @@ pub(crate) mod update;
 pub(crate) mod view;
 
 pub use adopt::{
-    AdoptTarget, ForeignPane, ForeignProgram, adopt, adopt_target, adoption_origin, is_being_adopted,
+    AdoptTarget, ForeignPane, ForeignProgram, abandon_adoption, adopt, adopt_target, adoption_origin,
+    is_being_adopted,
 };
 pub use conversation::{begin_conversation, replace_conversation};
 pub use create::{CreateInputs, CreateOutcome, Creation, create, pool_full};

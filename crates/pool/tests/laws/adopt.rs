@@ -13,7 +13,7 @@ use protocol::{
     TmuxSessionId, WindowId,
 };
 
-use crate::world;
+use crate::world::{self, World};
 
 fn settings() -> Settings {
     let agents = BTreeMap::from([("claude".to_owned(), Agent::default())]);
@@ -179,6 +179,22 @@ fn a_shell_without_a_script_is_a_shell() {
         assert_eq!(kind(command), "command", "{command:?}");
     }
     assert_eq!(kind(&["/opt/claude", "--resume"]), "claude");
+}
+
+#[test]
+fn messages_to_a_session_whose_adoption_fails_are_kept() {
+    let (mut pool, state) = (Pool::default(), state(&["one", "two", "last"]));
+    let (one, two) =
+        (adopt_one(&mut pool, &state, "%1", 1).unwrap(), adopt_one(&mut pool, &state, "%2", 2).unwrap());
+    let mut world = World { pool, now: 10, ..World::default() };
+    crate::queue::send_prompt(&mut world, one.id).unwrap();
+    let ended = |pool: &Pool, id| session::abandon_adoption(pool, id, "its pane is gone");
+    assert!(matches!(&ended(&world.pool, two.id)[..], [Event::SessionDeleted { tmux_alive: true, .. }]));
+    let kept = ended(&world.pool, one.id);
+    assert!(matches!(&kept[..], [Event::SessionFailed { reason: Reason::TmuxFailed, .. }]), "{kept:?}");
+    world.emit_all(kept);
+    assert_eq!(world.pool.pending_messages_of(one.id).count(), 1);
+    assert_eq!(ended(&world.pool, one.id), [], "it has ended");
 }
 
 #[test]
