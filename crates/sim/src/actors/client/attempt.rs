@@ -21,13 +21,11 @@ impl Actor {
             }
             let reply = self.attempt(Some(op.clone()), request.clone()).await;
             match reply {
-                // In doubt: the daemon stopped while it was at it.
-                Some(Err(refusal)) if refusal.code == protocol::ErrorCode::Storage => {}
-                Some(reply) => {
+                Some(reply) if !is_in_doubt(&reply) => {
                     self.check_repetition(op, &reply);
                     return Some(reply);
                 }
-                None => {}
+                _ => {}
             }
             sleep(Duration::from_millis(self.rng.between(100, 2000))).await;
         }
@@ -78,7 +76,7 @@ impl Actor {
                 "fault:connection-lost"
             });
             self.client = None;
-            if let Some((op, answer)) = op.zip(answer) {
+            if let Some((op, answer)) = op.zip(answer).filter(|(_, answer)| !is_in_doubt(answer)) {
                 self.check_repetition(&op, &answer);
                 self.lost = Some((op, answer));
             }
@@ -93,4 +91,9 @@ impl Actor {
         }
         reply
     }
+}
+
+/// True if the daemon stopped while it was at the request.
+fn is_in_doubt(reply: &Reply) -> bool {
+    reply.as_ref().is_err_and(|refusal| refusal.code == protocol::ErrorCode::Storage)
 }
