@@ -56,6 +56,12 @@ pub(crate) struct Climate {
     pub(crate) permissions: u64,
     /// Chance that an agent reaches a usage limit, per mille of its prompts.
     pub(crate) usage_limits: u64,
+    /// True if the agent is one that the pool knows: it tells of outages, and has a composer.
+    pub(crate) has_adapter: bool,
+    /// Chance that an outage of its service cuts an agent's turn short, per mille.
+    pub(crate) outages: u64,
+    /// Chance that an agent has lost the conversation that it is to resume, per mille.
+    pub(crate) conversation_losses: u64,
     /// Chance that a worker repeats a report that gave a message back, per mille.
     pub(crate) late_reports: u64,
     /// Chance that a person starts a program of their own, per mille of the occasions.
@@ -86,17 +92,28 @@ impl Climate {
             (trouble(150), trouble(200), trouble(400), trouble(900));
         let (process_kills, attaches, helper_faults) = (trouble(60), trouble(60), trouble(60));
         let (permissions, usage_limits) = (trouble(300), trouble(100));
-        let climate = Self {
+        let (uninterruptible, lost_answers, socket_losses) = (trouble(200), trouble(200), trouble(40));
+        let late_reports = trouble(500);
+        let (outages, conversation_losses) = (trouble(300), trouble(300));
+        let foreigners = if rng.per_mille(400) { rng.between(100, 1000) } else { 0 };
+        // Most defects show in short runs; some need a pool with a history.
+        let steps = if rng.per_mille(120) { rng.between(40, 120) } else { rng.between(4, 24) };
+        let has_adapter = rng.per_mille(500);
+        let of_adapter = |chance: u64| if has_adapter { chance } else { 0 };
+        Self {
             process_kills,
             attaches,
             helper_faults,
             permissions,
             usage_limits,
-            late_reports: 0,
-            foreigners: 0,
-            uninterruptible: 0,
-            lost_answers: 0,
-            socket_losses: 0,
+            has_adapter,
+            outages: of_adapter(outages),
+            conversation_losses: of_adapter(conversation_losses),
+            late_reports,
+            foreigners,
+            uninterruptible,
+            lost_answers,
+            socket_losses,
             restart: rng.pick(&["no", "no", "on-failure", "always"]).unwrap_or(&"no"),
             idle_timeout: rng.pick(&["never", "never", "20s"]).unwrap_or(&"never"),
             restores: rng.per_mille(300),
@@ -105,9 +122,9 @@ impl Climate {
             tmux_delay_us: *rng.pick(&[1000, 5000, 50_000, 500_000]).unwrap_or(&1000),
             tmux_faults,
             slots: rng.between(1, 5),
-            names: 0,
-            has_host: false,
-            steps: 0,
+            names: rng.between(1, NAMES_MAX),
+            has_host: rng.per_mille(400),
+            steps,
             kills,
             dirty_deaths,
             server_deaths,
@@ -117,26 +134,6 @@ impl Climate {
             repeated_hooks,
             stubborn,
             pause_ms: *rng.pick(&[50, 500, 5000]).unwrap_or(&500),
-        };
-        // Most defects show in short runs; some need a pool with a history.
-        let steps = if rng.per_mille(120) { rng.between(40, 120) } else { rng.between(4, 24) };
-        let late_reports = if rng.per_mille(500) { rng.between(1, 500) } else { 0 };
-        let foreigners = if rng.per_mille(400) { rng.between(100, 1000) } else { 0 };
-        let uninterruptible = if rng.per_mille(300) { rng.between(1, 200) } else { 0 };
-        let socket_losses = if rng.per_mille(300) { rng.between(1, 40) } else { 0 };
-        let lost_answers = if rng.per_mille(300) { rng.between(1, 200) } else { 0 };
-        let names = rng.between(1, NAMES_MAX);
-        let has_host = rng.per_mille(400);
-        Self {
-            steps,
-            late_reports,
-            foreigners,
-            uninterruptible,
-            lost_answers,
-            socket_losses,
-            names,
-            has_host,
-            ..climate
         }
     }
 
@@ -149,7 +146,7 @@ impl Climate {
         }
     }
 
-    fn troubles(&mut self) -> [(&'static str, &mut u64); 15] {
+    fn troubles(&mut self) -> [(&'static str, &mut u64); 17] {
         [
             ("yields", &mut self.jitter.yields),
             ("sleeps", &mut self.jitter.sleeps),
@@ -162,6 +159,8 @@ impl Climate {
             ("helper_faults", &mut self.helper_faults),
             ("permissions", &mut self.permissions),
             ("usage_limits", &mut self.usage_limits),
+            ("outages", &mut self.outages),
+            ("conversation_losses", &mut self.conversation_losses),
             ("late_reports", &mut self.late_reports),
             ("foreigners", &mut self.foreigners),
             ("uninterruptible", &mut self.uninterruptible),

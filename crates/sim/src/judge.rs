@@ -58,6 +58,8 @@ struct State {
     ended_servers: Vec<ServerRef>,
     /// Sessions whose agents report what they do.
     reporting: BTreeSet<SessionId>,
+    /// Prompts whose turns an outage cut short: in another conversation they are typed once more.
+    cut_short: BTreeSet<String>,
     /// Texts on which an agent's turn has ended.
     finished: BTreeSet<String>,
     /// Claims that their workers hold.
@@ -129,7 +131,8 @@ impl Judge {
             prompt.nth = nth;
             prompt.session = session;
             let pasted = prompt.pasted;
-            let may_repeat = state.retried.contains(&text) || !text.starts_with("prompt");
+            let is_asked_for = state.retried.contains(&text) || state.cut_short.contains(&text);
+            let may_repeat = is_asked_for || !text.starts_with("prompt");
             state.last.insert(tag, text.clone());
             drop(state);
             if pasted > 1 && !may_repeat && !text.ends_with(AT_LEAST_ONCE) {
@@ -180,6 +183,11 @@ impl Judge {
     /// Notes that the agents of a session report what they do.
     pub(crate) fn reports(&self, session: SessionId) {
         self.state().reporting.insert(session);
+    }
+
+    /// Notes that an outage cut short the turn of an agent on this text.
+    pub(crate) fn cut_short(&self, text: &str) {
+        self.state().cut_short.insert(text.to_owned());
     }
 
     /// Notes that the turn of an agent on this text has ended.

@@ -16,6 +16,7 @@ use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::world::clock::SimClock;
+use crate::world::conversations::Conversations;
 use crate::world::disk::Medium;
 use crate::world::life::Life;
 use crate::world::machine::Machine;
@@ -39,6 +40,7 @@ pub(crate) struct Parts {
     pub(crate) net: Net,
     pub(crate) tmux: SimTmux,
     pub(crate) medium: Medium,
+    pub(crate) conversations: Conversations,
     pub(crate) paths: Paths,
     pub(crate) trace: Trace,
     pub(crate) judge: Judge,

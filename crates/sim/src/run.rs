@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use world::tasks::Tasks;
 
 use crate::actors::client::Actor;
+use crate::actors::errands::{CLEAR, GO_ON};
 use crate::actors::{person, reaper, subscriber, watcher, worker};
 use crate::climate::Climate;
 use crate::daemon_process::DaemonProcess;
@@ -22,6 +23,7 @@ use crate::rng::Rng;
 use crate::settled;
 use crate::trace::Trace;
 use crate::world::clock::SimClock;
+use crate::world::conversations::Conversations;
 use crate::world::disk::{Fault, FaultKind, Medium};
 use crate::world::life::{Jitter, Life};
 use crate::world::machine::{Kind, Machine};
@@ -103,6 +105,7 @@ fn land(seed: u64, plan: Plan, dir: &Path, is_verbose: bool) -> anyhow::Result<L
         net: Net::default(),
         tmux,
         medium: Medium::holding(first_image()?),
+        conversations: Conversations::default(),
         paths,
         trace,
         judge,
@@ -127,6 +130,16 @@ fn first_image() -> anyhow::Result<Vec<u8>> {
     Ok(IMAGE.get_or_init(|| medium.bytes()).clone())
 }
 
+/// An agent that tells of outages, and resumes conversations by their ids.
+const ADAPTER: &str = r#"
+adapter = "claude"
+start_args = ["--session-id", "{conversation}"]
+resume_args = ["--resume", "{conversation}"]
+"#;
+
+/// An agent that the pool does not know.
+const NO_ADAPTER: &str = r#"resume_args = ["--resume"]"#;
+
 /// The pool's own worker, which is started after as many failures as there may be.
 const HOST: &str = r#"
 [workers.helper]
@@ -139,6 +152,7 @@ max_restarts = 10000
 
 fn config(climate: &Climate) -> String {
     let host = if climate.has_host { HOST } else { "" };
+    let adapter = if climate.has_adapter { ADAPTER } else { NO_ADAPTER };
     format!(
         r#"
 [pool]
@@ -164,8 +178,9 @@ breaker_pause = "5s"
 [agents.sim]
 command = "/sim/sim-agent"
 confirm = "hook"
-clear = "/clear"
-resume_args = ["--resume"]
+clear = "{CLEAR}"
+go_on = "{GO_ON}"
+{adapter}
 
 [agents.plain]
 command = "/sim/sim-plain"

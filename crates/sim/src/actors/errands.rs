@@ -7,6 +7,7 @@ use protocol::request::{
     Capture, ClearContext, Extent, Keys, Label, List, Messages, Prune, Request, Resize, Send, Update,
 };
 use protocol::session::Size;
+use protocol::thought::{Publish, StreamPosition};
 use protocol::{MessageId, OsBytes, SessionRef};
 
 use crate::rng::Rng;
@@ -14,9 +15,12 @@ use crate::rng::Rng;
 /// The agent's command for a new conversation.
 pub(crate) const CLEAR: &str = "/clear";
 
+/// The prompt that tells the agent to continue.
+pub(crate) const GO_ON: &str = "go on";
+
 /// Returns a request that changes something about a session, with its name.
 pub(super) fn change(rng: &mut Rng, session: SessionRef) -> (&'static str, Request) {
-    match rng.below(8) {
+    match rng.below(9) {
         0 => ("update", Request::Update(update(rng, session))),
         1 => {
             let set = BTreeMap::from([("team".to_owned(), rng.below(3).to_string())]);
@@ -28,9 +32,28 @@ pub(super) fn change(rng: &mut Rng, session: SessionRef) -> (&'static str, Reque
             ("resize", Request::Resize(Resize { session, size: Size { cols, rows } }))
         }
         4 => ("dismiss", Request::Dismiss(session)),
+        8 => ("publish", Request::Publish(Box::new(thought(rng, session)))),
         5 => ("clear", Request::Clear(session)),
         6 => ("clear-context", Request::ClearContext(ClearContext { session, origin: "sim".to_owned() })),
         _ => ("compact", Request::Compact),
+    }
+}
+
+fn thought(rng: &mut Rng, target: SessionRef) -> Publish {
+    let place = StreamPosition { stream: rng.below(3).to_string(), seq: rng.between(1, 20) };
+    Publish {
+        target,
+        text: Some(rng.below(5).to_string()),
+        state: None,
+        source: None,
+        rest_state: None,
+        commit_candidate: None,
+        objective: None,
+        objective_changed_at: None,
+        token_count: None,
+        context_limit: None,
+        updated_at: None,
+        place: rng.per_mille(500).then_some(place),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The simulated world: each module is one part of it.
 
 pub(crate) mod clock;
+pub(crate) mod conversations;
 pub(crate) mod disk;
 pub(crate) mod life;
 pub(crate) mod machine;

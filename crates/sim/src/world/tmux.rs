@@ -58,12 +58,25 @@ struct State {
     sessions: BTreeMap<PaneId, TmuxSessionId>,
     /// When somebody last attached to each, or it was created, in seconds since the Unix epoch.
     active_at: BTreeMap<TmuxSessionId, u64>,
+    /// The screens of agents, once they have drawn them.
+    shows: BTreeMap<PaneId, Shows>,
     /// Inits whose panes are to begin their work.
     begun: Vec<(Create, PaneRef, ProcId)>,
     /// True while the server is stopped: it takes nothing and answers nothing.
     is_stopped: bool,
     /// True while the socket cannot be reached, and the server lives on.
     is_unreachable: bool,
+}
+
+/// The content of an agent's screen.
+#[derive(Clone, Copy)]
+pub(crate) enum Shows {
+    /// Its composer, while it waits for a prompt.
+    Rest,
+    /// Its composer, and that it works.
+    Work,
+    /// A dialog in place of its composer.
+    Dialog,
 }
 
 /// The fate of a call.
@@ -93,6 +106,7 @@ impl SimTmux {
             inits: BTreeMap::new(),
             sessions: BTreeMap::new(),
             active_at: BTreeMap::new(),
+            shows: BTreeMap::new(),
             begun: Vec::new(),
             is_stopped: false,
             is_unreachable: false,
@@ -118,6 +132,7 @@ impl SimTmux {
         let inits = std::mem::take(&mut state.inits);
         state.sessions.clear();
         state.active_at.clear();
+        state.shows.clear();
         drop(state);
         if let Some((server, process)) = server {
             self.0.judge.server_ended(server);
@@ -175,6 +190,27 @@ impl SimTmux {
     /// Returns everything typed into a pane.
     pub(crate) fn typed(&self, pane: PaneId) -> Vec<u8> {
         self.0.fake.typed(pane)
+    }
+
+    /// Notes what the screen of an agent in a pane shows from now on.
+    pub(crate) fn show(&self, pane: PaneId, shows: Shows) {
+        self.state().shows.insert(pane, shows);
+    }
+
+    /// Returns the screen of a pane into which this was typed: that of an agent that the pool knows, or just the text.
+    fn screen(&self, pane: PaneId, typed: Vec<u8>) -> Vec<u8> {
+        let state = self.state();
+        let Some(shows) = state.shows.get(&pane).copied().filter(|_| state.climate.has_adapter) else {
+            return typed;
+        };
+        let typed = String::from_utf8_lossy(&typed).replace("<Escape>", "");
+        let (rule, held) = ("─".repeat(40), typed.rsplit('\r').next().unwrap_or_default());
+        let screen = match shows {
+            Shows::Rest => format!("{rule}\n❯ {held}\n{rule}\n  ? for shortcuts\n"),
+            Shows::Work => format!("✽ Working…\n\n{rule}\n❯ {held}\n{rule}\n  esc to interrupt\n"),
+            Shows::Dialog => format!("{rule}\n Which one?\n❯ 1. This\n  2. That\n\n Esc to cancel\n"),
+        };
+        screen.into_bytes()
     }
 
     /// Waits until something is typed anywhere.

@@ -52,7 +52,10 @@ impl Driver for SimTmux {
 
     fn capture(&self, pane: PaneRef, lines: Lines, ansi: bool) -> Call<'_, (Answer, Vec<u8>)> {
         self.call("capture", move |server| {
-            Box::pin(async move { server.0.fake.capture(pane, lines, ansi).await })
+            Box::pin(async move {
+                let (answer, typed) = server.0.fake.capture(pane, lines, ansi).await?;
+                Ok((answer, server.screen(pane.pane, typed)))
+            })
         })
     }
 
@@ -60,7 +63,9 @@ impl Driver for SimTmux {
         self.call("snapshot", move |server| {
             Box::pin(async move {
                 let shown = server.0.fake.snapshot(pane).await?;
-                Ok(PaneSnapshot { active_at: server.active_at(pane.pane), ..shown })
+                let (active_at, screen) =
+                    (server.active_at(pane.pane), server.screen(pane.pane, shown.screen));
+                Ok(PaneSnapshot { active_at, screen, ..shown })
             })
         })
     }

@@ -1,0 +1,34 @@
+//! The conversations of agents, as these have them on disk.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The conversations; clones share them. Each has the text of the turn that an outage cut short last.
+#[derive(Clone, Default)]
+pub(crate) struct Conversations(Arc<Mutex<BTreeMap<String, Option<String>>>>);
+
+impl Conversations {
+    /// Writes a conversation down, as its first turn does. Returns the text of its turn that an outage cut short.
+    pub(crate) fn begin_turn(&self, id: &str) -> Option<String> {
+        self.all().entry(id.to_owned()).or_default().clone()
+    }
+
+    /// Notes that an outage cut short the turn on this text.
+    pub(crate) fn cut_short(&self, id: &str, text: String) {
+        self.all().insert(id.to_owned(), Some(text));
+    }
+
+    /// True if the conversation can be resumed.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.all().contains_key(id)
+    }
+
+    /// Removes a conversation, as an agent that cleans up does.
+    pub(crate) fn lose(&self, id: &str) {
+        self.all().remove(id);
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
