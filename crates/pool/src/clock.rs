@@ -147,13 +147,8 @@ pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>
 
 /// The reading of the wall clock at a moment of the past.
 fn shown(clock: &Clock, moment: Moment) -> Timestamp {
-    let mut shift = all_skipped(clock);
-    for step in clock.steps.iter().rev() {
-        if moment.0.saturating_add(shift) >= signed(step.after.0) {
-            break;
-        }
-        shift = shift.saturating_sub(skipped(step));
-    }
+    let stretch = stretches(clock, moment).find(|stretch| stretch.begins <= moment.0);
+    let shift = stretch.map_or(0, |stretch| stretch.shift);
     Timestamp(u64::try_from(moment.0.saturating_add(shift)).unwrap_or(0))
 }
 
