@@ -1,21 +1,21 @@
 //! The conversations of agents, as these have them on disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The conversations; clones share them. Each has the text of the turn that an outage cut short last.
+/// The conversations; clones share them. Each has the texts of the turns that outages cut short.
 #[derive(Clone, Default)]
-pub(crate) struct Conversations(Arc<Mutex<BTreeMap<String, Option<String>>>>);
+pub(crate) struct Conversations(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>);
 
 impl Conversations {
-    /// Writes a conversation down, as its first turn does. Returns the text of its turn that an outage cut short.
-    pub(crate) fn begin_turn(&self, id: &str) -> Option<String> {
+    /// Writes a conversation down, as its first turn does. Returns the texts of its turns that outages cut short.
+    pub(crate) fn begin_turn(&self, id: &str) -> BTreeSet<String> {
         self.all().entry(id.to_owned()).or_default().clone()
     }
 
     /// Notes that an outage cut short the turn on this text.
     pub(crate) fn cut_short(&self, id: &str, text: String) {
-        self.all().insert(id.to_owned(), Some(text));
+        self.all().entry(id.to_owned()).or_default().insert(text);
     }
 
     /// True if the conversation can be resumed.
@@ -28,7 +28,7 @@ impl Conversations {
         self.all().remove(id);
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,6 @@
 //! An agent at work: it begins or resumes a conversation, works on what is typed, and reports what it does.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::ProcId;
@@ -109,7 +110,7 @@ impl Incarnation {
         self.hook(job, HookEvent::Prompt { text: typed.clone(), cut: false, turn: None }).await;
         let conversation = self.conversation.clone().unwrap_or_default();
         let cut_short = self.land.conversations.begin_turn(&conversation);
-        let text = if typed == GO_ON { cut_short.unwrap_or(typed) } else { typed };
+        let texts = if typed == GO_ON { cut_short } else { BTreeSet::from([typed]) };
         if self.land.suffers(&mut self.rng, self.land.climate.permissions) {
             self.permission(job, agent).await?;
         }
@@ -124,8 +125,10 @@ impl Incarnation {
             return Some(());
         }
         if self.land.suffers(&mut self.rng, self.land.climate.outages) {
-            self.land.judge.cut_short(&text);
-            self.land.conversations.cut_short(&conversation, text);
+            for text in texts {
+                self.land.judge.cut_short(&text);
+                self.land.conversations.cut_short(&conversation, text);
+            }
             let error = OUTAGE.to_owned();
             self.hook(job, HookEvent::TurnFailed { error, limited: false, until: None }).await;
             return Some(());
@@ -135,7 +138,7 @@ impl Incarnation {
             1 => HookEvent::TurnFailed { error: "an error".to_owned(), limited: false, until: None },
             _ => HookEvent::TurnOver { turn: None, said: Some("done".to_owned()) },
         };
-        self.land.judge.finished(&text);
+        texts.iter().for_each(|text| self.land.judge.finished(text));
         self.hook(job, end).await;
         Some(())
     }
