@@ -14,6 +14,7 @@ use tmux::Answer;
 use tokio::time::sleep;
 
 use crate::decide::idempotency::ClientOperation;
+use crate::decide::lock;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::host::blocking_pool::Purpose;
@@ -64,6 +65,7 @@ async fn already_adopted(
         let has_other_workspace =
             |s: &&Session| workspace.as_ref().is_some_and(|w| *w != s.workspace.as_str());
         let reply = match record {
+            Some(s) if s.lifecycle == Lifecycle::Failed => failed_elsewhere(id),
             Some(s) if !matches!(s.lifecycle, Lifecycle::Live | Lifecycle::Starting) => {
                 let why = format!(
                     "it belongs to {id} ({}), which has ended; `poolctl restart` starts it again",
@@ -76,10 +78,7 @@ async fn already_adopted(
                 Err(Refusal::new(ErrorCode::Conflict, why))
             }
             Some(_) => session_view::reply(turn, &context, id),
-            None => {
-                let why = format!("its adoption by another client, as {id}, failed; try again");
-                Err(Refusal::new(ErrorCode::Conflict, why))
-            }
+            None => failed_elsewhere(id),
         };
         if let Some(op) = operation {
             op.record_answer(turn, &reply);
@@ -87,6 +86,11 @@ async fn already_adopted(
         reply
     };
     daemon.engine.turn(show).await?
+}
+
+fn failed_elsewhere(session: SessionId) -> Reply {
+    let why = format!("its adoption by another client, as {session}, failed; try again");
+    Err(Refusal::new(ErrorCode::Conflict, why))
 }
 
 /// Decides the adoption, marks the pane, and answers with the session.
@@ -277,11 +281,16 @@ async fn commit_live(daemon: &Daemon, session: SessionId, run: Incarnation) -> R
 /// Ends an adoption that certainly failed, and refuses it.
 async fn abandon(daemon: &Daemon, record: &Session, code: ErrorCode, why: &str) -> Result<(), Refusal> {
     let (session, detail) = (record.id, why.to_owned());
+    let tag = random::identity(&*daemon.world.random)?.tag;
     let end = move |turn: &mut Turn<'_>| {
-        let events = pool::session::abandon_adoption(turn.pool(), session, &detail);
-        let is_kept = matches!(&events[..], [Event::SessionFailed { .. }]);
+        let events = pool::session::abandon_adoption(turn.pool(), session, (tag, turn.now()), &detail);
+        let is_deleted = matches!(&events[..], [Event::SessionDeleted { .. }]);
+        let is_kept = !events.is_empty() && !is_deleted;
         turn.emit_all(events);
-        (is_kept, turn.pool().session(session).is_none())
+        if is_deleted {
+            lock::end_with_record(turn, session);
+        }
+        (is_kept, is_deleted)
     };
     let (is_kept, is_deleted) = daemon.engine.turn(end).await?;
     let sessions = daemon.paths.sessions.clone();

@@ -6,12 +6,13 @@ use protocol::session::{DeleteMode, Origin, Reason, Size};
 use protocol::tmux::{Server, TmuxPane, TmuxState};
 use protocol::{
     ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, PaneId, Refusal, ServerId, Session, SessionId,
-    Spec, Timestamp, TmuxSessionId,
+    Spec, Tag, Timestamp, TmuxSessionId,
 };
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
 use crate::session::create::{COMMAND, CreateInputs, Creation, SHELL};
+use crate::session::lifecycle::run_ended;
 use crate::session::naming::{first_free, name_taken};
 use crate::session::{create, input};
 use crate::settings::Settings;
@@ -262,26 +263,30 @@ fn reads_terminal(args: &[OsBytes]) -> bool {
     true
 }
 
-/// Ends an adoption that certainly failed; its pane stays as it is, also if the session was killed meanwhile. Its record
-/// is deleted, unless it was sent messages meanwhile: these wait for a restart. The tag is not retired, because a pane
-/// with a retired tag is removed.
+/// Ends an adoption that certainly failed; its pane stays as it is, and its tag is not retired, because a pane with a
+/// retired tag is removed. Its record is deleted, unless it was sent messages meanwhile: these wait for a restart. The
+/// record then gets an incarnation that never ran, with this tag: nothing that is done to a session's last incarnation is
+/// done to a person's pane.
 #[must_use]
-pub fn abandon_adoption(pool: &Pool, id: SessionId, why: &str) -> Vec<Event> {
+pub fn abandon_adoption(pool: &Pool, id: SessionId, (tag, now): (Tag, Timestamp), why: &str) -> Vec<Event> {
+    let Some(session) = pool.session(id).filter(|session| session.lifecycle.holds_slot()) else {
+        return Vec::new();
+    };
     let reason = Reason::TmuxFailed;
-    let has_messages =
-        pool.pending_messages_of(id).next().is_some() || pool.finished_messages_of(id).next().is_some();
-    let ended = match pool.session(id) {
-        Some(session) if !session.lifecycle.holds_slot() => None,
-        None => None,
-        Some(_) if has_messages => {
+    if pool.pending_messages_of(id).next().is_none() && pool.finished_messages_of(id).next().is_none() {
+        let mode = DeleteMode::Detach;
+        return vec![Event::SessionDeleted { session: id, reason, mode, tmux_alive: true }];
+    }
+    let incarnation = Incarnation::intended(tag, now);
+    let (incarnations, restarts) = (session.incarnations, session.restarts);
+    let end = match session.reason.filter(|_| session.lifecycle == Lifecycle::Draining) {
+        Some(asked) => run_ended(id, asked, None),
+        None => {
             let detail = format!("its pane was not adopted: {why}");
-            Some(Event::SessionFailed { session: id, reason, detail, exit: None })
-        }
-        Some(_) => {
-            Some(Event::SessionDeleted { session: id, reason, mode: DeleteMode::Detach, tmux_alive: true })
+            Event::SessionFailed { session: id, reason, detail, exit: None }
         }
     };
-    ended.into_iter().collect()
+    vec![Event::SessionStarting { session: id, incarnation, incarnations, restarts }, end]
 }
 
 /// True if a starting session is being adopted: its pane was there before.

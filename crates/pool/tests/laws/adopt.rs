@@ -9,8 +9,8 @@ use protocol::request::Remove;
 use protocol::session::{Origin, Reason};
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{
-    ErrorCode, Event, Lifecycle, PaneId, ProcId, Seq, ServerId, Session, Stamped, Tag, Timestamp,
-    TmuxSessionId, WindowId,
+    ErrorCode, Event, Lifecycle, MessageState, PaneId, ProcId, Seq, ServerId, Session, Stamped, Tag,
+    Timestamp, TmuxSessionId, WindowId,
 };
 
 use crate::world::{self, World};
@@ -182,19 +182,34 @@ fn a_shell_without_a_script_is_a_shell() {
 }
 
 #[test]
-fn messages_to_a_session_whose_adoption_fails_are_kept() {
+fn messages_to_a_session_whose_adoption_fails_are_kept_and_its_pane_is_not_its_own() {
     let (mut pool, state) = (Pool::default(), state(&["one", "two", "last"]));
-    let (one, two) =
-        (adopt_one(&mut pool, &state, "%1", 1).unwrap(), adopt_one(&mut pool, &state, "%2", 2).unwrap());
+    let one = adopt_one(&mut pool, &state, "%1", 1).unwrap();
+    let two = adopt_one(&mut pool, &state, "%2", 2).unwrap();
     let mut world = World { pool, now: 10, ..World::default() };
-    crate::queue::send_prompt(&mut world, one.id).unwrap();
-    let ended = |pool: &Pool, id| session::abandon_adoption(pool, id, "its pane is gone");
+    let message = crate::queue::send_prompt(&mut world, one.id).unwrap();
+    let fresh = (Tag([7; 16]), Timestamp(11));
+    let ended = |pool: &Pool, id| session::abandon_adoption(pool, id, fresh, "its pane is gone");
     assert!(matches!(&ended(&world.pool, two.id)[..], [Event::SessionDeleted { tmux_alive: true, .. }]));
-    let kept = ended(&world.pool, one.id);
-    assert!(matches!(&kept[..], [Event::SessionFailed { reason: Reason::TmuxFailed, .. }]), "{kept:?}");
-    world.emit_all(kept);
-    assert_eq!(world.pool.pending_messages_of(one.id).count(), 1);
-    assert_eq!(ended(&world.pool, one.id), [], "it has ended");
+    let before = world.pool.clone();
+    for (begun, lifecycle, reason) in [
+        (None, Lifecycle::Failed, Reason::TmuxFailed),
+        (Some(Reason::Killed), Lifecycle::Stopped, Reason::Killed),
+        (Some(Reason::Restarted), Lifecycle::Stopped, Reason::Restarted),
+    ] {
+        world.pool = before.clone();
+        let draining = begun.map(|reason| session::begin_end(world.pool.session(one.id).unwrap(), reason));
+        world.emit_all(draining.into_iter().collect());
+        let events = ended(&world.pool, one.id);
+        world.emit_all(events);
+        let kept = world.pool.session(one.id).unwrap();
+        assert_eq!((kept.lifecycle, kept.reason), (lifecycle, Some(reason)));
+        let run = kept.incarnation.as_ref().unwrap();
+        assert_eq!((run.tag, run.pane, run.session, run.agent), (fresh.0, None, None, None));
+        assert_eq!(world.pool.tagged(one.incarnation.as_ref().unwrap().tag), None);
+        assert_eq!(world.pool.message_state(one.id, message), Some(MessageState::Queued));
+        assert_eq!(ended(&world.pool, one.id), [], "it has ended");
+    }
 }
 
 #[test]
