@@ -242,6 +242,18 @@ pub fn moment_of(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     if is_adjusted { moment_by(clock, at, at) } else { moment }
 }
 
+/// As [`moment_of`], of a time that the wall clock may have shown more than once: the moment next to another one.
+#[must_use]
+pub fn moment_near(clock: &Clock, at: Timestamp, now: Timestamp, other: Moment) -> Moment {
+    let shown_in = |stretch: Stretch| {
+        let moment = signed(at.0).saturating_sub(stretch.shift);
+        (stretch.begins..=stretch.ends).contains(&moment).then_some(Moment(moment))
+    };
+    let told = moment_of(clock, at, now);
+    let shown = stretches(clock, moment_by(clock, now, now)).filter_map(shown_in);
+    std::iter::once(told).chain(shown).min_by_key(|moment| moment.0.abs_diff(other.0)).unwrap_or(told)
+}
+
 fn stepped(clock: &Clock, before: Timestamp, now: Reading) -> (Clock, ClockStep) {
     let mut steps = clock.steps.clone();
     let step = ClockStep::new(before, now.wall);

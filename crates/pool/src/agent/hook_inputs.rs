@@ -7,7 +7,7 @@ use protocol::Timestamp;
 use protocol::activity::Ask;
 
 use crate::Pool;
-use crate::clock::{Moment, moment_of};
+use crate::clock::{Moment, moment_near, moment_of};
 use crate::settings::{Agent, QueueRules};
 
 /// Additional inputs to a hook report.
@@ -31,10 +31,11 @@ pub struct HookInputs<'a> {
     pub now: Timestamp,
 }
 
-/// True if the report is of before this time, whatever the wall clock showed then. A time later than now was
-/// stored before a step back too small to be recorded: a report that is not later than now, too, is then taken for newer.
+/// True if the report is of before this time, whatever the wall clock showed then. If the clock was set back and showed
+/// the time more than once, the moment next to the report counts: few reports are late. A time later than now was stored
+/// before a step back too small to be recorded: a report that is not later than now, too, is then taken for newer.
 #[must_use]
 pub fn is_before(pool: &Pool, (moment, now): (Moment, Timestamp), at: Timestamp) -> bool {
-    let [at, present] = [at, now].map(|time| moment_of(pool.clock(), time, now));
+    let (at, present) = (moment_near(pool.clock(), at, now, moment), moment_of(pool.clock(), now, now));
     moment < at && (at <= present || present < moment)
 }

@@ -328,3 +328,30 @@ fn a_message_has_its_time_whatever_the_clock_said_when_it_was_queued() {
         assert_eq!((expired(world, Timestamp(soon)), expired(world, back.after(hour))), (0, 1));
     }
 }
+
+#[test]
+fn of_a_time_that_the_clock_showed_twice_the_moment_next_to_the_report_counts() {
+    // At 100 s since the start, the clock was set back: by 12 s, and by an hour.
+    for back in [12_000, HOUR] {
+        let begin = 10 * HOUR;
+        let at = |awake_ms: u64| Timestamp(begin + awake_ms - if awake_ms < 100_000 { 0 } else { back });
+        let steps = vec![ClockStep::new(Timestamp(begin + 100_000), at(100_000))];
+        let now = Reading { wall: at(130_000), awake_ms: 130_000 };
+        let mut world = World { now: now.wall.0, ..World::default() };
+        world.emit(Event::ClockRead(Clock {
+            read_at: now.wall,
+            awake_ms: now.awake_ms,
+            steps,
+            ..Clock::default()
+        }));
+        let is_before = |report: u64, record: u64| {
+            let (_, moment) = clock::stamped(world.pool.clock(), now, at(report), Some(report));
+            pool::agent::is_before(&world.pool, (moment, now.wall), at(record))
+        };
+        for (earlier, later) in [(95_000, 97_000), (101_500, 103_000), (96_000, 101_000), (120_000, 121_000)]
+        {
+            assert!(is_before(earlier, later), "{earlier} {later} {back}");
+            assert!(!is_before(later, earlier), "{later} {earlier} {back}");
+        }
+    }
+}
