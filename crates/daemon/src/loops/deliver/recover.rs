@@ -91,7 +91,16 @@ async fn press_missing_enter(
         drop(grant);
         sleep(PAUSE).await;
     }
+    if is_entered(daemon, prompt).await {
+        return daemon.engine.turn(typed(session, prompt, None)).await;
+    }
     daemon.engine.turn(doubt(daemon, (session, prompt), MessageReason::NoEnter)).await
+}
+
+/// True if Enter was pressed after all: that of an interrupted delivery may come late.
+async fn is_entered(daemon: &Daemon, prompt: &TypedPrompt) -> bool {
+    let Some(token) = prompt.token else { return false };
+    matches!(daemon.tmux.revoke(prompt.pane, token).await, Ok((Answer::Done, Receipt::Entered)))
 }
 
 /// Searches the composer for the text, without a receipt. tmux pastes a text in one go, so a text in the
