@@ -58,8 +58,8 @@ struct State {
     ended_servers: Vec<ServerRef>,
     /// Sessions whose agents report what they do.
     reporting: BTreeSet<SessionId>,
-    /// Prompts whose turns an outage cut short: in another conversation they are typed once more.
-    cut_short: BTreeSet<String>,
+    /// Prompts whose turns an outage cut short, with their conversations: in another one they are typed once more.
+    cut_short: BTreeMap<String, String>,
     /// Texts on which an agent's turn has ended.
     finished: BTreeSet<String>,
     /// Claims that their workers hold.
@@ -131,7 +131,7 @@ impl Judge {
             prompt.nth = nth;
             prompt.session = session;
             let pasted = prompt.pasted;
-            let is_asked_for = state.retried.contains(&text) || state.cut_short.contains(&text);
+            let is_asked_for = state.retried.contains(&text) || state.cut_short.contains_key(&text);
             let may_repeat = is_asked_for || !text.starts_with("prompt");
             state.last.insert(tag, text.clone());
             drop(state);
@@ -186,8 +186,19 @@ impl Judge {
     }
 
     /// Notes that an outage cut short the turn of an agent on this text.
-    pub(crate) fn cut_short(&self, text: &str) {
-        self.state().cut_short.insert(text.to_owned());
+    pub(crate) fn cut_short(&self, text: &str, conversation: &str) {
+        self.state().cut_short.insert(text.to_owned(), conversation.to_owned());
+    }
+
+    /// Notes that an agent takes up a text in a conversation.
+    pub(crate) fn taken(&self, text: &str, conversation: &str) {
+        let state = self.state();
+        let has_it = state.cut_short.get(text).is_some_and(|known| known == conversation);
+        let is_asked_for = state.retried.contains(text) || text.ends_with(AT_LEAST_ONCE);
+        drop(state);
+        if has_it && !is_asked_for {
+            self.violated(format!("Q6: {text:?} was typed once more in the conversation that has it"));
+        }
     }
 
     /// Notes that the turn of an agent on this text has ended.

@@ -18,14 +18,21 @@ impl Conversations {
         self.all().entry(id.to_owned()).or_default().insert(text);
     }
 
+    /// Notes that a turn on these texts has ended.
+    pub(crate) fn end_turn(&self, id: &str, texts: &BTreeSet<String>) {
+        if let Some(cut_short) = self.all().get_mut(id) {
+            cut_short.retain(|text| !texts.contains(text));
+        }
+    }
+
     /// True if the conversation can be resumed.
     pub(crate) fn has(&self, id: &str) -> bool {
         self.all().contains_key(id)
     }
 
-    /// Removes a conversation, as an agent that cleans up does.
-    pub(crate) fn lose(&self, id: &str) {
-        self.all().remove(id);
+    /// Removes a conversation, as an agent that cleans up does. True if it was there.
+    pub(crate) fn lose(&self, id: &str) -> bool {
+        self.all().remove(id).is_some()
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {

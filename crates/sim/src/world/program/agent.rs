@@ -53,6 +53,7 @@ impl Incarnation {
                 self.output(&text);
                 if hooks {
                     self.prompt(job, agent, text).await?;
+                    self.report_idle(job, agent, read).await?;
                 }
                 if self.rng.per_mille(self.land.climate.crashes) && !self.land.heals() {
                     return Some(i32::try_from(self.rng.below(3)).unwrap_or(0));
@@ -81,8 +82,8 @@ impl Incarnation {
             self.conversation = argument(b"--session-id");
             return Some(Start::New);
         };
-        if self.land.suffers(&mut self.rng, self.land.climate.conversation_losses) {
-            self.land.conversations.lose(&resumed);
+        let is_lost = self.land.suffers(&mut self.rng, self.land.climate.conversation_losses);
+        if is_lost && self.land.conversations.lose(&resumed) {
             self.land.judge.count("fault:conversation");
         }
         self.land.conversations.has(&resumed).then_some(())?;
@@ -95,7 +96,7 @@ impl Incarnation {
         self.show(Shows::Work);
         self.turn(job, agent, typed).await?;
         self.show(Shows::Rest);
-        self.report_idle(job, agent).await
+        Some(())
     }
 
     /// Reports a prompt, works on it, and reports the end of the turn.
@@ -107,8 +108,9 @@ impl Incarnation {
             self.hook(job, HookEvent::Started { source: Start::Cleared }).await;
             return Some(());
         }
-        self.hook(job, HookEvent::Prompt { text: typed.clone(), cut: false, turn: None }).await;
         let conversation = self.conversation.clone().unwrap_or_default();
+        self.land.judge.taken(&typed, &conversation);
+        self.hook(job, HookEvent::Prompt { text: typed.clone(), cut: false, turn: None }).await;
         let cut_short = self.land.conversations.begin_turn(&conversation);
         let texts = if typed == GO_ON { cut_short } else { BTreeSet::from([typed]) };
         if self.land.suffers(&mut self.rng, self.land.climate.permissions) {
@@ -126,7 +128,7 @@ impl Incarnation {
         }
         if self.land.suffers(&mut self.rng, self.land.climate.outages) {
             for text in texts {
-                self.land.judge.cut_short(&text);
+                self.land.judge.cut_short(&text, &conversation);
                 self.land.conversations.cut_short(&conversation, text);
             }
             let error = OUTAGE.to_owned();
@@ -139,6 +141,7 @@ impl Incarnation {
             _ => HookEvent::TurnOver { turn: None, said: Some("done".to_owned()) },
         };
         texts.iter().for_each(|text| self.land.judge.finished(text));
+        self.land.conversations.end_turn(&conversation, &texts);
         self.hook(job, end).await;
         Some(())
     }
@@ -186,15 +189,14 @@ impl Incarnation {
         Some(())
     }
 
-    /// Reports, perhaps, that nothing was typed for a while.
-    async fn report_idle(&mut self, job: &Job, agent: ProcId) -> Option<()> {
+    /// Reports, perhaps, that nothing was typed for a while after what it has `read`.
+    async fn report_idle(&mut self, job: &Job, agent: ProcId, read: usize) -> Option<()> {
         if !self.rng.per_mille(100) {
             return Some(());
         }
-        let before = self.land.tmux.typed(self.pane.pane).len();
         let wait = Duration::from_millis(self.rng.between(100, 5000));
         self.pause(wait, agent).await?;
-        if self.land.tmux.typed(self.pane.pane).len() == before {
+        if self.land.tmux.typed(self.pane.pane).len() == read {
             self.hook(job, HookEvent::Notified { kind: Notice::Idle, text: "it waits".to_owned() }).await;
         }
         Some(())
