@@ -86,11 +86,12 @@ impl Pool {
         clock::latest(&self.clock, now, times).unwrap_or_default()
     }
 
-    /// True if `this` was earlier than `that`. Neither is later than `now`, except for an observation that
-    /// began a moment after it.
+    /// True if `this` was earlier than `that`. Neither was after `now`, except for an observation that began a moment
+    /// after it; but the clock may have shown a later time then, before it was set back.
     #[must_use]
     pub fn is_earlier(&self, now: Timestamp, this: Timestamp, that: Timestamp) -> bool {
-        let now = now.max(that);
+        // A time further ahead is from before the clock was set back.
+        let now = if that.since(now) < clock::STEP { now.max(that) } else { now };
         clock::moment_by(&self.clock, this, now) < clock::moment_by(&self.clock, that, now)
     }
 

@@ -355,3 +355,20 @@ fn of_a_time_that_the_clock_showed_twice_the_moment_next_to_the_report_counts() 
         }
     }
 }
+
+#[test]
+fn what_was_before_the_clock_was_set_back_is_earlier_than_what_came_after() {
+    let mut world = World { now: 9 * HOUR, ..World::default() };
+    let (started_at, back) = (Timestamp(10 * HOUR), Timestamp(8 * HOUR));
+    let steps = vec![ClockStep::new(started_at.after(Duration::from_secs(60)), back)];
+    world.emit(Event::ClockRead(Clock { read_at: back, steps, ..Clock::default() }));
+    let suspended_at = back.after(Duration::from_secs(20));
+    let now = suspended_at.after(Duration::from_secs(5));
+    assert!(world.pool.is_earlier(now, started_at, suspended_at));
+    assert!(!world.pool.is_earlier(now, suspended_at, started_at));
+    let a_moment_later = now.after(Duration::from_millis(3));
+    assert!(
+        world.pool.is_earlier(now, suspended_at, a_moment_later)
+            && world.pool.is_earlier(now, now, a_moment_later)
+    );
+}
