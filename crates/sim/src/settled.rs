@@ -16,6 +16,9 @@ use crate::world::machine::Kind;
 /// Reasons for which a prompt that was typed ends without having been worked.
 const PROMPT_ENDS: [&str; 3] = ["agent_ended", "interrupted", "the agent's turn failed"];
 
+/// The reason of a prompt that waits until a person empties the composer.
+const HOLDS_TEXT: &str = "its composer holds text";
+
 /// Attempts of a message by default (`max_attempts`).
 const MAX_ATTEMPTS: u32 = 5;
 
@@ -149,6 +152,12 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
         });
         if !waits || is_served {
             let why = message.status.reason.clone();
+            let is_held_up = why.as_ref().is_some_and(|why| why.to_string().starts_with(HOLDS_TEXT));
+            if let Some(run) =
+                view.filter(|_| is_held_up).and_then(|found| found.session.incarnation.as_ref())
+            {
+                land.tmux.empty_composer(run.tag);
+            }
             return Err(Verdict::Pending(format!("{body:?} ({id}) is {state:?}: {why:?}")));
         }
         land.judge.count("final:waits");

@@ -60,6 +60,8 @@ struct State {
     active_at: BTreeMap<TmuxSessionId, u64>,
     /// The screens of agents, once they have drawn them.
     shows: BTreeMap<PaneId, Shows>,
+    /// Length of what was typed into each pane until a person emptied its composer.
+    emptied: BTreeMap<PaneId, usize>,
     /// Inits whose panes are to begin their work.
     begun: Vec<(Create, PaneRef, ProcId)>,
     /// True while the server is stopped: it takes nothing and answers nothing.
@@ -107,6 +109,7 @@ impl SimTmux {
             sessions: BTreeMap::new(),
             active_at: BTreeMap::new(),
             shows: BTreeMap::new(),
+            emptied: BTreeMap::new(),
             begun: Vec::new(),
             is_stopped: false,
             is_unreachable: false,
@@ -133,6 +136,7 @@ impl SimTmux {
         state.sessions.clear();
         state.active_at.clear();
         state.shows.clear();
+        state.emptied.clear();
         drop(state);
         if let Some((server, process)) = server {
             self.0.judge.server_ended(server);
@@ -192,6 +196,22 @@ impl SimTmux {
         self.0.fake.typed(pane)
     }
 
+    /// Empties the composer of an incarnation, as a person does who finds text of somebody else in it.
+    pub(crate) fn empty_composer(&self, tag: Tag) {
+        let mut state = self.state();
+        let Some(pane) = state.inits.iter().find(|(_, (found, _))| *found == tag).map(|(pane, _)| *pane)
+        else {
+            return;
+        };
+        let length = self.0.fake.typed(pane).len();
+        state.emptied.insert(pane, length);
+    }
+
+    /// Returns the length of what was typed into a pane until its composer was emptied.
+    pub(crate) fn emptied(&self, pane: PaneId) -> usize {
+        self.state().emptied.get(&pane).copied().unwrap_or_default()
+    }
+
     /// Notes what the screen of an agent in a pane shows from now on.
     pub(crate) fn show(&self, pane: PaneId, shows: Shows) {
         self.state().shows.insert(pane, shows);
@@ -203,7 +223,8 @@ impl SimTmux {
         let Some(shows) = state.shows.get(&pane).copied().filter(|_| state.climate.has_adapter) else {
             return typed;
         };
-        let typed = String::from_utf8_lossy(&typed).replace("<Escape>", "");
+        let kept = typed.get(state.emptied.get(&pane).copied().unwrap_or_default()..).unwrap_or_default();
+        let typed = String::from_utf8_lossy(kept).replace("<Escape>", "");
         let (rule, held) = ("─".repeat(40), typed.rsplit('\r').next().unwrap_or_default());
         let screen = match shows {
             Shows::Rest => format!("{rule}\n❯ {held}\n{rule}\n  ? for shortcuts\n"),

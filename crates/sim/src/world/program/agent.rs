@@ -46,6 +46,7 @@ impl Incarnation {
         let mut read = 0;
         loop {
             let typed = self.land.tmux.typed(self.pane.pane);
+            read = read.max(self.land.tmux.emptied(self.pane.pane));
             let new = typed.get(read..).unwrap_or_default();
             if let Some(length) = new.iter().position(|byte| *byte == b'\r') {
                 let text = String::from_utf8_lossy(&new[..length]).replace("<Escape>", "");
