@@ -152,13 +152,13 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
         });
         if !waits || is_served {
             let why = message.status.reason.clone();
-            let is_held_up = why.as_ref().is_some_and(|why| why.to_string().starts_with(HOLDS_TEXT));
-            if let Some(run) =
-                view.filter(|_| is_held_up).and_then(|found| found.session.incarnation.as_ref())
-            {
+            let is_held_up =
+                |found: &&SessionView| found.waits.as_ref().is_some_and(|why| why.starts_with(HOLDS_TEXT));
+            if let Some(run) = view.filter(is_held_up).and_then(|found| found.session.incarnation.as_ref()) {
                 land.tmux.empty_composer(run.tag);
             }
-            return Err(Verdict::Pending(format!("{body:?} ({id}) is {state:?}: {why:?}")));
+            let waits = view.map(|found| (&found.session.lifecycle, &found.waits));
+            return Err(Verdict::Pending(format!("{body:?} ({id}) is {state:?}: {why:?}, {waits:?}")));
         }
         land.judge.count("final:waits");
     }

@@ -2,6 +2,7 @@
 //! program in each pane.
 
 mod driver;
+mod screen;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use tmux::act::Client;
 use tmux::fake::Fake;
 use tmux::{Call, Create, DEADLINE, PaneRef, ServerRef, TmuxError};
 use tokio::sync::{Notify, oneshot};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use world::clock::Clock;
 use world::tasks::Tasks;
 
@@ -24,6 +25,8 @@ use crate::trace::Trace;
 use crate::world::clock::SimClock;
 use crate::world::life::Life;
 use crate::world::machine::Machine;
+
+pub(crate) use screen::Shows;
 
 /// Calls that are rare, and how many times as often they are in trouble.
 const RARE: [(&str, u64); 4] = [("adopt", 15), ("clear_history", 6), ("end_if_empty", 6), ("input", 3)];
@@ -58,8 +61,8 @@ struct State {
     sessions: BTreeMap<PaneId, TmuxSessionId>,
     /// When somebody last attached to each, or it was created, in seconds since the Unix epoch.
     active_at: BTreeMap<TmuxSessionId, u64>,
-    /// The screens of agents, once they have drawn them.
-    shows: BTreeMap<PaneId, Shows>,
+    /// The screens of agents, once they have drawn them, with the time of that.
+    shows: BTreeMap<PaneId, (Shows, Instant)>,
     /// Length of what was typed into each pane until a person emptied its composer.
     emptied: BTreeMap<PaneId, usize>,
     /// Inits whose panes are to begin their work.
@@ -68,17 +71,6 @@ struct State {
     is_stopped: bool,
     /// True while the socket cannot be reached, and the server lives on.
     is_unreachable: bool,
-}
-
-/// The content of an agent's screen.
-#[derive(Clone, Copy)]
-pub(crate) enum Shows {
-    /// Its composer, while it waits for a prompt.
-    Rest,
-    /// Its composer, and that it works.
-    Work,
-    /// A dialog in place of its composer.
-    Dialog,
 }
 
 /// The fate of a call.
@@ -194,44 +186,6 @@ impl SimTmux {
     /// Returns everything typed into a pane.
     pub(crate) fn typed(&self, pane: PaneId) -> Vec<u8> {
         self.0.fake.typed(pane)
-    }
-
-    /// Empties the composer of an incarnation, as a person does who finds text of somebody else in it.
-    pub(crate) fn empty_composer(&self, tag: Tag) {
-        let mut state = self.state();
-        let Some(pane) = state.inits.iter().find(|(_, (found, _))| *found == tag).map(|(pane, _)| *pane)
-        else {
-            return;
-        };
-        let length = self.0.fake.typed(pane).len();
-        state.emptied.insert(pane, length);
-    }
-
-    /// Returns the length of what was typed into a pane until its composer was emptied.
-    pub(crate) fn emptied(&self, pane: PaneId) -> usize {
-        self.state().emptied.get(&pane).copied().unwrap_or_default()
-    }
-
-    /// Notes what the screen of an agent in a pane shows from now on.
-    pub(crate) fn show(&self, pane: PaneId, shows: Shows) {
-        self.state().shows.insert(pane, shows);
-    }
-
-    /// Returns the screen of a pane into which this was typed: that of an agent that the pool knows, or just the text.
-    fn screen(&self, pane: PaneId, typed: Vec<u8>) -> Vec<u8> {
-        let state = self.state();
-        let Some(shows) = state.shows.get(&pane).copied().filter(|_| state.climate.has_adapter) else {
-            return typed;
-        };
-        let kept = typed.get(state.emptied.get(&pane).copied().unwrap_or_default()..).unwrap_or_default();
-        let typed = String::from_utf8_lossy(kept).replace("<Escape>", "");
-        let (rule, held) = ("─".repeat(40), typed.rsplit('\r').next().unwrap_or_default());
-        let screen = match shows {
-            Shows::Rest => format!("{rule}\n❯ {held}\n{rule}\n  ? for shortcuts\n"),
-            Shows::Work => format!("✽ Working…\n\n{rule}\n❯ {held}\n{rule}\n  esc to interrupt\n"),
-            Shows::Dialog => format!("{rule}\n Which one?\n❯ 1. This\n  2. That\n\n Esc to cancel\n"),
-        };
-        screen.into_bytes()
     }
 
     /// Waits until something is typed anywhere.
@@ -381,6 +335,10 @@ impl SimTmux {
     }
 
     fn note_typed(&self, pane: PaneRef, text: &[u8], is_paste: bool) {
+        if (is_paste || text == b"\r") && self.has_dialog(pane.pane) {
+            let text = String::from_utf8_lossy(text);
+            self.0.judge.violated(format!("{text:?} was typed into a dialog of {}", pane.tag));
+        }
         self.0.judge.typed(pane.tag, text, is_paste);
         self.0.typed.notify_waiters();
     }
