@@ -14,7 +14,7 @@ use tmux::act::Client;
 use tmux::fake::Fake;
 use tmux::{Call, Create, DEADLINE, PaneRef, ServerRef, TmuxError};
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use world::clock::Clock;
 use world::tasks::Tasks;
 
@@ -26,6 +26,7 @@ use crate::world::clock::SimClock;
 use crate::world::life::Life;
 use crate::world::machine::Machine;
 
+use screen::Screens;
 pub(crate) use screen::Shows;
 
 /// Calls that are rare, and how many times as often they are in trouble.
@@ -61,10 +62,7 @@ struct State {
     sessions: BTreeMap<PaneId, TmuxSessionId>,
     /// When somebody last attached to each, or it was created, in seconds since the Unix epoch.
     active_at: BTreeMap<TmuxSessionId, u64>,
-    /// The screens of agents, once they have drawn them, with the time of that.
-    shows: BTreeMap<PaneId, (Shows, Instant)>,
-    /// Length of what was typed into each pane until a person emptied its composer.
-    emptied: BTreeMap<PaneId, usize>,
+    screens: Screens,
     /// Inits whose panes are to begin their work.
     begun: Vec<(Create, PaneRef, ProcId)>,
     /// True while the server is stopped: it takes nothing and answers nothing.
@@ -100,8 +98,7 @@ impl SimTmux {
             inits: BTreeMap::new(),
             sessions: BTreeMap::new(),
             active_at: BTreeMap::new(),
-            shows: BTreeMap::new(),
-            emptied: BTreeMap::new(),
+            screens: Screens::default(),
             begun: Vec::new(),
             is_stopped: false,
             is_unreachable: false,
@@ -127,8 +124,7 @@ impl SimTmux {
         let inits = std::mem::take(&mut state.inits);
         state.sessions.clear();
         state.active_at.clear();
-        state.shows.clear();
-        state.emptied.clear();
+        state.screens = Screens::default();
         drop(state);
         if let Some((server, process)) = server {
             self.0.judge.server_ended(server);
@@ -186,6 +182,39 @@ impl SimTmux {
     /// Returns everything typed into a pane.
     pub(crate) fn typed(&self, pane: PaneId) -> Vec<u8> {
         self.0.fake.typed(pane)
+    }
+
+    /// Notes what the screen of an agent in a pane shows from now on.
+    pub(crate) fn show(&self, pane: PaneId, shows: Shows) {
+        self.state().screens.show(pane, shows);
+    }
+
+    /// Returns the screen of a pane into which this was typed: that of an agent that the pool knows, or just the text.
+    fn screen(&self, pane: PaneId, typed: Vec<u8>) -> Vec<u8> {
+        let state = self.state();
+        if state.climate.has_adapter { state.screens.draw(pane, typed) } else { typed }
+    }
+
+    /// Empties the composer of an incarnation, as a person does who finds text of somebody else in it.
+    pub(crate) fn empty_composer(&self, tag: Tag) {
+        let mut state = self.state();
+        let found = state.inits.iter().find(|(_, (found, _))| *found == tag).map(|(pane, _)| *pane);
+        if let Some(pane) = found {
+            state.screens.empty(pane, self.0.fake.typed(pane).len());
+        }
+    }
+
+    /// Returns the length of what was typed into a pane until its composer was emptied.
+    pub(crate) fn emptied(&self, pane: PaneId) -> usize {
+        self.state().screens.emptied(pane)
+    }
+
+    /// True if a dialog takes what is typed now, though whoever types can have seen it. A call that comes late proves
+    /// nothing.
+    fn types_into_dialog(&self, pane: PaneId) -> bool {
+        let state = self.state();
+        let Climate { has_adapter, tmux_faults, server_stops, .. } = state.climate;
+        has_adapter && tmux_faults + server_stops == 0 && state.screens.has_dialog(pane)
     }
 
     /// Waits until something is typed anywhere.
@@ -335,7 +364,7 @@ impl SimTmux {
     }
 
     fn note_typed(&self, pane: PaneRef, text: &[u8], is_paste: bool) {
-        if (is_paste || text == b"\r") && self.has_dialog(pane.pane) {
+        if (is_paste || text == b"\r") && self.types_into_dialog(pane.pane) {
             let text = String::from_utf8_lossy(text);
             self.0.judge.violated(format!("{text:?} was typed into a dialog of {}", pane.tag));
         }
