@@ -190,6 +190,11 @@ impl Judge {
         self.state().cut_short.insert(text.to_owned(), conversation.to_owned());
     }
 
+    /// True if an outage cut short a turn on this text: it may have been typed as the words to go on since.
+    pub(crate) fn is_cut_short(&self, text: &str) -> bool {
+        self.state().cut_short.contains_key(text)
+    }
+
     /// Notes that an agent takes up a text in a conversation.
     pub(crate) fn taken(&self, text: &str, conversation: &str) {
         let state = self.state();

@@ -244,7 +244,9 @@ fn check_doubt(land: &Land, message: &protocol::Message) {
     if land.climate.tmux_faults + land.climate.server_stops > 0 {
         return;
     }
-    let Some(body) = land.judge.body(message.id) else { return };
+    let Some(body) = land.judge.body(message.id).filter(|body| !land.judge.is_cut_short(body)) else {
+        return;
+    };
     let typed = land.judge.prompt(&body);
     let is_entered = typed.entered >= typed.pasted && !typed.entered_by_person;
     if message.status.reason == Some(MessageReason::NoEnter) && is_entered {
