@@ -195,7 +195,7 @@ impl Judge {
         self.state().cut_short.contains_key(text)
     }
 
-    /// Notes that an agent takes up a text in a conversation.
+    /// Checks that a conversation in which an agent takes up a text does not have it, unless somebody asked for that.
     pub(crate) fn taken(&self, text: &str, conversation: &str) {
         let state = self.state();
         let has_it = state.cut_short.get(text).is_some_and(|known| known == conversation);

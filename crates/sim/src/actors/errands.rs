@@ -32,9 +32,9 @@ pub(super) fn change(rng: &mut Rng, session: SessionRef) -> (&'static str, Reque
             ("resize", Request::Resize(Resize { session, size: Size { cols, rows } }))
         }
         4 => ("dismiss", Request::Dismiss(session)),
-        8 => ("publish", Request::Publish(Box::new(thought(rng, session)))),
         5 => ("clear", Request::Clear(session)),
         6 => ("clear-context", Request::ClearContext(ClearContext { session, origin: "sim".to_owned() })),
+        8 => ("publish", Request::Publish(Box::new(thought(rng, session)))),
         _ => ("compact", Request::Compact),
     }
 }

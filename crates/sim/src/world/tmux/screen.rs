@@ -23,7 +23,7 @@ pub(crate) enum Shows {
 /// The screens of the agents that have drawn one.
 #[derive(Default)]
 pub(super) struct Screens {
-    /// What each shows, and since when.
+    /// The content of each screen, and the time at which it was drawn.
     shown: BTreeMap<PaneId, (Shows, Instant)>,
     /// Length of what was typed into each pane until a person emptied its composer.
     emptied: BTreeMap<PaneId, usize>,
