@@ -104,7 +104,9 @@ fn impostor(victim: &Handle, twins: &mut u32) -> (Child, ProcId) {
 /// On a process that a tracer stops during its exit, which survives KILL.
 fn p03_survivors_are_named_with_their_state() {
     let mut pane = Pane::script("sleep 1000 & wait");
-    wait_until("the tree", || pane.living().len() == 3);
+    let is_sleep =
+        |pid: u32| identity::read(pid).unwrap().is_some_and(|process| process.comm == "sleep".into());
+    wait_until("the tree", || pane.living().len() == 3 && pane.living().into_iter().any(is_sleep));
     let agent = pane.started().agent;
     let mut tracer = myself("tracer", Path::new(&agent.pid.to_string()));
     let mut tracer = tracer.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -95,6 +95,18 @@ impl Rig {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Starts a session whose program has ended, after tmux had read its last words. tmux takes the end of a program
+    /// for the end of its output, and discards what it has not read by then: the pool's init waits for that.
+    pub(crate) async fn ended(&self, name: &str) -> PaneRef {
+        let script = "echo last words; until [ -e \"$d/read\" ]; do sleep 0.01; done; exit 3";
+        let pane = self.start(name, script).await.pane;
+        let has_read = async || self.device.snapshot(pane).await.unwrap().screen.starts_with(b"last words\n");
+        eventually("its last words", has_read).await;
+        fs::write(self.path("read"), "").unwrap();
+        self.dead(pane).await;
+        pane
+    }
+
     pub(crate) async fn dead(&self, pane: PaneRef) {
         eventually("the pane is dead", async || self.device.observe().await.unwrap().panes[&pane.pane].dead)
             .await;

@@ -42,13 +42,10 @@ async fn a_glance_shows_the_pane_as_it_is() {
 #[tokio::test]
 async fn a_dead_pane_is_looked_at_too() {
     let rig = Rig::new();
-    let pane = rig.start("a", "echo last words; exit 3").await.pane;
-    rig.dead(pane).await;
-    // tmux may still be reading what the program printed last.
-    let snapshot = async || rig.device.snapshot(pane).await.unwrap();
-    eventually("its last words", async || snapshot().await.screen.starts_with(b"last words\n")).await;
-    let seen = snapshot().await;
+    let pane = rig.ended("a").await;
+    let seen = rig.device.snapshot(pane).await.unwrap();
     assert!(seen.answer == Answer::Done && seen.dead, "{seen:?}");
+    assert!(seen.screen.starts_with(b"last words\n"), "{seen:?}");
     assert_eq!(rig.device.input(pane, b"x").await.unwrap(), Answer::Dead);
 }
 

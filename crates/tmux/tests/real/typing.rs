@@ -118,8 +118,7 @@ async fn a_mode_swallows_nothing() {
 async fn a_dead_pane_takes_nothing_and_the_server_lives() {
     let rig = Rig::new();
     let keeper = rig.start("keeper", "exec sleep 1000").await.pane;
-    let pane = rig.start("a", "echo last words; exit 3").await.pane;
-    rig.dead(pane).await;
+    let pane = rig.ended("a").await;
     assert_eq!(rig.device.paste(pane, rig.token(), b"x").await.unwrap(), Answer::Dead);
     assert_eq!(rig.device.enter(pane).await.unwrap(), Answer::Dead);
     assert_eq!(rig.device.keys(pane, &["x".parse().unwrap()]).await.unwrap(), Answer::Dead);
