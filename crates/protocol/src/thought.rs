@@ -122,6 +122,27 @@ pub struct Publish {
     pub place: Option<StreamPosition>,
 }
 
+impl Publish {
+    /// A request that carries everything forward.
+    #[must_use]
+    pub fn to(target: SessionRef) -> Self {
+        Self {
+            target,
+            text: None,
+            state: None,
+            source: None,
+            rest_state: None,
+            commit_candidate: None,
+            objective: None,
+            objective_changed_at: None,
+            token_count: None,
+            context_limit: None,
+            updated_at: None,
+            place: None,
+        }
+    }
+}
+
 macro_rules! string_enum {
     ($type:ident, $what:literal, $($variant:ident = $name:literal),+) => {
         impl $type {

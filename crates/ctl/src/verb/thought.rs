@@ -139,22 +139,12 @@ fn published(target: SessionRef, text: Option<String>, set: Set) -> Result<Publi
         updated_at: set.at,
         place,
     };
-    let given = [
-        published.text.is_some(),
-        published.state.is_some(),
-        published.source.is_some(),
-        published.rest_state.is_some(),
-        published.commit_candidate.is_some(),
-        published.objective.is_some(),
-        published.objective_changed_at.is_some(),
-        published.token_count.is_some(),
-        published.context_limit.is_some(),
-    ];
-    if given.contains(&true) {
-        Ok(published)
-    } else {
-        Err(Error::usage("nothing to publish: give a text, - for standard input, or a flag"))
+    // A time and a position say nothing by themselves.
+    let Publish { target, updated_at, place, .. } = published.clone();
+    if published == (Publish { updated_at, place, ..Publish::to(target) }) {
+        return Err(Error::usage("nothing to publish: give a text, - for standard input, or a flag"));
     }
+    Ok(published)
 }
 
 fn text(words: &[OsString]) -> Result<Option<String>, Error> {

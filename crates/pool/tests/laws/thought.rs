@@ -12,20 +12,7 @@ use protocol::{ErrorCode, SessionRef, Timestamp};
 const NOW: Timestamp = Timestamp(500);
 
 fn nothing() -> Publish {
-    Publish {
-        target: SessionRef("s".to_owned()),
-        text: None,
-        state: None,
-        source: None,
-        rest_state: None,
-        commit_candidate: None,
-        objective: None,
-        objective_changed_at: None,
-        token_count: None,
-        context_limit: None,
-        updated_at: None,
-        place: None,
-    }
+    Publish::to(SessionRef("s".to_owned()))
 }
 
 fn place(stream: &str, seq: u64) -> Option<StreamPosition> {

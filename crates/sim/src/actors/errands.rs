@@ -41,20 +41,8 @@ pub(super) fn change(rng: &mut Rng, session: SessionRef) -> (&'static str, Reque
 
 fn thought(rng: &mut Rng, target: SessionRef) -> Publish {
     let place = StreamPosition { stream: rng.below(3).to_string(), seq: rng.between(1, 20) };
-    Publish {
-        target,
-        text: Some(rng.below(5).to_string()),
-        state: None,
-        source: None,
-        rest_state: None,
-        commit_candidate: None,
-        objective: None,
-        objective_changed_at: None,
-        token_count: None,
-        context_limit: None,
-        updated_at: None,
-        place: rng.per_mille(500).then_some(place),
-    }
+    let text = Some(rng.below(5).to_string());
+    Publish { text, place: rng.per_mille(500).then_some(place), ..Publish::to(target) }
 }
 
 fn update(rng: &mut Rng, session: SessionRef) -> Update {
