@@ -39,7 +39,8 @@ fn agent(
     last_output_at: &BTreeMap<SessionId, Timestamp>,
 ) -> GeneratorView {
     let run = session.incarnation.as_ref();
-    let last_activity_at = session.last_activity_at;
+    let output_at = last_output_at.get(&session.id).copied();
+    let active = std::iter::once(session.last_activity_at).chain(output_at);
     GeneratorView {
         id: None,
         generation: u64::from(session.incarnations),
@@ -50,9 +51,7 @@ fn agent(
         kinds: vec![PROMPT.to_owned()],
         process: run.and_then(|run| run.agent.or(run.init)),
         since: session.changed_at,
-        last_activity_at: last_output_at
-            .get(&session.id)
-            .map_or(last_activity_at, |at| last_activity_at.max(*at)),
+        last_activity_at: turn.pool().latest(turn.now(), active),
         holds: claims(turn, |open| open.session == session.id && open.kind == PROMPT),
     }
 }

@@ -37,10 +37,11 @@ pub(super) fn view_of(
     let silence = loaded.daemon.watch_heartbeat * HEARTBEATS_MISSED;
     let is_silent = observed.is_silent(turn.pool(), turn.now(), silence);
     let shown = ViewInputs {
+        now: turn.now(),
         tmux_socket,
         tmux_name: pool::observe::tmux_name(turn.pool(), observed, session),
         seen_at: observed.seen_at(),
-        output_at: turn.volatile.agents.output_at(session.id).map(|at| at.min(turn.now())),
+        output_at: turn.volatile.agents.output_at(session.id),
         lock,
         current_dir,
         processes: Vec::new(),

@@ -7,12 +7,15 @@ use protocol::usage::Usage;
 use protocol::{Lifecycle, OsBytes, Session, Timestamp};
 
 use crate::agent::activity::current_activity;
+use crate::clock;
 use crate::pool::Pool;
 use crate::redaction;
 
 /// Additional inputs to a view.
 #[derive(Debug)]
 pub struct ViewInputs<'a> {
+    /// The present time.
+    pub now: Timestamp,
     /// The socket of the tmux server.
     pub tmux_socket: &'a OsBytes,
     /// The name of its tmux session, if it differs.
@@ -49,9 +52,11 @@ pub fn view(pool: &Pool, session: &Session, inputs: ViewInputs<'_>) -> SessionVi
     let confirmed = matches!(session.lifecycle, Lifecycle::Live) && !is_missing(session);
     let mut record = redaction::session(session);
     if confirmed {
-        record.verified_at = record.verified_at.max(inputs.seen_at);
+        let looks = record.verified_at.into_iter().chain(inputs.seen_at);
+        record.verified_at = clock::latest(pool.clock(), inputs.now, looks);
     }
-    record.last_activity_at = record.last_activity_at.max(inputs.output_at.unwrap_or_default());
+    let active = std::iter::once(record.last_activity_at).chain(inputs.output_at);
+    record.last_activity_at = pool.latest(inputs.now, active);
     let named = inputs.tmux_name.map(|shown| tmux_name_note(session, shown));
     let notes = [record.detail.take(), lost_conversation_note(pool, session), named];
     record.detail = notes.into_iter().flatten().reduce(|all, note| format!("{all}; {note}"));
