@@ -138,6 +138,7 @@ impl Engine {
         }
         let mut after: Vec<Completion> = batch.into_iter().map(|job| job(&mut turn)).collect();
         turn.check_conditions(&mut after);
+        turn.record_time_of_commit();
         let (Output { events, bodies, is_woken, has_deadline, .. }, requests) = turn.finish();
         self.retention = requests.retention.unwrap_or(self.retention);
         self.stopping |= requests.stop;
@@ -203,5 +204,34 @@ impl Engine {
         let removed = self.store.trim_journal(self.retention.events, oldest)?;
         self.is_trimming = removed >= store::TRIM_MAX;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pool::lock::LockTable;
+    use protocol::OpId;
+    use world::clock::SystemClock;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_not_later_than_the_last_reading_of_the_clock() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, loaded) = Store::open(&dir.path().join("pool.redb"), |_| {}).unwrap();
+        let reading = clock::read(&SystemClock);
+        let volatile = Volatile::new(LockTable::new(loaded.pool.epoch()), reading.wall);
+        let retention = JournalRetention { events: 10, age: Duration::from_secs(60) };
+        let clocks: (Arc<dyn Clock>, _, _) = (Arc::new(SystemClock), reading, Instant::now());
+        let mut engine = Engine::new((loaded.pool, store, volatile), Publisher::new(), retention, clocks);
+        let op = OpId::Named("a".to_owned());
+        let answered = op.clone();
+        let work = move |turn: &mut Turn<'_>| -> Completion {
+            let at = turn.now();
+            turn.emit(Event::OperationDone { op: answered, digest: 1, reply: Vec::new(), at });
+            Box::new(|| ())
+        };
+        engine.turn(vec![Box::new(work)]).unwrap();
+        assert_eq!(engine.pool.operation(&op).unwrap().at, engine.pool.clock().read_at);
     }
 }

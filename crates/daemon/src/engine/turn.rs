@@ -125,6 +125,16 @@ impl<'a> Turn<'a> {
         self.emit(Event::ClockRead(clock));
     }
 
+    /// Records both clocks with what this turn writes, unless a journaled event tells the time: after a restart of the
+    /// machine, no time in the database may be later than the last known one. Observations are written later.
+    pub(super) fn record_time_of_commit(&mut self) {
+        let mut written =
+            self.events().iter().filter(|s| !matches!(s.event, Event::SessionObserved { .. })).peekable();
+        if written.peek().is_some() && !written.any(|stamped| stamped.event.is_journaled()) {
+            self.record_clock();
+        }
+    }
+
     pub(crate) fn reader(&self) -> Reader {
         self.store.reader()
     }
