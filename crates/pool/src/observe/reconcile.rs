@@ -323,12 +323,13 @@ impl Case<'_> {
     }
 
     /// The reason for an end of which nobody saw whether the pane is gone. An end that is under way keeps its reason.
-    /// A program that was not hung up is known to have ended, and no more.
+    /// A program that was not hung up is known to have ended, or its init, and no more.
     fn unseen_reason(&self) -> Reason {
+        let has_exited = self.has_exited(self.incarnation.init);
         let is_hung_up = self.exit().is_some_and(|exit| exit.is_hangup());
         match (self.session.lifecycle, self.session.reason) {
             (Lifecycle::Draining, Some(reason)) => reason,
-            _ if self.has_ended() && !is_hung_up && !self.observation.first => Reason::Exited,
+            _ if has_exited && !is_hung_up && !self.observation.first => Reason::Exited,
             _ => self.absence_reason(),
         }
     }

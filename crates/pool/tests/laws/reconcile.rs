@@ -364,7 +364,8 @@ fn what_runs_on_no_known_server_is_over_once_its_init_is() {
 
 #[test]
 fn what_runs_on_no_known_server_without_its_init_is_left_over() {
-    for state in [up(1, vec![]), TmuxState::default()] {
+    // Where tmux cannot be reached, nobody knows that the pane is gone.
+    for (state, reason) in [(up(1, vec![]), Reason::TmuxGone), (TmuxState::default(), Reason::Exited)] {
         let mut world = World::default();
         let id = world.live("a", server(1), 1);
         let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
@@ -374,7 +375,8 @@ fn what_runs_on_no_known_server_without_its_init_is_left_over() {
         for now in [5000, 7000] {
             world.now = now;
             world.see(&state, &[process(101)]);
-            assert_eq!(world.lifecycle(id), Lifecycle::Draining);
+            let session = world.pool.session(id).unwrap();
+            assert_eq!((session.lifecycle, session.reason), (Lifecycle::Draining, Some(reason)));
         }
         let kinds: Vec<_> =
             named(&world, &state, &[process(101)], world.now).iter().map(|c| c.kind).collect();
