@@ -66,6 +66,8 @@ pub(crate) struct Climate {
     pub(crate) late_reports: u64,
     /// Chance that a person starts a program of their own, per mille of the occasions.
     pub(crate) foreigners: u64,
+    /// Chance that somebody makes a backup of the database, or puts it back, before an action, per mille.
+    pub(crate) backups: u64,
     /// The restart policy of sessions.
     pub(crate) restart: &'static str,
     /// The idle time after which sessions are parked.
@@ -111,6 +113,7 @@ impl Climate {
             conversation_losses: of_adapter(conversation_losses),
             late_reports,
             foreigners,
+            backups: backups(seed),
             uninterruptible,
             lost_answers,
             socket_losses,
@@ -180,4 +183,10 @@ impl Climate {
             ..self.clone()
         }
     }
+}
+
+/// Returns the chance of a backup. Its stream is its own, so that runs without one stay as they were.
+fn backups(seed: u64) -> u64 {
+    let mut rng = Rng::stream(seed, "backups");
+    if rng.per_mille(300) { rng.between(1, 60) } else { 0 }
 }

@@ -1,6 +1,8 @@
 //! The judge: what really happened in the world, against what was promised.
 
+mod claims;
 mod locks;
+pub(crate) mod timeline;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +26,7 @@ pub(crate) const INPUT: &str = "hello ";
 #[derive(Clone)]
 pub(crate) struct Judge(Arc<Mutex<State>>, Trace);
 
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct State {
     slots: usize,
     /// Pastes and Enters of each prompt, by its text.
@@ -36,10 +38,14 @@ struct State {
     last: BTreeMap<Tag, String>,
     /// Messages that were acknowledged, with their bodies.
     acknowledged: BTreeMap<MessageId, (SessionId, String)>,
+    /// All messages that were ever acknowledged, also those that a backup does not have.
+    numbered: BTreeMap<MessageId, String>,
     /// Messages that somebody has asked to be typed again.
     retried: BTreeSet<String>,
     /// Sessions that somebody has asked to be removed.
     removed: BTreeSet<SessionId>,
+    /// All sessions whose creation was ever acknowledged, also those that a backup does not have.
+    numbered_sessions: BTreeSet<SessionId>,
     /// Sessions whose creation was acknowledged, with their first names.
     created: BTreeMap<SessionId, String>,
     /// Sessions whose removal was acknowledged.
@@ -54,6 +60,12 @@ struct State {
     given_up: BTreeSet<MessageId>,
     /// Incarnations whose programs have started, with their sessions and tmux servers.
     started: BTreeMap<Tag, (SessionId, ServerRef)>,
+    /// Incarnations that have a pane, or had one.
+    begun: BTreeSet<Tag>,
+    /// Incarnations of before the database was put back.
+    forgotten: BTreeSet<Tag>,
+    /// Times that the database was put back.
+    timeline: u64,
     /// The tmux servers that have ended.
     ended_servers: Vec<ServerRef>,
     /// Sessions whose agents report what they do.
@@ -118,6 +130,9 @@ impl Judge {
         let text = String::from_utf8_lossy(text).into_owned();
         self.1.tell(|| format!("typed into {tag}: {text:?}"));
         let mut state = self.state();
+        if state.forgotten.contains(&tag) {
+            return;
+        }
         if text.starts_with(INPUT) && !state.inputs.insert(text.clone()) {
             drop(state);
             return self.violated(format!("Q6: the input {text:?} was typed twice"));
@@ -155,6 +170,11 @@ impl Judge {
         }
     }
 
+    /// Notes that an incarnation has a pane.
+    pub(crate) fn begun(&self, tag: Tag) {
+        self.state().begun.insert(tag);
+    }
+
     /// Notes that the program of an incarnation starts, beside this many others.
     pub(crate) fn started(&self, (tag, session): (Tag, SessionId), others: usize, server: ServerRef) {
         let mut state = self.state();
@@ -186,8 +206,12 @@ impl Judge {
     }
 
     /// Notes that an outage cut short the turn of an agent on this text.
-    pub(crate) fn cut_short(&self, text: &str, conversation: &str) {
-        self.state().cut_short.insert(text.to_owned(), conversation.to_owned());
+    pub(crate) fn cut_short(&self, tag: Tag, text: &str, conversation: &str) {
+        let mut state = self.state();
+        // What an agent does that the database does not know any more, the pool cannot know.
+        if !state.forgotten.contains(&tag) {
+            state.cut_short.insert(text.to_owned(), conversation.to_owned());
+        }
     }
 
     /// True if an outage cut short a turn on this text: it may have been typed as the words to go on since.
@@ -223,8 +247,11 @@ impl Judge {
 
     /// Notes an acknowledged message.
     pub(crate) fn acknowledged(&self, id: MessageId, session: SessionId, body: &str) {
-        let before = self.state().acknowledged.insert(id, (session, body.to_owned()));
-        if let Some((_, other)) = before
+        let mut state = self.state();
+        state.acknowledged.insert(id, (session, body.to_owned()));
+        let before = state.numbered.insert(id, body.to_owned());
+        drop(state);
+        if let Some(other) = before
             && other != body
         {
             self.violated(format!("two messages have the id {id}: {other:?} and {body:?}"));
@@ -286,7 +313,13 @@ impl Judge {
 
     /// Notes that the creation of a session was acknowledged.
     pub(crate) fn created(&self, session: SessionId, name: &str) {
-        self.state().created.insert(session, name.to_owned());
+        let mut state = self.state();
+        state.created.insert(session, name.to_owned());
+        let is_new = state.numbered_sessions.insert(session);
+        drop(state);
+        if !is_new {
+            self.violated(format!("two sessions have the id {session}"));
+        }
     }
 
     /// Notes that the removal of a session was acknowledged.
@@ -307,16 +340,6 @@ impl Judge {
         }
     }
 
-    /// Notes that a worker's report that it processed a message was acknowledged.
-    pub(crate) fn processed(&self, id: MessageId) {
-        self.state().processed.insert(id);
-    }
-
-    /// True if a worker's report that it processed the message was acknowledged.
-    pub(crate) fn is_processed(&self, id: MessageId) -> bool {
-        self.state().processed.contains(&id)
-    }
-
     /// Notes that a person gives a message up, or takes it back.
     pub(crate) fn given_up(&self, id: MessageId) {
         self.state().given_up.insert(id);
@@ -330,42 +353,6 @@ impl Judge {
     /// Returns what was typed of a prompt.
     pub(crate) fn prompt(&self, body: &str) -> Prompt {
         self.state().prompts.get(body).copied().unwrap_or_default()
-    }
-
-    /// Notes that a worker has got a claim. `is_alive` tells whether a process lives.
-    pub(crate) fn claimed(
-        &self,
-        (id, token): (MessageId, Token),
-        worker: ProcId,
-        is_alive: impl Fn(ProcId) -> bool,
-    ) {
-        let mut state = self.state();
-        let before = state.claims.insert(id, (token, worker));
-        let newest = state.tokens.insert(id, token);
-        drop(state);
-        if let Some((_, other)) =
-            before.filter(|(old, other)| *old != token && *other != worker && is_alive(*other))
-        {
-            self.violated(format!(
-                "L4: message {id} is claimed by {worker} while {other} holds it and lives"
-            ));
-        }
-        if newest.is_some_and(|newest| newest > token) {
-            self.violated(format!("Q1: the tokens of message {id} went back"));
-        }
-    }
-
-    /// Notes that a person takes a message back: its worker holds nothing any more.
-    pub(crate) fn taken_back(&self, id: MessageId) {
-        self.state().claims.remove(&id);
-    }
-
-    /// Notes that a worker is about to report a claim.
-    pub(crate) fn reported(&self, id: MessageId, token: Token) {
-        let mut state = self.state();
-        if state.claims.get(&id).is_some_and(|(held, _)| *held == token) {
-            state.claims.remove(&id);
-        }
     }
 
     /// Notes an event that a subscriber has got, after the state or another event.

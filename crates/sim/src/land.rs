@@ -122,9 +122,12 @@ impl Land {
         self.life.spawn(name, Box::pin(task));
     }
 
-    /// Ends all faults.
+    /// Ends all faults, and what ran before the database was put back, as the person does who has done that.
     pub(crate) fn heal(&self) {
         *lock(&self.heals) = true;
+        let is_forgotten = |tag| self.judge.is_forgotten(tag);
+        let left = self.machine.living().into_iter().filter(|found| found.tag.is_some_and(is_forgotten));
+        left.for_each(|found| self.machine.kill(found.id));
         self.tmux.detach_all();
         self.tmux.calm();
     }

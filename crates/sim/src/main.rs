@@ -3,7 +3,7 @@
 //! `land` is the machine with everything that outlives a daemon; `world` has its parts (clocks, disk,
 //! processes, connections, tmux, programs), `actors` those who act on the pool, `judge` and `settled` the
 //! promises as code. `run` conducts a run: `daemon_process` starts the real daemon, `climate` decides what
-//! goes wrong. `plan` leaves out what a failure does not need.
+//! goes wrong, and `harm` does it. `plan` leaves out what a failure does not need.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to people")]
 
@@ -11,6 +11,7 @@ mod actors;
 mod client;
 mod climate;
 mod daemon_process;
+mod harm;
 mod judge;
 mod land;
 mod plan;

@@ -16,6 +16,7 @@ use crate::actors::errands::{CLEAR, GO_ON};
 use crate::actors::{person, reaper, subscriber, watcher, worker};
 use crate::climate::Climate;
 use crate::daemon_process::DaemonProcess;
+use crate::harm::{Harms, revive};
 use crate::judge::Judge;
 use crate::land::{Land, Parts};
 use crate::plan::Plan;
@@ -24,9 +25,9 @@ use crate::settled;
 use crate::trace::Trace;
 use crate::world::clock::SimClock;
 use crate::world::conversations::Conversations;
-use crate::world::disk::{Fault, FaultKind, Medium};
+use crate::world::disk::Medium;
 use crate::world::life::{Jitter, Life};
-use crate::world::machine::{Kind, Machine};
+use crate::world::machine::Machine;
 use crate::world::net::Net;
 use crate::world::program;
 use crate::world::tmux::SimTmux;
@@ -206,12 +207,9 @@ async fn conduct(land: &Land) {
         .map(|n| tokio::spawn(Actor::new(land.clone(), &format!("client{n}")).run(steps)))
         .collect();
     let mut is_probed = false;
-    let (mut daemon, mut harms) = (DaemonProcess::start(land, None), 0);
+    let (mut daemon, mut harms) = (DaemonProcess::start(land, None), Harms::default());
     while !actors.iter().all(tokio::task::JoinHandle::is_finished) {
-        let mut rng = land.rng(&format!("harm{harms}"));
-        sleep(Duration::from_millis(rng.between(1, 1 + land.climate.pause_ms))).await;
-        daemon = harm(land, daemon, (harms, &mut rng)).await;
-        harms += 1;
+        daemon = harms.next(land, daemon).await;
         if !land.judge.violations().is_empty() {
             return daemon.kill(land).await;
         }
@@ -240,111 +238,4 @@ async fn conduct(land: &Land) {
             }
         }
     }
-}
-
-/// Does some harm, perhaps.
-async fn harm(land: &Land, daemon: DaemonProcess, (n, rng): (u64, &mut Rng)) -> DaemonProcess {
-    let climate = &land.climate;
-    let happens =
-        |rng: &mut Rng, chance, what| rng.per_mille(chance) && land.plan.has(&format!("{what}:{n}"));
-    if happens(rng, climate.server_deaths, "server-death") {
-        land.trace.tell(|| "the tmux server dies".to_owned());
-        land.judge.count("fault:server-death");
-        land.tmux.kill_server();
-    }
-    if happens(rng, climate.server_stops, "server-stop") {
-        land.trace.tell(|| "the tmux server stops".to_owned());
-        land.judge.count("fault:server-stop");
-        land.tmux.set_stopped(true);
-        let (tmux, for_ms) = (land.tmux.clone(), rng.between(100, 20_000));
-        land.later("continue", for_ms, move || tmux.set_stopped(false));
-    }
-    if happens(rng, climate.socket_losses, "socket-loss") {
-        land.trace.tell(|| "the socket of tmux is gone".to_owned());
-        land.judge.count("fault:socket-loss");
-        land.tmux.set_unreachable(true);
-        let (tmux, for_ms) = (land.tmux.clone(), rng.between(100, 20_000));
-        land.later("socket", for_ms, move || tmux.set_unreachable(false));
-    }
-    if happens(rng, climate.clock_steps, "clock") {
-        let by = i64::try_from(rng.between(0, 7_200_000)).unwrap_or(0) - 3_600_000;
-        land.trace.tell(|| format!("the clock is set by {by} ms"));
-        land.judge.count("fault:clock");
-        land.clock.step(by);
-    }
-    if happens(rng, climate.process_kills, "process-kill")
-        && let Some(killed) = rng.pick(&land.machine.living()).filter(|found| is_fair_game(found.kind))
-    {
-        land.trace.tell(|| format!("{:?} {} is killed", killed.kind, killed.id));
-        land.judge.count(format!("fault:kill-{:?}", killed.kind));
-        land.machine.kill(killed.id);
-    }
-    if happens(rng, climate.attaches, "attach") {
-        land.judge.count("person:attach");
-        land.tmux.attach_somewhere(rng);
-    }
-    if happens(rng, climate.kills, "daemon-kill") {
-        return kill_daemon(land, daemon, rng).await;
-    }
-    revive(land, daemon).await
-}
-
-/// True for processes that somebody may kill by hand.
-fn is_fair_game(kind: Kind) -> bool {
-    matches!(kind, Kind::Init | Kind::Agent | Kind::Host | Kind::Worker | Kind::Foreign)
-}
-
-/// Starts the daemon again if it has ended.
-async fn revive(land: &Land, daemon: DaemonProcess) -> DaemonProcess {
-    match daemon.result() {
-        None if !daemon.life.is_dead() => daemon,
-        result => {
-            land.trace.tell(|| format!("poold has ended: {result:?}"));
-            daemon.kill(land).await;
-            DaemonProcess::start(land, None)
-        }
-    }
-}
-
-async fn kill_daemon(land: &Land, daemon: DaemonProcess, rng: &mut Rng) -> DaemonProcess {
-    let is_dirty = rng.per_mille(land.climate.dirty_deaths);
-    let mut next_fault = None;
-    if is_dirty {
-        let kind = if rng.per_mille(700) { FaultKind::Death } else { FaultKind::Failure };
-        let fault = Fault { after: rng.below(12), kind };
-        land.judge.count(format!("fault:disk-{kind:?}"));
-        land.trace.tell(|| format!("the disk: {fault:?}"));
-        daemon.faults.plan(fault);
-        let until = Instant::now() + Duration::from_secs(5);
-        while !daemon.life.is_dead() && daemon.result().is_none() && Instant::now() < until {
-            sleep(Duration::from_millis(5)).await;
-        }
-        if rng.per_mille(200) {
-            next_fault = Some(Fault { after: rng.below(40), kind: FaultKind::Death });
-        }
-    } else if rng.per_mille(200) {
-        land.judge.count("fault:stop");
-        land.trace.tell(|| "poold is told to end".to_owned());
-        daemon.stop();
-        let until = Instant::now() + Duration::from_secs(10);
-        while daemon.result().is_none() && !daemon.life.is_dead() && Instant::now() < until {
-            sleep(Duration::from_millis(20)).await;
-        }
-        if daemon.result().is_none() && !daemon.life.is_dead() {
-            land.judge.violated("O2: poold did not end within 10 s of being told to".to_owned());
-        }
-    } else {
-        land.judge.count("fault:kill");
-    }
-    daemon.kill(land).await;
-    if is_dirty && rng.per_mille(500) {
-        land.judge.count("fault:power");
-        land.trace.tell(|| "the power is cut".to_owned());
-        land.medium.cut_power(rng);
-        land.tmux.kill_server();
-        land.machine.reboot();
-        land.clock.reboot();
-    }
-    sleep(Duration::from_millis(rng.below(3000))).await;
-    DaemonProcess::start(land, next_fault)
 }

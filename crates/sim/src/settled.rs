@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::message::PROMPT;
 use protocol::reply::SessionView;
-use protocol::request::{List, Request, Resolution, ResolveMessage};
+use protocol::request::{List, Request, Resolution, ResolveMessage, Restart};
 use protocol::{Lifecycle, MessageReason, MessageState, Response, Role, SessionId, Tag};
 
 use crate::actors::worker::TASK;
@@ -52,6 +52,7 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
     let existing = sessions.iter().map(|found| found.session.id).collect();
     land.judge.compare_sessions(&existing).map_err(Verdict::Broken)?;
     resolve_doubts(land, &mut client, &sessions).await.ok_or_else(lost)?;
+    start_restored(land, &mut client, &hosts).await.ok_or_else(lost)?;
     for found in &sessions {
         let session = &found.session;
         if matches!(session.lifecycle, Lifecycle::Starting | Lifecycle::Draining) {
@@ -70,6 +71,7 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
         .iter()
         .filter(|found| matches!(found.kind, Kind::Agent | Kind::Host | Kind::Foreign))
         .filter_map(|found| found.tag)
+        .filter(|tag| !land.judge.is_forgotten(*tag))
         .collect();
     if let Some(tag) = live.difference(&running).next() {
         return Err(Verdict::Pending(format!("{tag} is said to be live, and does not run")));
@@ -214,12 +216,26 @@ fn check_end(land: &Land, message: &protocol::Message) -> Result<(), String> {
 }
 
 /// True for a problem that stays until a person acts, or something is sent: sessions that used up their budget of
-/// restarts, were lost, or failed to start; workers that failed and have nothing to do.
+/// restarts, are in a restored database, were lost, or failed to start; workers that failed and have nothing to do.
 fn is_lasting(problem: &str) -> bool {
     problem.starts_with("started by themselves too often")
+        || problem.starts_with("not started by themselves, as this pool is a copy or was restored")
         || problem.ends_with("starts what was lost")
         || problem.ends_with("tries again")
         || problem.starts_with("worker helper: it failed")
+}
+
+/// Starts the pool's worker where it is not started by itself as the database was put back, as its status asks for.
+/// `None` if the connection is lost.
+async fn start_restored(land: &Land, client: &mut Client, hosts: &[SessionView]) -> Option<()> {
+    for host in hosts.iter().filter(|_| land.judge.timeline() > 0) {
+        if host.session.budget.exhausted && !host.session.lifecycle.holds_slot() {
+            let session = host.session.id.into();
+            let restart = Restart { session, grace_ms: None, fresh: false, clear: false, wait_slot_ms: None };
+            drop(client.call(Some(land.operation()), Request::Restart(restart)).await?);
+        }
+    }
+    Some(())
 }
 
 /// Gives up the prompts in doubt, as a person would who has looked. `None` if the connection is lost.

@@ -1,5 +1,5 @@
 //! The timeline of a pool: detects that the database is a copy. Epochs, tokens, and ids of sessions and
-//! messages are file to workers, panes and directories, so none may be given out twice; and what a copy says
+//! messages are known to workers, panes and directories, so none may be given out twice; and what a copy says
 //! of processes is true of the original's. A file beside the database, which no backup contains, names the
 //! timeline. If the two do not match, the pool starts a new timeline: numbers above all that were given out,
 //! and sessions without a running program.

@@ -33,8 +33,9 @@ pub(crate) struct Actor {
     client: Option<Client>,
     /// The messages that it sent.
     sent: Vec<MessageId>,
-    /// The last answer to an operation that the client is treated as not having received.
-    lost: Option<(OpId, Reply)>,
+    /// The last answer to an operation that the client is treated as not having received, with the timeline of the
+    /// database that gave it.
+    lost: Option<(OpId, Reply, u64)>,
 }
 
 impl Actor {
@@ -244,6 +245,7 @@ impl Actor {
         if let Some(left) =
             living.iter().find(|left| is_program(left.kind) && left.tag.is_some() && left.tag == running)
             && is_done
+            && running.is_some_and(|tag| !self.land.judge.is_forgotten(tag))
         {
             self.land.judge.violated(format!("P3: {id} is said to be killed, and {} lives", left.id));
         }

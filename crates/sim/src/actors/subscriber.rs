@@ -47,6 +47,7 @@ async fn follow(land: &Land, mut client: Client, incarnations: &mut BTreeMap<Ses
 fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Event) {
     match event {
         Event::SessionCreated(session) => {
+            incarnations.remove(&session.id);
             incarnations.extend(session.incarnation.as_ref().map(|run| (session.id, run.tag)));
         }
         Event::SessionStarting { session, incarnation, .. } => {
@@ -66,7 +67,7 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
         | Event::SessionLost { session, .. }
         | Event::SessionFailed { session, .. }
         | Event::SessionParked { session, .. } => {
-            let run = incarnations.remove(session);
+            let run = incarnations.remove(session).filter(|tag| !land.judge.is_forgotten(*tag));
             let living = land.machine.living();
             let is_left = |kind, tag| kind == Kind::Agent && run.is_some() && tag == run;
             if let Some(left) = living.iter().find(|found| is_left(found.kind, found.tag)) {

@@ -135,7 +135,7 @@ async fn work_on(
                 }
             };
             if is_ack && reply.is_ok() {
-                land.judge.processed(held.id);
+                land.judge.processed(held.id, held.token);
             }
             if !is_ack && land.suffers(rng, land.climate.late_reports) {
                 // It repeats its report as if the answer had been lost. Another worker may have the message by now.

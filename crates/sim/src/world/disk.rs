@@ -37,6 +37,11 @@ impl Medium {
         Self(Arc::new(Mutex::new(Content { bytes, ..Content::default() })))
     }
 
+    /// Replaces the content, which is synced.
+    pub(crate) fn replace(&self, bytes: Vec<u8>) {
+        *self.content() = Content { bytes, ..Content::default() };
+    }
+
     /// Returns the content.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.content().bytes.clone()

@@ -20,7 +20,7 @@ use world::tasks::Tasks;
 use crate::actors::worker;
 use crate::land::Land;
 use crate::rng::Rng;
-use crate::world::machine::Kind;
+use crate::world::machine::{Kind, Proc};
 
 /// Time between TERM and KILL by an init.
 const GRACE: Duration = Duration::from_secs(5);
@@ -32,6 +32,7 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 pub(crate) async fn run(land: Land) {
     loop {
         for (create, pane, init) in land.tmux.take_begun() {
+            land.judge.begun(pane.tag);
             let rng = land.rng(&format!("{init:?}"));
             let run = Incarnation { land: land.clone(), create, pane, init, rng, conversation: None };
             land.life.spawn("init", Box::pin(run.run()));
@@ -76,7 +77,9 @@ impl Incarnation {
         let Some(job_spec) = read else { return self.end_init() };
         // Hosts need no slots.
         let is_host = job_spec.argv.iter().any(|word| word.0 == b"--host");
-        let others = if is_host { 0 } else { land.machine.agents().len() };
+        let agents = land.machine.agents();
+        let counts = |found: &&Proc| found.tag.is_some_and(|tag| !land.judge.is_forgotten(tag));
+        let others = if is_host { 0 } else { agents.iter().filter(counts).count() };
         let is_stubborn = self.rng.per_mille(land.climate.stubborn);
         let kind = if is_host { Kind::Host } else { Kind::Agent };
         let agent = land.machine.start(kind, Some(self.pane.tag), is_stubborn);

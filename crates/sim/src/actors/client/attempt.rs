@@ -22,7 +22,7 @@ impl Actor {
             let reply = self.attempt(Some(op.clone()), request.clone()).await;
             match reply {
                 Some(reply) if !is_in_doubt(&reply) => {
-                    self.check_repetition(op, &reply);
+                    self.check_repetition(op, &reply, &format!("{request:?}"));
                     return Some(reply);
                 }
                 _ => {}
@@ -33,8 +33,10 @@ impl Actor {
     }
 
     /// Checks that what was said to be done is not refused when it is repeated, nor done once more.
-    fn check_repetition(&mut self, op: &OpId, reply: &Reply) {
-        let Some((_, Ok(first))) = self.lost.take().filter(|(lost, _)| lost == op) else { return };
+    fn check_repetition(&mut self, op: &OpId, reply: &Reply, request: &str) {
+        let timeline = self.land.judge.timeline();
+        let lost = self.lost.take().filter(|(lost, _, of)| lost == op && *of == timeline);
+        let Some((_, Ok(first), _)) = lost else { return };
         let is_same = match (&first, reply) {
             (Response::Sent(first), Ok(Response::Sent(second))) => first.message.id == second.message.id,
             // A message is removed with its session.
@@ -48,7 +50,7 @@ impl Actor {
         if !is_same {
             self.land
                 .judge
-                .violated(format!("an operation was answered {first:.80?}, and now {reply:.200?}"));
+                .violated(format!("{request:.80} was answered {first:.80?}, and now {reply:.200?}"));
         }
     }
 
@@ -77,8 +79,8 @@ impl Actor {
             });
             self.client = None;
             if let Some((op, answer)) = op.zip(answer).filter(|(_, answer)| !is_in_doubt(answer)) {
-                self.check_repetition(&op, &answer);
-                self.lost = Some((op, answer));
+                self.check_repetition(&op, &answer, &shown);
+                self.lost = Some((op, answer, self.land.judge.timeline()));
             }
             return None;
         }

@@ -129,7 +129,7 @@ impl Incarnation {
         }
         if self.land.suffers(&mut self.rng, self.land.climate.outages) {
             for text in texts {
-                self.land.judge.cut_short(&text, &conversation);
+                self.land.judge.cut_short(self.pane.tag, &text, &conversation);
                 self.land.conversations.cut_short(&conversation, text);
             }
             let error = OUTAGE.to_owned();

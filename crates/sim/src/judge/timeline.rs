@@ -1,0 +1,57 @@
+//! A database that is put back from a backup: what was promised since then is forgotten, but no number is given out
+//! again.
+
+use protocol::Tag;
+use tokio::time::Instant;
+
+use super::{Judge, State};
+
+/// What was promised at some time.
+pub(crate) struct Promises(State);
+
+impl Judge {
+    /// Returns what is promised now.
+    pub(crate) fn promises(&self) -> Promises {
+        Promises(self.state().clone())
+    }
+
+    /// Notes that the database is put back, with what was promised when the backup was begun, and when it was complete.
+    /// `adopted` are the incarnations of persons' programs.
+    pub(crate) fn went_back(
+        &self,
+        (Promises(before), Promises(after)): (Promises, Promises),
+        adopted: impl IntoIterator<Item = Tag>,
+    ) {
+        let mut state = self.state();
+        // Whether the backup knows what was typed while it was made is open.
+        let is_open = |body: &&String| {
+            let typed =
+                |state: &State| state.prompts.get(*body).map(|prompt| (prompt.pasted, prompt.entered));
+            typed(&before) != typed(&after)
+        };
+        state.retried.extend(before.acknowledged.values().map(|(_, body)| body).filter(is_open).cloned());
+        state.prompts = after.prompts;
+        state.acknowledged = before.acknowledged;
+        state.created = before.created;
+        state.gone = before.gone;
+        state.processed = before.processed;
+        state.cut_short = before.cut_short;
+        state.inputs.clear();
+        state.claims.clear();
+        let now = Instant::now();
+        state.locks.values_mut().for_each(|(_, ends)| *ends = now.min(*ends));
+        state.forgotten = state.begun.clone();
+        state.forgotten.extend(adopted);
+        state.timeline += 1;
+    }
+
+    /// Returns the number of times that the database was put back.
+    pub(crate) fn timeline(&self) -> u64 {
+        self.state().timeline
+    }
+
+    /// True for an incarnation of before the database was put back.
+    pub(crate) fn is_forgotten(&self, tag: Tag) -> bool {
+        self.state().forgotten.contains(&tag)
+    }
+}
