@@ -271,7 +271,7 @@ impl Judge {
     /// Notes that somebody asks for a message to be typed again.
     pub(crate) fn retried(&self, id: MessageId) {
         let mut state = self.state();
-        if let Some((_, body)) = state.acknowledged.get(&id).cloned() {
+        if let Some(body) = state.numbered.get(&id).cloned() {
             state.retried.insert(body);
         }
     }

@@ -184,9 +184,13 @@ impl SimTmux {
         self.0.fake.typed(pane)
     }
 
-    /// Notes what the screen of an agent in a pane shows from now on.
-    pub(crate) fn show(&self, pane: PaneId, shows: Shows) {
-        self.state().screens.show(pane, shows);
+    /// Notes what the screen of an agent in a pane shows from now on. The pane of another server has its id, once its own
+    /// server is gone.
+    pub(crate) fn show(&self, pane: PaneRef, shows: Shows) {
+        let mut state = self.state();
+        if state.inits.get(&pane.pane).is_some_and(|(tag, _)| *tag == pane.tag) {
+            state.screens.show(pane.pane, shows);
+        }
     }
 
     /// Returns the screen of a pane into which this was typed: that of an agent that the pool knows, or just the text.

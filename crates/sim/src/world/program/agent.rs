@@ -149,7 +149,7 @@ impl Incarnation {
 
     /// Draws its screen, which is output.
     fn show(&self, shows: Shows) {
-        self.land.tmux.show(self.pane.pane, shows);
+        self.land.tmux.show(self.pane, shows);
         self.output("\r");
     }
 

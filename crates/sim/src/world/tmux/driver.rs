@@ -41,6 +41,7 @@ impl Driver for SimTmux {
                 server.0.fake.change(created.pane.pane, |pane| pane.pid = init.pid);
                 state.inits.insert(created.pane.pane, (create.tag, init));
                 state.sessions.insert(created.pane.pane, created.session);
+                state.screens.clear(created.pane.pane);
                 state.begun.push((create, created.pane, init));
                 drop(state);
                 server.note_active(created.session);

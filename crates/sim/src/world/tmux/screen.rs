@@ -49,6 +49,12 @@ impl Screens {
         screen.into_bytes()
     }
 
+    /// Begins the screen of a new pane: one of an earlier server may have had its id.
+    pub(super) fn clear(&mut self, pane: PaneId) {
+        self.shown.remove(&pane);
+        self.emptied.remove(&pane);
+    }
+
     /// Empties the composer of a pane into which so much was typed.
     pub(super) fn empty(&mut self, pane: PaneId, length: usize) {
         self.emptied.insert(pane, length);
