@@ -66,6 +66,8 @@ pub(crate) struct Climate {
     pub(crate) late_reports: u64,
     /// Chance that a person starts a program of their own, per mille of the occasions.
     pub(crate) foreigners: u64,
+    /// Chance that a person types into a terminal of the pool, or looks back in it, per mille of the occasions.
+    pub(crate) typing: u64,
     /// Chance that somebody makes a backup of the database, or puts it back, before an action, per mille.
     pub(crate) backups: u64,
     /// The restart policy of sessions.
@@ -114,6 +116,7 @@ impl Climate {
             late_reports,
             foreigners,
             backups: backups(seed),
+            typing: typing(seed),
             uninterruptible,
             lost_answers,
             socket_losses,
@@ -189,4 +192,10 @@ impl Climate {
 fn backups(seed: u64) -> u64 {
     let mut rng = Rng::stream(seed, "backups");
     if rng.per_mille(300) { rng.between(1, 60) } else { 0 }
+}
+
+/// Returns the chance that a person types, as [`backups`] does.
+fn typing(seed: u64) -> u64 {
+    let mut rng = Rng::stream(seed, "typing");
+    if rng.per_mille(300) { rng.between(100, 1000) } else { 0 }
 }

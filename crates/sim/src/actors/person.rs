@@ -1,4 +1,5 @@
-//! A person who starts programs of their own on the pool's tmux server, which the pool may adopt.
+//! A person who starts programs of their own on the pool's tmux server, which the pool may adopt, and who types into the
+//! terminals of agents.
 
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use tokio::time::sleep;
 use world::tasks::Tasks;
 
 use crate::land::Land;
+use crate::rng::Rng;
 use crate::world::machine::Kind;
 
 /// Names of a person's tmux sessions.
 pub(crate) const NAMES: u64 = 3;
 
-/// Starts programs now and then, until no more faults happen.
+/// Starts programs and types now and then, until no more faults happen.
 pub(crate) async fn run(land: Land) {
     let mut n = 0;
     while !land.heals() {
@@ -22,8 +24,31 @@ pub(crate) async fn run(land: Land) {
         if land.suffers(&mut rng, land.climate.foreigners) && land.plan.has(&format!("foreign:{n}")) {
             start(&land, &format!("f{}", rng.below(NAMES)));
         }
+        let mut rng = land.rng(&format!("typist{n}"));
+        if land.suffers(&mut rng, land.climate.typing) && land.plan.has(&format!("typing:{n}")) {
+            land.life.spawn("typist", Box::pin(type_by_hand(land.clone(), rng)));
+        }
         n += 1;
     }
+}
+
+/// Looks back in copy mode for a while, or begins a line, and enters or deletes it after a while.
+async fn type_by_hand(land: Land, mut rng: Rng) {
+    let pause = Duration::from_millis(rng.between(100, 30_000));
+    if rng.per_mille(300) {
+        let Some(pane) = land.tmux.enter_mode(&mut rng) else { return };
+        land.judge.count("person:copy-mode");
+        land.trace.tell(|| format!("somebody looks back in {}", pane.tag));
+        sleep(pause).await;
+        return land.tmux.leave_mode(pane);
+    }
+    let Some(pane) = land.tmux.begin_line(&mut rng).await else { return };
+    let enters = rng.per_mille(600);
+    land.judge.count(if enters { "person:line" } else { "person:deleted-line" });
+    sleep(pause).await;
+    land.trace
+        .tell(|| format!("somebody {} a line in {}", if enters { "enters" } else { "deletes" }, pane.tag));
+    land.tmux.end_line(pane, enters).await;
 }
 
 fn start(land: &Land, name: &str) {

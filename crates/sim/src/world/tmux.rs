@@ -2,6 +2,7 @@
 //! program in each pane.
 
 mod driver;
+mod person;
 mod screen;
 
 use std::collections::BTreeMap;
@@ -213,12 +214,14 @@ impl SimTmux {
         self.state().screens.emptied(pane)
     }
 
-    /// True if a dialog takes what is typed now, though whoever types can have seen it. A call that comes late proves
-    /// nothing.
-    fn types_into_dialog(&self, pane: PaneId) -> bool {
+    /// What takes the text that is typed now, though whoever types can have seen it: a dialog, or a line of a person. A
+    /// call that comes late proves nothing.
+    fn obstacle(&self, pane: PaneId, is_paste: bool) -> Option<&'static str> {
         let state = self.state();
         let Climate { has_adapter, tmux_faults, server_stops, .. } = state.climate;
-        has_adapter && tmux_faults + server_stops == 0 && state.screens.has_dialog(pane)
+        let is_seen = has_adapter && tmux_faults + server_stops == 0;
+        let line = || (is_paste && state.screens.has_line(pane)).then_some("the line of a person");
+        state.screens.has_dialog(pane).then_some("a dialog").or_else(line).filter(|_| is_seen)
     }
 
     /// Waits until something is typed anywhere.
@@ -368,9 +371,14 @@ impl SimTmux {
     }
 
     fn note_typed(&self, pane: PaneRef, text: &[u8], is_paste: bool) {
-        if (is_paste || text == b"\r") && self.types_into_dialog(pane.pane) {
+        if (is_paste || text == b"\r")
+            && let Some(obstacle) = self.obstacle(pane.pane, is_paste)
+        {
             let text = String::from_utf8_lossy(text);
-            self.0.judge.violated(format!("{text:?} was typed into a dialog of {}", pane.tag));
+            self.0.judge.violated(format!("{text:?} was typed into {obstacle} of {}", pane.tag));
+        }
+        if text.contains(&b'\r') {
+            self.state().screens.end_line(pane.pane);
         }
         self.0.judge.typed(pane.tag, text, is_paste);
         self.0.typed.notify_waiters();

@@ -66,7 +66,8 @@ impl Driver for SimTmux {
                 let shown = server.0.fake.snapshot(pane).await?;
                 let (active_at, screen) =
                     (server.active_at(pane.pane), server.screen(pane.pane, shown.screen));
-                Ok(PaneSnapshot { active_at, screen, ..shown })
+                let typed_at = server.state().screens.typed_at(pane.pane);
+                Ok(PaneSnapshot { active_at, typed_at, screen, ..shown })
             })
         })
     }

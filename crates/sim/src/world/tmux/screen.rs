@@ -9,6 +9,9 @@ use tokio::time::Instant;
 /// Time after which whoever types has seen a dialog, with all that comes between the look and the keys.
 const DIALOG_SEEN: Duration = Duration::from_secs(10);
 
+/// As [`DIALOG_SEEN`], of a line that a person has begun.
+const LINE_SEEN: Duration = Duration::from_secs(5);
+
 /// The content of an agent's screen.
 #[derive(Clone, Copy)]
 pub(crate) enum Shows {
@@ -27,6 +30,10 @@ pub(super) struct Screens {
     shown: BTreeMap<PaneId, (Shows, Instant)>,
     /// Length of what was typed into each pane until a person emptied its composer.
     emptied: BTreeMap<PaneId, usize>,
+    /// The panes in whose composers a person has begun a line, and since when.
+    lines: BTreeMap<PaneId, Instant>,
+    /// The time at which a person typed into each pane, in seconds of the wall clock.
+    typed_at: BTreeMap<PaneId, u64>,
 }
 
 impl Screens {
@@ -53,11 +60,40 @@ impl Screens {
     pub(super) fn clear(&mut self, pane: PaneId) {
         self.shown.remove(&pane);
         self.emptied.remove(&pane);
+        self.lines.remove(&pane);
+        self.typed_at.remove(&pane);
+    }
+
+    /// True if the agent of a pane shows that it waits for a prompt.
+    pub(super) fn rests(&self, pane: PaneId) -> bool {
+        self.shown.get(&pane).is_some_and(|(shows, _)| matches!(shows, Shows::Rest))
+    }
+
+    /// Notes that a person has begun a line in the composer of a pane, now in seconds of the wall clock.
+    pub(super) fn begin_line(&mut self, pane: PaneId, now: u64) {
+        self.lines.insert(pane, Instant::now());
+        self.typed_at.insert(pane, now);
+    }
+
+    /// Notes that the line in the composer of a pane is entered, or deleted.
+    pub(super) fn end_line(&mut self, pane: PaneId) {
+        self.lines.remove(&pane);
+    }
+
+    /// Returns when a person has typed into a pane, in seconds of the wall clock.
+    pub(super) fn typed_at(&self, pane: PaneId) -> Option<u64> {
+        self.typed_at.get(&pane).copied()
+    }
+
+    /// True if a composer has held the line of a person for so long that whoever types can have seen it.
+    pub(super) fn has_line(&self, pane: PaneId) -> bool {
+        self.lines.get(&pane).is_some_and(|since| since.elapsed() > LINE_SEEN)
     }
 
     /// Empties the composer of a pane into which so much was typed.
     pub(super) fn empty(&mut self, pane: PaneId, length: usize) {
         self.emptied.insert(pane, length);
+        self.lines.remove(&pane);
     }
 
     /// Returns the length of what was typed into a pane until its composer was emptied.

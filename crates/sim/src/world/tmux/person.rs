@@ -1,0 +1,80 @@
+//! What people do at the terminals of agents: they begin a line and finish it later, and they look back in copy mode.
+
+use protocol::ids::PaneId;
+use tmux::act::Client;
+use tmux::{Answer, Driver, PaneRef};
+use world::clock::Clock;
+
+use super::{SimTmux, State};
+use crate::rng::Rng;
+
+impl SimTmux {
+    /// Begins a line in the composer of an agent that rests. Returns its pane; `None` if there is none.
+    pub(crate) async fn begin_line(&self, rng: &mut Rng) -> Option<PaneRef> {
+        let pane = pick(rng, &self.state(), |state, pane| state.screens.rests(pane))?;
+        self.type_by_hand(pane, format!("words {}", rng.below(1000)).as_bytes()).await.then_some(())?;
+        let now = self.0.clock.now().0 / 1000;
+        let mut state = self.state();
+        state.screens.begin_line(pane.pane, now);
+        let session = state.sessions.get(&pane.pane).copied();
+        drop(state);
+        let client = Client { name: "/dev/pts/8".to_owned(), pid: 8, control: false, read_only: false };
+        session.into_iter().for_each(|session| self.0.fake.attach(session, client.clone()));
+        Some(pane)
+    }
+
+    /// Enters the line that was begun in a pane, or deletes it with all else in the composer.
+    pub(crate) async fn end_line(&self, pane: PaneRef, enters: bool) {
+        if !self.has_pane(pane.tag) {
+            return;
+        }
+        if enters {
+            self.type_by_hand(pane, b" by hand\r").await;
+        } else {
+            self.empty_composer(pane.tag);
+        }
+        let mut state = self.state();
+        state.screens.end_line(pane.pane);
+        let session = state.sessions.get(&pane.pane).copied();
+        drop(state);
+        session.into_iter().for_each(|session| self.0.fake.detach(session));
+    }
+
+    /// Enters copy mode in some pane of the pool. `None` if there is none.
+    pub(crate) fn enter_mode(&self, rng: &mut Rng) -> Option<PaneRef> {
+        let pane = pick(rng, &self.state(), |_, _| true)?;
+        self.set_mode(pane, true);
+        Some(pane)
+    }
+
+    /// Leaves copy mode in a pane.
+    pub(crate) fn leave_mode(&self, pane: PaneRef) {
+        if self.has_pane(pane.tag) {
+            self.set_mode(pane, false);
+        }
+    }
+
+    fn set_mode(&self, pane: PaneRef, in_mode: bool) {
+        self.0.fake.change(pane.pane, |found| found.in_mode = in_mode);
+        self.0.typed.notify_waiters();
+    }
+
+    /// Types into a pane. False if that is not possible.
+    async fn type_by_hand(&self, pane: PaneRef, bytes: &[u8]) -> bool {
+        let is_done = matches!(self.0.fake.input(pane, bytes).await, Ok(Answer::Done));
+        if is_done {
+            self.0.judge.typed(pane.tag, bytes, false);
+            self.0.typed.notify_waiters();
+        }
+        is_done
+    }
+}
+
+/// Picks a pane of the pool in which this is so.
+fn pick(rng: &mut Rng, state: &State, is_so: impl Fn(&State, PaneId) -> bool) -> Option<PaneRef> {
+    let (server, _) = state.server.filter(|_| !state.is_stopped)?;
+    let panes = state.inits.iter().filter(|(pane, _)| is_so(state, **pane));
+    let panes: Vec<PaneRef> =
+        panes.map(|(pane, (tag, _))| PaneRef { server, pane: *pane, tag: *tag }).collect();
+    rng.pick(&panes).copied()
+}
