@@ -4,8 +4,8 @@
 
 mod agent;
 mod fact;
-mod kind;
 mod lane;
+mod properties;
 mod stamped;
 
 pub use crate::event_kind::EventKind;

@@ -3,7 +3,7 @@
 pub(crate) mod activity;
 pub(crate) mod adopt;
 pub(crate) mod deliver;
-pub(crate) mod leases;
+pub(crate) mod lease_deadlines;
 pub(crate) mod limits;
 pub(crate) mod orphans;
 pub(crate) mod queue_health;

@@ -38,8 +38,8 @@ use crate::engine::work_queue::WorkQueue;
 use crate::host::archive;
 use crate::host::error::DaemonError;
 use crate::loops::{
-    activity, adopt, deliver, leases, limits, queue_health, reap, recover, retain, schedule, unattended_size,
-    workers,
+    activity, adopt, deliver, lease_deadlines, limits, queue_health, reap, recover, retain, schedule,
+    unattended_size, workers,
 };
 use crate::net::accept;
 use crate::net::listen::{self, SocketFile};
@@ -218,7 +218,7 @@ async fn work(
     daemon.world.spawn("activity", activity::run(Arc::clone(daemon)));
     daemon.world.spawn("adopt", adopt::run(Arc::clone(daemon)));
     daemon.world.spawn("retain", retain::run(Arc::clone(daemon)));
-    daemon.world.spawn("leases", leases::run(Arc::clone(daemon)));
+    daemon.world.spawn("leases", lease_deadlines::run(Arc::clone(daemon)));
     daemon.world.spawn("schedule", schedule::run(Arc::clone(daemon)));
     daemon.world.spawn("workers", workers::run(Arc::clone(daemon)));
     daemon.world.spawn("limits", limits::run(Arc::clone(daemon)));

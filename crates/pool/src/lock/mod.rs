@@ -4,10 +4,10 @@
 //! pool would do by itself in a session that a user has locked. A user's lock is also part of the session's
 //! record, so that it outlives `poold`.
 
-pub(crate) mod gate;
+pub(crate) mod hold_back;
 pub(crate) mod table;
 pub(crate) mod user_locks;
 
-pub use gate::holds_back;
+pub use hold_back::holds_back;
 pub use table::{Grant, LockRequest, LockStatus, LockTable, NotHeld, OuterLock, Ticket, WaiterOutcome};
 pub use user_locks::{UserLock, UserLocks};

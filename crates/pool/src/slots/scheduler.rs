@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::session::Reason;
 use protocol::{Lifecycle, Session, SessionId, Tag};
 
-use crate::lock::gate::holds_back;
+use crate::lock::hold_back::holds_back;
 use crate::reap::host_rules::held_by_host;
 use crate::session::drain::{self, is_drained};
 use crate::session::restore::restore_all;

@@ -5,7 +5,7 @@ use protocol::policy::Budget;
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, Session, Timestamp};
 
-use crate::lock::gate::holds_back;
+use crate::lock::hold_back::holds_back;
 use crate::queue::settle::release_of_host;
 use crate::session::lifecycle::is_restarting;
 use crate::session::restart_budget::{check_restarts, next_budget};

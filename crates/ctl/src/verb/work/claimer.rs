@@ -13,7 +13,7 @@ use protocol::worker::{ClaimScope, Selection};
 use protocol::{ErrorCode, Frame, MessageState, OpId, Reply, Request, Response, SessionRef, TransportError};
 
 use super::event::WorkEvent;
-use super::leases::LeaseOrder;
+use super::lease_keeper::LeaseOrder;
 use super::reconnect::{ANSWER_LIMIT, Reconnecting, STORAGE_PAUSE, is_storage, is_transient};
 use crate::client::random_op;
 use crate::error::Error;

@@ -11,7 +11,7 @@ mod event;
 mod handler;
 mod handler_exit;
 mod in_work;
-mod leases;
+mod lease_keeper;
 mod pipes;
 mod reconnect;
 mod report;
@@ -34,7 +34,7 @@ pub(crate) use args::Args;
 use claimer::Claimer;
 use event::WorkEvent;
 use handler::HandlerRunner;
-use leases::LeaseKeeper;
+use lease_keeper::LeaseKeeper;
 use reconnect::Reconnecting;
 use worker::Worker;
 

@@ -17,7 +17,7 @@ use super::event::WorkEvent;
 use super::handler::{GRACE, HandlerRunner, VERIFY};
 use super::handler_exit::{HandlerExit, Verdict};
 use super::in_work::{HandlerState, MessageInWork, StopProgress};
-use super::leases::{LeaseOrder, is_lost};
+use super::lease_keeper::{LeaseOrder, is_lost};
 use super::report::{self, Outcome};
 use crate::context::Context;
 use crate::error::Error;

@@ -14,7 +14,7 @@ use crate::effect::dialog;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::loops::deliver::prompt::ClaimedPrompt;
-use crate::loops::deliver::{enter, gate};
+use crate::loops::deliver::{enter, record_gate};
 use crate::sense::pane_state::read_pane;
 
 /// Time for an agent to draw keys that were pressed.
@@ -68,7 +68,7 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
         Ok(Answer::Already) => {
             let tag = prompt.pane.tag;
             daemon.engine.post(move |turn| turn.volatile.prompts.note_newer_receipt(tag));
-            gate::NEWER_RECEIPT.to_owned()
+            record_gate::NEWER_RECEIPT.to_owned()
         }
         Ok(answer) => format!("not typed: {answer:?}"),
         Err(error) => format!("not typed: {error}"),
@@ -94,7 +94,7 @@ fn target(
     session: SessionId,
 ) -> Option<(Session, Incarnation, PaneRef)> {
     queue::next_prompt(turn.pool(), session, turn.now())?;
-    if turn.volatile.is_stopping() || !gate::is_open(turn, &daemon.loaded().settings, session) {
+    if turn.volatile.is_stopping() || !record_gate::is_open(turn, &daemon.loaded().settings, session) {
         return None;
     }
     let record = turn.pool().session(session)?.clone();
@@ -111,7 +111,7 @@ fn claim(
     session: SessionId,
     (token, agent): (Token, Agent),
 ) -> Option<ClaimedPrompt> {
-    if turn.volatile.is_stopping() || !gate::is_open(turn, &daemon.loaded().settings, session) {
+    if turn.volatile.is_stopping() || !record_gate::is_open(turn, &daemon.loaded().settings, session) {
         return None;
     }
     let now = turn.now();

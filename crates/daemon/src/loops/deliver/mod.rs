@@ -15,8 +15,8 @@
 mod attempt;
 mod confirm;
 mod enter;
-mod gate;
 mod prompt;
+mod record_gate;
 mod recover;
 
 use std::sync::Arc;
@@ -92,7 +92,7 @@ fn claim_sessions(turn: &mut Turn<'_>, daemon: &Daemon) -> (Vec<SessionId>, Vec<
     let waiting: Vec<SessionId> = queue::deliverable(turn.pool(), turn.now()).collect();
     turn.volatile.prompts.retain_blocked(&waiting);
     let mut ready: Vec<SessionId> =
-        waiting.into_iter().filter(|session| gate::is_open(turn, settings, *session)).collect();
+        waiting.into_iter().filter(|session| record_gate::is_open(turn, settings, *session)).collect();
     ready.extend(confirm::unfinished(turn, settings));
     (ready.into_iter().filter(|session| turn.volatile.prompts.begin_delivery(*session)).collect(), ended)
 }
@@ -143,11 +143,11 @@ async fn wait_to_retry(
     let read = move |turn: &mut Turn<'_>| {
         let is_overdue =
             |record| pool::prompt::is_ready_overdue(turn.pool(), &loaded.settings, record, turn.now());
-        (gate::running_tag(turn, session), turn.pool().session(session).is_none_or(is_overdue))
+        (record_gate::running_tag(turn, session), turn.pool().session(session).is_none_or(is_overdue))
     };
     let (tag, is_overdue) = daemon.engine.turn(read).await?;
     let longest = if is_overdue { RETRY_PAUSE_MAX } else { START_PAUSE_MAX };
-    let another = move |turn: &mut Turn<'_>| (gate::running_tag(turn, session) != tag).then_some(());
+    let another = move |turn: &mut Turn<'_>| (record_gate::running_tag(turn, session) != tag).then_some(());
     let changed = daemon.engine.wait_on(session, Some(pause.min(longest)), another).await.is_ok();
     Ok(if changed { RETRY_PAUSE } else { (pause * 2).min(longest) })
 }

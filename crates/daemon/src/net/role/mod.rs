@@ -1,9 +1,9 @@
 //! The roles of connections, one file each.
 
 mod client;
-mod leases;
 mod output;
 mod reaper;
+mod reaper_leases;
 mod subscriber;
 mod watcher;
 

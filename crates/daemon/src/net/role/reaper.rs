@@ -23,7 +23,7 @@ use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 use crate::net::connection::Connection;
-use crate::net::role::leases::Leases;
+use crate::net::role::reaper_leases::Leases;
 use crate::sense::{exit_reports, tmux_snapshot};
 use crate::verb::dispatch;
 
