@@ -136,7 +136,7 @@ pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>
         let (earliest, latest) = (stretch.begins.saturating_sub(signed(tolerated)), signed(tolerated));
         (earliest..=stretch.ends.saturating_add(latest)).contains(&real.0)
     };
-    let off_in = |stretch: Stretch| signed(at.0).saturating_sub(stretch.shift).abs_diff(real.0);
+    let off_in = |stretch: Stretch| stretch.moment(at).0.abs_diff(real.0);
     let nearest = stretches(clock, present).filter(may_be_of).map(off_in).min();
     if off < tolerated && nearest.is_none_or(|nearest| off <= nearest) {
         (if told >= present { now.wall } else { at }, told)
@@ -184,6 +184,13 @@ struct Stretch {
     ends: i64,
     /// The difference between the wall clock and the moments.
     shift: i64,
+}
+
+impl Stretch {
+    /// The moment of a time by the clock of this stretch, which may lie outside of it.
+    fn moment(&self, at: Timestamp) -> Moment {
+        Moment(signed(at.0).saturating_sub(self.shift))
+    }
 }
 
 /// The stretches between the steps up to `present`, from the last to the first.
@@ -246,8 +253,8 @@ pub fn moment_of(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
 #[must_use]
 pub fn moment_near(clock: &Clock, at: Timestamp, now: Timestamp, other: Moment) -> Moment {
     let shown_in = |stretch: Stretch| {
-        let moment = signed(at.0).saturating_sub(stretch.shift);
-        (stretch.begins..=stretch.ends).contains(&moment).then_some(Moment(moment))
+        let moment = stretch.moment(at);
+        (stretch.begins..=stretch.ends).contains(&moment.0).then_some(moment)
     };
     let told = moment_of(clock, at, now);
     let shown = stretches(clock, moment_by(clock, now, now)).filter_map(shown_in);

@@ -66,7 +66,8 @@ pub(crate) struct Climate {
     pub(crate) late_reports: u64,
     /// Chance that a person starts a program of their own, per mille of the occasions.
     pub(crate) foreigners: u64,
-    /// Chance that a person types into a terminal of the pool, or looks back in it, per mille of the occasions.
+    /// Chance that a person types into the composer of an agent that the pool knows, or looks back in its terminal, per
+    /// mille of the occasions.
     pub(crate) typing: u64,
     /// Chance that somebody makes a backup of the database, or puts it back, before an action, per mille.
     pub(crate) backups: u64,
@@ -116,7 +117,7 @@ impl Climate {
             late_reports,
             foreigners,
             backups: backups(seed),
-            typing: typing(seed),
+            typing: of_adapter(typing(seed)),
             uninterruptible,
             lost_answers,
             socket_losses,

@@ -35,6 +35,7 @@ impl SimTmux {
         }
         let mut state = self.state();
         state.screens.end_line(pane.pane);
+        state.screens.forget_typist(pane.pane);
         let session = state.sessions.get(&pane.pane).copied();
         drop(state);
         session.into_iter().for_each(|session| self.0.fake.detach(session));

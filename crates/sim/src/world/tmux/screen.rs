@@ -32,7 +32,7 @@ pub(super) struct Screens {
     emptied: BTreeMap<PaneId, usize>,
     /// The panes in whose composers a person has begun a line, and since when.
     lines: BTreeMap<PaneId, Instant>,
-    /// The time at which a person typed into each pane, in seconds of the wall clock.
+    /// The time at which a person typed into each pane to which they are attached, in seconds of the wall clock.
     typed_at: BTreeMap<PaneId, u64>,
 }
 
@@ -78,6 +78,11 @@ impl Screens {
     /// Notes that the line in the composer of a pane is entered, or deleted.
     pub(super) fn end_line(&mut self, pane: PaneId) {
         self.lines.remove(&pane);
+    }
+
+    /// Notes that the person who typed into a pane has detached: tmux knows when its clients typed, and no others.
+    pub(super) fn forget_typist(&mut self, pane: PaneId) {
+        self.typed_at.remove(&pane);
     }
 
     /// Returns when a person has typed into a pane, in seconds of the wall clock.
