@@ -104,15 +104,19 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
             );
             Some(Candidate { remove_pane: false, ..named })
         }
-        // A draining session that cannot work any more is over too.
+        // A draining session that cannot work any more is over too, and one whose init alone has ended.
         reason
-            if (is_loss(reason) || reason == Reason::Drained)
+            if (is_loss(reason) || matches!(reason, Reason::Drained | Reason::Exited))
                 && is_left_over(pool, reason, incarnation, inputs) =>
         {
             let evidence = "its pane is gone and its processes are left";
             Some(incarnation_candidate(session, incarnation, CandidateKind::Leftover, evidence, inputs))
         }
-        Reason::Exited | Reason::Drained if is_zombie(incarnation, inputs) => {
+        // A program that lives without a pane that anybody saw is left over, once that is proved.
+        Reason::Exited | Reason::Drained
+            if is_zombie(incarnation, inputs)
+                && !(incarnation.missing_since.is_some() && runs_on(incarnation, inputs.exited)) =>
+        {
             let evidence = "its program ended and its pane is left";
             Some(incarnation_candidate(session, incarnation, CandidateKind::ZombiePane, evidence, inputs))
         }
