@@ -227,10 +227,10 @@ impl Consequences {
             | Event::GeneratorEnded { .. }
             | Event::Lane(_)
             | Event::OperationDone { .. }
-            | Event::OperationForgotten { .. } => Self::LOCAL,
+            | Event::OperationForgotten { .. }
+            | Event::ClockRead(_) => Self::LOCAL,
             Event::PoolStarted { .. }
             | Event::NextSession { .. }
-            | Event::ClockRead(_)
             | Event::TagRetired { .. }
             | Event::TagForgotten(_)
             | Event::TmuxServerChanged { .. }

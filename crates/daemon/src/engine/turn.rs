@@ -117,6 +117,7 @@ impl<'a> Turn<'a> {
         self.emit_all(shifted);
         let seq = self.pool().seq();
         self.emit(Event::ClockRead(Clock { seq, ..clock }));
+        self.wake();
     }
 
     /// Records both clocks, so that a later start of the daemon detects steps since then.
@@ -125,12 +126,13 @@ impl<'a> Turn<'a> {
         self.emit(Event::ClockRead(clock));
     }
 
-    /// Records both clocks with what this turn writes, unless a journaled event tells the time: after a restart of the
-    /// machine, no time in the database may be later than the last known one. Observations are written later.
+    /// Records both clocks with what this turn writes, unless an event in it tells the time: after a restart of the machine,
+    /// no answer in the database may be later than the last known time. The times of observations are only shown.
     pub(super) fn record_time_of_commit(&mut self) {
         let mut written =
             self.events().iter().filter(|s| !matches!(s.event, Event::SessionObserved { .. })).peekable();
-        if written.peek().is_some() && !written.any(|stamped| stamped.event.is_journaled()) {
+        let tells_time = |event: &Event| event.is_journaled() || matches!(event, Event::ClockRead(_));
+        if written.peek().is_some() && !written.any(|stamped| tells_time(&stamped.event)) {
             self.record_clock();
         }
     }
