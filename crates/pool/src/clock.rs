@@ -191,6 +191,12 @@ impl Stretch {
     fn moment(&self, at: Timestamp) -> Moment {
         Moment(signed(at.0).saturating_sub(self.shift))
     }
+
+    /// The moment of a time, if the clock showed it in this stretch.
+    fn shown(&self, at: Timestamp) -> Option<Moment> {
+        let moment = self.moment(at);
+        (self.begins..=self.ends).contains(&moment.0).then_some(moment)
+    }
 }
 
 /// The stretches between the steps up to `present`, from the last to the first.
@@ -252,13 +258,15 @@ pub fn moment_of(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
 /// As [`moment_of`], of a time that the wall clock may have shown more than once: the moment next to another one.
 #[must_use]
 pub fn moment_near(clock: &Clock, at: Timestamp, now: Timestamp, other: Moment) -> Moment {
-    let shown_in = |stretch: Stretch| {
-        let moment = stretch.moment(at);
-        (stretch.begins..=stretch.ends).contains(&moment.0).then_some(moment)
-    };
     let told = moment_of(clock, at, now);
-    let shown = stretches(clock, moment_by(clock, now, now)).filter_map(shown_in);
+    let shown = stretches(clock, moment_by(clock, now, now)).filter_map(|stretch| stretch.shown(at));
     std::iter::once(told).chain(shown).min_by_key(|moment| moment.0.abs_diff(other.0)).unwrap_or(told)
+}
+
+/// The first moment at which the wall clock showed a time; `None` if it is not known to have shown it until `now`.
+#[must_use]
+pub fn first_moment(clock: &Clock, at: Timestamp, now: Timestamp) -> Option<Moment> {
+    stretches(clock, moment_by(clock, now, now)).filter_map(|stretch| stretch.shown(at)).last()
 }
 
 fn stepped(clock: &Clock, before: Timestamp, now: Reading) -> (Clock, ClockStep) {

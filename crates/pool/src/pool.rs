@@ -86,6 +86,18 @@ impl Pool {
         clock::latest(&self.clock, now, times).unwrap_or_default()
     }
 
+    /// The latest of these times, as people are shown it; `None` without any. One ahead that the clock is not known to have
+    /// shown, as of a file, counts as now.
+    #[must_use]
+    pub fn latest_shown(
+        &self,
+        now: Timestamp,
+        times: impl IntoIterator<Item = Timestamp>,
+    ) -> Option<Timestamp> {
+        let is_known = |at: Timestamp| at <= now || clock::first_moment(&self.clock, at, now).is_some();
+        clock::latest(&self.clock, now, times.into_iter().map(|at| if is_known(at) { at } else { now }))
+    }
+
     /// True if `this` was earlier than `that`. Neither was after `now`, except for an observation that began a moment
     /// after it; but the clock may have shown a later time then, before it was set back.
     #[must_use]
@@ -93,6 +105,14 @@ impl Pool {
         // A time further ahead is from before the clock was set back.
         let now = if that.since(now) < clock::STEP { now.max(that) } else { now };
         clock::moment_by(&self.clock, this, now) < clock::moment_by(&self.clock, that, now)
+    }
+
+    /// True if `this` was certainly earlier than `that`: also where the clock may have shown them more than once, as it was
+    /// set back.
+    #[must_use]
+    pub fn is_surely_earlier(&self, now: Timestamp, this: Timestamp, that: Timestamp) -> bool {
+        let first = clock::first_moment(&self.clock, that, now);
+        first.is_some_and(|first| clock::moment_by(&self.clock, this, now) < first)
     }
 
     /// The wall clock's time at which `delay` will have passed since `at`, unless the clock is set meanwhile.

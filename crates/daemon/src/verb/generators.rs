@@ -51,7 +51,7 @@ fn agent(
         kinds: vec![PROMPT.to_owned()],
         process: run.and_then(|run| run.agent.or(run.init)),
         since: session.changed_at,
-        last_activity_at: turn.pool().latest(turn.now(), active),
+        last_activity_at: turn.pool().latest_shown(turn.now(), active).unwrap_or_default(),
         holds: claims(turn, |open| open.session == session.id && open.kind == PROMPT),
     }
 }

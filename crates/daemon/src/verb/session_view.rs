@@ -51,7 +51,12 @@ pub(super) fn view_of(
         waits: blocked::blocked_prompt(turn, &loaded.settings, session.id).map(|(_, why)| why),
         confirm: agent.confirm,
         error_patterns: &agent.error_patterns,
-        transport_health: pool::observe::transport_health(observed, session, is_silent),
+        transport_health: pool::observe::transport_health(
+            (turn.pool(), turn.now()),
+            observed,
+            session,
+            is_silent,
+        ),
     };
     let mut view = view(turn.pool(), session, shown);
     if let Some(pane) = pane {

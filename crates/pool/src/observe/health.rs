@@ -2,15 +2,21 @@
 
 use protocol::reply::{PaneObservation, TransportHealth};
 use protocol::tmux::Server;
-use protocol::{Incarnation, Session};
+use protocol::{Incarnation, Session, Timestamp};
 
 use crate::observe::state::Observed;
+use crate::pool::Pool;
 
 /// The health of the observation of a session's pane. Without a watcher, and while its tmux server does not
 /// answer, what is known is from the last complete listing; `is_silent`: the watcher has said nothing for longer
 /// than it should.
 #[must_use]
-pub fn transport_health(observed: &Observed, session: &Session, is_silent: bool) -> TransportHealth {
+pub fn transport_health(
+    (pool, now): (&Pool, Timestamp),
+    observed: &Observed,
+    session: &Session,
+    is_silent: bool,
+) -> TransportHealth {
     let (last_error_at, last_error) = observed.trouble().cloned().unzip();
     let health = |state, since| {
         let (last_error, last_error_at) = (last_error.clone(), last_error_at);
@@ -19,10 +25,12 @@ pub fn transport_health(observed: &Observed, session: &Session, is_silent: bool)
     let run = session.incarnation.as_ref().filter(|run| session.lifecycle.holds_slot() && run.pane.is_some());
     let Some(run) = run else { return health(PaneObservation::Unobserved, Some(session.changed_at)) };
     if observed.watcher().is_some() && !is_silent && is_seen(observed, run) {
-        let since = observed.watcher_since().max(session.changed_at).max(observed.answers_since());
+        let since =
+            pool.latest(now, [observed.watcher_since(), session.changed_at, observed.answers_since()]);
         return health(PaneObservation::Observed, Some(since));
     }
-    match session.verified_at.max(observed.seen_at().filter(|_| was_seen(observed, session, run))) {
+    let seen_at = observed.seen_at().filter(|_| was_seen(observed, session, run));
+    match pool.latest_shown(now, session.verified_at.into_iter().chain(seen_at)) {
         Some(at) => health(PaneObservation::Stale, Some(run.missing_since.unwrap_or(at))),
         None => health(PaneObservation::Unobserved, Some(session.changed_at)),
     }

@@ -323,7 +323,7 @@ impl Case<'_> {
     }
 
     /// The reason for an end of which nobody saw whether the pane is gone. An end that is under way keeps its reason.
-    /// A program that was not hung up is known to have ended, or its init, and no more.
+    /// Without a hang-up it is only known that the init has ended, and perhaps its program.
     fn unseen_reason(&self) -> Reason {
         let has_exited = self.has_exited(self.incarnation.init);
         let is_hung_up = self.exit().is_some_and(|exit| exit.is_hangup());

@@ -181,8 +181,8 @@ fn is_abandoned(pool: &Pool, message: &PendingMessage<'_>, now: Timestamp) -> bo
     let given =
         matches!(message.state, MessageState::Typed | MessageState::Accepted) && message.kind == PROMPT;
     let Some(session) = pool.session(message.session).filter(|_| given) else { return false };
-    // A start in the future, from before the clock was set back, tells nothing.
-    let another = |started_at: Timestamp| message.since < started_at && started_at <= now;
+    // Of a start that the clock may have shown before and after the prompt's typing, nothing is concluded.
+    let another = |started_at: Timestamp| pool.is_surely_earlier(now, message.since, started_at);
     let another = session.incarnation.as_ref().is_none_or(|run| another(run.started_at));
     another || !matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining)
 }

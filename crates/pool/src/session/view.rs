@@ -7,7 +7,6 @@ use protocol::usage::Usage;
 use protocol::{Lifecycle, OsBytes, Session, Timestamp};
 
 use crate::agent::activity::current_activity;
-use crate::clock;
 use crate::pool::Pool;
 use crate::redaction;
 
@@ -53,10 +52,10 @@ pub fn view(pool: &Pool, session: &Session, inputs: ViewInputs<'_>) -> SessionVi
     let mut record = redaction::session(session);
     if confirmed {
         let looks = record.verified_at.into_iter().chain(inputs.seen_at);
-        record.verified_at = clock::latest(pool.clock(), inputs.now, looks);
+        record.verified_at = pool.latest_shown(inputs.now, looks);
     }
     let active = std::iter::once(record.last_activity_at).chain(inputs.output_at);
-    record.last_activity_at = pool.latest(inputs.now, active);
+    record.last_activity_at = pool.latest_shown(inputs.now, active).unwrap_or_default();
     let named = inputs.tmux_name.map(|shown| tmux_name_note(session, shown));
     let notes = [record.detail.take(), lost_conversation_note(pool, session), named];
     record.detail = notes.into_iter().flatten().reduce(|all, note| format!("{all}; {note}"));

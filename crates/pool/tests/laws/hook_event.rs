@@ -481,6 +481,24 @@ fn a_clock_that_goes_back_ends_no_prompt_and_stops_no_report() {
 }
 
 #[test]
+fn a_prompt_is_not_over_when_the_clock_shows_the_start_of_its_agent_once_more() {
+    let mut stage = Stage::new("claude");
+    stage.pass(10_000);
+    stage.says(signal::prompt());
+    stage.sets_clock(START - 500_000);
+    let id = stage.typed();
+    stage.says(signal::prompt());
+    stage.pass(505_000);
+    assert_eq!(stage.settle_ended(), vec![]);
+    assert_eq!(stage.message(id), MessageState::Accepted);
+    stage.pass(10_000);
+    stage.end();
+    stage.again();
+    stage.settle_ended();
+    assert_eq!(stage.message(id), MessageState::Dead, "another one runs");
+}
+
+#[test]
 fn the_end_of_the_turn_before_told_after_the_clock_was_set_back_is_not_the_end_of_this_one() {
     let mut stage = Stage::new("claude");
     let id = stage.typed();
