@@ -78,7 +78,7 @@ async fn put_back(land: &Land, daemon: DaemonProcess, (backup, rng): (Backup, &m
     }
     sleep(LAST_WORDS).await;
     land.medium.replace(backup.image);
-    land.judge.went_back(backup.promised, land.machine.living().into_iter().filter_map(|found| found.tag));
+    land.judge.went_back(backup.promised);
     land.trace.tell(|| "somebody puts the backup back".to_owned());
     DaemonProcess::start(land, None)
 }

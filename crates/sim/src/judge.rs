@@ -3,6 +3,7 @@
 mod claims;
 mod locks;
 pub(crate) mod timeline;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -159,6 +160,11 @@ impl Judge {
             let prompt = state.prompts.entry(last.clone()).or_default();
             if text != "\r" {
                 prompt.entered_by_person = true;
+                let is_mixed = prompt.entered < prompt.pasted;
+                drop(state);
+                if is_mixed {
+                    self.mixed(&last);
+                }
                 return;
             }
             prompt.entered += 1;
@@ -170,9 +176,13 @@ impl Judge {
         }
     }
 
-    /// Notes that an incarnation has a pane.
-    pub(crate) fn begun(&self, tag: Tag) {
-        self.state().begun.insert(tag);
+    /// Notes that an incarnation has a pane, for which tmux was asked in this timeline.
+    pub(crate) fn begun(&self, tag: Tag, timeline: u64) {
+        let mut state = self.state();
+        state.begun.insert(tag);
+        if timeline < state.timeline {
+            state.forgotten.insert(tag);
+        }
     }
 
     /// Notes that the program of an incarnation starts, beside this many others.
@@ -203,46 +213,6 @@ impl Judge {
     /// Notes that the agents of a session report what they do.
     pub(crate) fn reports(&self, session: SessionId) {
         self.state().reporting.insert(session);
-    }
-
-    /// Notes that an outage cut short the turn of an agent on this text.
-    pub(crate) fn cut_short(&self, tag: Tag, text: &str, conversation: &str) {
-        let mut state = self.state();
-        // What an agent does that the database does not know any more, the pool cannot know.
-        if !state.forgotten.contains(&tag) {
-            state.cut_short.insert(text.to_owned(), conversation.to_owned());
-        }
-    }
-
-    /// True if an outage cut short a turn on this text: it may have been typed as the words to go on since.
-    pub(crate) fn is_cut_short(&self, text: &str) -> bool {
-        self.state().cut_short.contains_key(text)
-    }
-
-    /// Checks that a conversation in which an agent takes up a text does not have it, unless somebody asked for that.
-    pub(crate) fn taken(&self, text: &str, conversation: &str) {
-        let state = self.state();
-        let has_it = state.cut_short.get(text).is_some_and(|known| known == conversation);
-        let is_asked_for = state.retried.contains(text) || text.ends_with(AT_LEAST_ONCE);
-        drop(state);
-        if has_it && !is_asked_for {
-            self.violated(format!("Q6: {text:?} was typed once more in the conversation that has it"));
-        }
-    }
-
-    /// Notes that the turn of an agent on this text has ended.
-    pub(crate) fn finished(&self, text: &str) {
-        self.state().finished.insert(text.to_owned());
-    }
-
-    /// Returns the prompt of this id, if it was sent to an agent that reports, and has not been worked to its end.
-    pub(crate) fn unfinished(&self, id: MessageId) -> Option<String> {
-        let state = self.state();
-        let (session, body) = state.acknowledged.get(&id)?;
-        let is_open = body.starts_with("prompt")
-            && state.reporting.contains(session)
-            && !state.finished.iter().any(|text| text.contains(body.as_str()));
-        is_open.then(|| body.clone())
     }
 
     /// Notes an acknowledged message.

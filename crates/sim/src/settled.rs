@@ -19,6 +19,9 @@ const PROMPT_ENDS: [&str; 3] = ["agent_ended", "interrupted", "the agent's turn 
 /// The reason of a prompt that waits until a person empties the composer.
 const HOLDS_TEXT: &str = "its composer holds text";
 
+/// The reason of a prompt that its agent reported as another one, or not at all.
+const UNCONFIRMED: &str = "typed, and the agent has not confirmed it";
+
 /// Attempts of a message by default (`max_attempts`).
 const MAX_ATTEMPTS: u32 = 5;
 
@@ -175,17 +178,19 @@ async fn check_health(land: &Land, client: &mut Client) -> Result<(), Verdict> {
         other => return Err(Verdict::Broken(format!("D: the database: {other:?}"))),
     }
     match client.call(None, Request::Status).await.ok_or_else(lost)? {
-        Ok(Response::Status(status)) => match status.problems.iter().find(|problem| !is_lasting(problem)) {
-            None if land.judge.seen() != status.seq => {
-                let seen = land.judge.seen();
-                Err(Verdict::Pending(format!(
-                    "the subscriber has event {}, and not {}",
-                    seen.0, status.seq.0
-                )))
+        Ok(Response::Status(status)) => {
+            match status.problems.iter().find(|problem| !is_lasting(land, problem)) {
+                None if land.judge.seen() != status.seq => {
+                    let seen = land.judge.seen();
+                    Err(Verdict::Pending(format!(
+                        "the subscriber has event {}, and not {}",
+                        seen.0, status.seq.0
+                    )))
+                }
+                None => Ok(()),
+                Some(problem) => Err(Verdict::Pending(format!("unhealthy: {problem:?}"))),
             }
-            None => Ok(()),
-            Some(problem) => Err(Verdict::Pending(format!("unhealthy: {problem:?}"))),
-        },
+        }
         other => Err(Verdict::Broken(format!("no status: {other:?}"))),
     }
 }
@@ -217,9 +222,10 @@ fn check_end(land: &Land, message: &protocol::Message) -> Result<(), String> {
 
 /// True for a problem that stays until a person acts, or something is sent: sessions that used up their budget of
 /// restarts, are in a restored database, were lost, or failed to start; workers that failed and have nothing to do.
-fn is_lasting(problem: &str) -> bool {
+fn is_lasting(land: &Land, problem: &str) -> bool {
+    let is_of_copy = problem.starts_with("not started by themselves, as this pool is a copy or was restored");
     problem.starts_with("started by themselves too often")
-        || problem.starts_with("not started by themselves, as this pool is a copy or was restored")
+        || is_of_copy && land.judge.timeline() > 0
         || problem.ends_with("starts what was lost")
         || problem.ends_with("tries again")
         || problem.starts_with("worker helper: it failed")
@@ -243,7 +249,7 @@ async fn resolve_doubts(land: &Land, client: &mut Client, sessions: &[SessionVie
     for found in sessions {
         let list = Request::ListMessages(found.session.id.into());
         let Ok(Response::Messages(messages)) = client.call(None, list).await? else { continue };
-        for message in messages.into_iter().filter(|found| found.status.state == MessageState::InDoubt) {
+        for message in messages.into_iter().filter(|message| is_left_to_person(land, message)) {
             land.judge.count("final:in doubt");
             check_doubt(land, &message);
             land.judge.given_up(message.id);
@@ -252,6 +258,17 @@ async fn resolve_doubts(land: &Land, client: &mut Client, sessions: &[SessionVie
         }
     }
     Some(())
+}
+
+/// True if only a person can tell what became of a prompt: it is in doubt, or was mixed with what they typed.
+fn is_left_to_person(land: &Land, message: &protocol::Message) -> bool {
+    let is_unconfirmed = || {
+        let reason = message.status.reason.as_ref().map(ToString::to_string).unwrap_or_default();
+        message.status.state == MessageState::Typed
+            && land.climate.typing > 0
+            && reason.starts_with(UNCONFIRMED)
+    };
+    message.status.state == MessageState::InDoubt || is_unconfirmed()
 }
 
 /// Checks that a prompt of which Enter is said to be missing was not entered.

@@ -338,7 +338,11 @@ impl Actor {
         };
         self.land.judge.count(format!("{name}:{outcome}"));
         self.land.trace.tell(|| match reply {
-            Some(Err(refusal)) => format!("{name} {what}: {refusal}"),
+            // The directory of a run has another name each time.
+            Some(Err(refusal)) => {
+                let dir = self.land.paths.state.display().to_string();
+                format!("{name} {what}: {}", refusal.to_string().replace(&dir, "STATE"))
+            }
             _ => format!("{name} {what}: {outcome}"),
         });
     }

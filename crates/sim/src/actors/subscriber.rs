@@ -45,6 +45,7 @@ async fn follow(land: &Land, mut client: Client, incarnations: &mut BTreeMap<Ses
 
 /// Compares an event with the world.
 fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Event) {
+    incarnations.retain(|_, tag| !land.judge.is_forgotten(*tag));
     match event {
         Event::SessionCreated(session) => {
             incarnations.remove(&session.id);
@@ -67,7 +68,7 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
         | Event::SessionLost { session, .. }
         | Event::SessionFailed { session, .. }
         | Event::SessionParked { session, .. } => {
-            let run = incarnations.remove(session).filter(|tag| !land.judge.is_forgotten(*tag));
+            let run = incarnations.remove(session);
             let living = land.machine.living();
             let is_left = |kind, tag| kind == Kind::Agent && run.is_some() && tag == run;
             if let Some(left) = living.iter().find(|found| is_left(found.kind, found.tag)) {

@@ -16,32 +16,28 @@ impl Judge {
     }
 
     /// Notes that the database is put back, with what was promised when the backup was begun, and when it was complete.
-    /// `adopted` are the incarnations of persons' programs.
-    pub(crate) fn went_back(
-        &self,
-        (Promises(before), Promises(after)): (Promises, Promises),
-        adopted: impl IntoIterator<Item = Tag>,
-    ) {
+    pub(crate) fn went_back(&self, (Promises(before), Promises(after)): (Promises, Promises)) {
         let mut state = self.state();
-        // Whether the backup knows what was typed while it was made is open.
+        // Whether the backup knows what was typed or cut short while it was made is open.
+        let typed =
+            |state: &State, body: &str| state.prompts.get(body).map(|prompt| (prompt.pasted, prompt.entered));
         let is_open = |body: &&String| {
-            let typed =
-                |state: &State| state.prompts.get(*body).map(|prompt| (prompt.pasted, prompt.entered));
-            typed(&before) != typed(&after)
+            typed(&before, body) != typed(&after, body)
+                || before.cut_short.get(*body) != after.cut_short.get(*body)
         };
-        state.retried.extend(before.acknowledged.values().map(|(_, body)| body).filter(is_open).cloned());
+        state.retried.extend(after.prompts.keys().filter(is_open).cloned());
         state.prompts = after.prompts;
         state.acknowledged = before.acknowledged;
         state.created = before.created;
         state.gone = before.gone;
         state.processed = before.processed;
         state.cut_short = before.cut_short;
+        // A request whose answer was not there yet is repeated, and carried out again.
         state.inputs.clear();
         state.claims.clear();
         let now = Instant::now();
         state.locks.values_mut().for_each(|(_, ends)| *ends = now.min(*ends));
         state.forgotten = state.begun.clone();
-        state.forgotten.extend(adopted);
         state.timeline += 1;
     }
 

@@ -32,7 +32,6 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 pub(crate) async fn run(land: Land) {
     loop {
         for (create, pane, init) in land.tmux.take_begun() {
-            land.judge.begun(pane.tag);
             let rng = land.rng(&format!("{init:?}"));
             let run = Incarnation { land: land.clone(), create, pane, init, rng, conversation: None };
             land.life.spawn("init", Box::pin(run.run()));

@@ -377,6 +377,9 @@ impl SimTmux {
             let text = String::from_utf8_lossy(text);
             self.0.judge.violated(format!("{text:?} was typed into {obstacle} of {}", pane.tag));
         }
+        if is_paste && self.state().screens.is_begun(pane.pane) {
+            self.0.judge.mixed(&String::from_utf8_lossy(text));
+        }
         if text.contains(&b'\r') {
             self.state().screens.end_line(pane.pane);
         }

@@ -24,8 +24,8 @@ impl Driver for SimTmux {
     }
 
     fn create<'a>(&'a self, create: &'a Create) -> Call<'a, Created> {
-        let create = create.clone();
-        self.call("create", |server| {
+        let (create, timeline) = (create.clone(), self.0.judge.timeline());
+        self.call("create", move |server| {
             Box::pin(async move {
                 if !create.start_server && server.state().server.is_none() {
                     return Err(TmuxError::NoServer);
@@ -44,6 +44,7 @@ impl Driver for SimTmux {
                 state.screens.clear(created.pane.pane);
                 state.begun.push((create, created.pane, init));
                 drop(state);
+                server.0.judge.begun(created.pane.tag, timeline);
                 server.note_active(created.session);
                 server.0.typed.notify_waiters();
                 Ok(created)
@@ -185,12 +186,13 @@ impl Driver for SimTmux {
         pane: PaneId,
         adopt: &'a Adopt,
     ) -> Call<'a, Answer> {
-        let adopt = adopt.clone();
+        let (adopt, timeline) = (adopt.clone(), self.0.judge.timeline());
         self.call("adopt", move |server| {
             Box::pin(async move {
                 let answer = server.0.fake.adopt(at, session, pane, &adopt).await?;
                 if answer == Answer::Done {
                     server.adopted(pane, adopt.tag);
+                    server.0.judge.begun(adopt.tag, timeline);
                     // Its output is piped into a log, which is empty.
                     drop(std::fs::create_dir_all(&adopt.log.dir));
                     drop(std::fs::File::create(adopt.log.dir.join(protocol::logs::CURRENT)));

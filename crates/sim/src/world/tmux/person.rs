@@ -5,13 +5,14 @@ use tmux::act::Client;
 use tmux::{Answer, Driver, PaneRef};
 use world::clock::Clock;
 
-use super::{SimTmux, State};
+use super::{FOREIGN, SimTmux, State};
 use crate::rng::Rng;
 
 impl SimTmux {
-    /// Begins a line in the composer of an agent that rests. Returns its pane; `None` if there is none.
+    /// Begins a line in the empty composer of an agent. Returns its pane; `None` if there is none.
     pub(crate) async fn begin_line(&self, rng: &mut Rng) -> Option<PaneRef> {
-        let pane = pick(rng, &self.state(), |state, pane| state.screens.rests(pane))?;
+        let pane =
+            pick(rng, &self.state(), |state, pane| state.screens.is_empty(pane, &self.0.fake.typed(pane)))?;
         self.type_by_hand(pane, format!("words {}", rng.below(1000)).as_bytes()).await.then_some(())?;
         let now = self.0.clock.now().0 / 1000;
         let mut state = self.state();
@@ -56,6 +57,7 @@ impl SimTmux {
     }
 
     fn set_mode(&self, pane: PaneRef, in_mode: bool) {
+        self.state().screens.set_mode(pane.pane, in_mode);
         self.0.fake.change(pane.pane, |found| found.in_mode = in_mode);
         self.0.typed.notify_waiters();
     }
@@ -74,7 +76,7 @@ impl SimTmux {
 /// Picks a pane of the pool in which this is so.
 fn pick(rng: &mut Rng, state: &State, is_so: impl Fn(&State, PaneId) -> bool) -> Option<PaneRef> {
     let (server, _) = state.server.filter(|_| !state.is_stopped)?;
-    let panes = state.inits.iter().filter(|(pane, _)| is_so(state, **pane));
+    let panes = state.inits.iter().filter(|(pane, (tag, _))| *tag != FOREIGN && is_so(state, **pane));
     let panes: Vec<PaneRef> =
         panes.map(|(pane, (tag, _))| PaneRef { server, pane: *pane, tag: *tag }).collect();
     rng.pick(&panes).copied()

@@ -1,16 +1,14 @@
 //! The screens of agents: a composer, a dialog, and what a person sees and clears away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use protocol::ids::PaneId;
 use tokio::time::Instant;
 
-/// Time after which whoever types has seen a dialog, with all that comes between the look and the keys.
-const DIALOG_SEEN: Duration = Duration::from_secs(10);
-
-/// As [`DIALOG_SEEN`], of a line that a person has begun.
-const LINE_SEEN: Duration = Duration::from_secs(5);
+/// Time after which whoever types has seen a dialog, or a line of a person, with all that comes between the look and the
+/// keys.
+const SEEN: Duration = Duration::from_secs(10);
 
 /// The content of an agent's screen.
 #[derive(Clone, Copy)]
@@ -32,6 +30,8 @@ pub(super) struct Screens {
     emptied: BTreeMap<PaneId, usize>,
     /// The panes in whose composers a person has begun a line, and since when.
     lines: BTreeMap<PaneId, Instant>,
+    /// The panes in copy mode.
+    modes: BTreeSet<PaneId>,
     /// The time at which a person typed into each pane to which they are attached, in seconds of the wall clock.
     typed_at: BTreeMap<PaneId, u64>,
 }
@@ -62,11 +62,23 @@ impl Screens {
         self.emptied.remove(&pane);
         self.lines.remove(&pane);
         self.typed_at.remove(&pane);
+        self.modes.remove(&pane);
     }
 
-    /// True if the agent of a pane shows that it waits for a prompt.
-    pub(super) fn rests(&self, pane: PaneId) -> bool {
-        self.shown.get(&pane).is_some_and(|(shows, _)| matches!(shows, Shows::Rest))
+    /// True if the agent of a pane shows that it waits for a prompt, and what was typed into it is entered.
+    pub(super) fn is_empty(&self, pane: PaneId, typed: &[u8]) -> bool {
+        let kept = typed.get(self.emptied(pane)..).unwrap_or_default();
+        let rests = self.shown.get(&pane).is_some_and(|(shows, _)| matches!(shows, Shows::Rest));
+        rests && kept.last().is_none_or(|byte| *byte == b'\r') && !self.modes.contains(&pane)
+    }
+
+    /// Notes whether a pane is in copy mode.
+    pub(super) fn set_mode(&mut self, pane: PaneId, in_mode: bool) {
+        if in_mode {
+            self.modes.insert(pane)
+        } else {
+            self.modes.remove(&pane)
+        };
     }
 
     /// Notes that a person has begun a line in the composer of a pane, now in seconds of the wall clock.
@@ -80,7 +92,7 @@ impl Screens {
         self.lines.remove(&pane);
     }
 
-    /// Notes that the person who typed into a pane has detached: tmux knows when its clients typed, and no others.
+    /// Notes that the person who typed into a pane has detached: tmux tells the typing of attached clients only.
     pub(super) fn forget_typist(&mut self, pane: PaneId) {
         self.typed_at.remove(&pane);
     }
@@ -90,9 +102,14 @@ impl Screens {
         self.typed_at.get(&pane).copied()
     }
 
+    /// True if a composer holds a line that a person has begun.
+    pub(super) fn is_begun(&self, pane: PaneId) -> bool {
+        self.lines.contains_key(&pane)
+    }
+
     /// True if a composer has held the line of a person for so long that whoever types can have seen it.
     pub(super) fn has_line(&self, pane: PaneId) -> bool {
-        self.lines.get(&pane).is_some_and(|since| since.elapsed() > LINE_SEEN)
+        self.lines.get(&pane).is_some_and(|since| since.elapsed() > SEEN)
     }
 
     /// Empties the composer of a pane into which so much was typed.
@@ -109,6 +126,6 @@ impl Screens {
     /// True if a pane has shown a dialog for so long that whoever types can have seen it.
     pub(super) fn has_dialog(&self, pane: PaneId) -> bool {
         let shown = self.shown.get(&pane);
-        shown.is_some_and(|(shows, at)| matches!(shows, Shows::Dialog) && at.elapsed() > DIALOG_SEEN)
+        shown.is_some_and(|(shows, at)| matches!(shows, Shows::Dialog) && at.elapsed() > SEEN)
     }
 }
