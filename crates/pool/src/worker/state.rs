@@ -285,8 +285,8 @@ impl Workers {
         for worker in self.workers.values() {
             let Some(process) = worker.process else { continue };
             let at = if worker.has_waiting_request() { now } else { worker.last_seen_at };
-            let newest = seen.entry(process).or_default();
-            *newest = at.max(*newest);
+            let newest = seen.entry(process).or_insert(at);
+            *newest = pool.latest(now, [at, *newest]);
         }
         seen.extend(pool.held_messages().filter_map(|message| Some((message.holder?.process?, now))));
         let active: BTreeSet<ProcId> =
@@ -298,7 +298,7 @@ impl Workers {
         }
         let silent = self.workers.values().filter_map(|worker| {
             let (registration, process) = (worker.registration.as_ref()?, worker.process?);
-            let last_seen_at = seen.get(&process).copied().filter(|at| *at < now)?;
+            let last_seen_at = seen.get(&process).copied().filter(|at| *at != now)?;
             let session = registration.session.unwrap_or(SessionId(0));
             Some(SilentWorker { id: Some(registration.id), session, process, last_seen_at })
         });

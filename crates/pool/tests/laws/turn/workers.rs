@@ -5,7 +5,8 @@ use std::time::Duration;
 use pool::deadlines::Mono;
 use pool::worker::Registration;
 use pool::{QueueRules, queue};
-use protocol::{GeneratorId, Holder, MessageId, OpId, SessionRef};
+use protocol::clock::{Clock, ClockStep};
+use protocol::{Event, GeneratorId, Holder, MessageId, OpId, SessionRef, Timestamp};
 
 use super::{Engine, ONE, token};
 use crate::queue::{asked, send};
@@ -31,7 +32,16 @@ impl Engine {
     fn silent(&mut self) -> Vec<(u64, u64)> {
         let now = self.now();
         let silent = self.volatile.workers.silent(&self.world.pool, now);
-        silent.iter().map(|worker| (worker.id.unwrap().0, now.since(worker.last_seen_at).as_secs())).collect()
+        let age = |at| self.world.pool.age(now, at).as_secs();
+        silent.iter().map(|worker| (worker.id.unwrap().0, age(worker.last_seen_at))).collect()
+    }
+
+    /// Sets the clock back by this many milliseconds.
+    fn sets_back(&mut self, ms: u64) {
+        let step = ClockStep::new(self.now(), Timestamp(self.world.now - ms));
+        self.world.now = step.after.0;
+        let clock = Clock { read_at: step.after, steps: vec![step], ..Clock::default() };
+        self.world.emit(Event::ClockRead(clock));
     }
 
     /// A message that a worker claims over this connection for a minute.
@@ -77,6 +87,20 @@ fn a_process_counts_by_its_newest_message_over_any_connection() {
     let now = engine.now();
     assert!(engine.volatile.workers.seen(2, now) && !engine.volatile.workers.seen(3, now));
     assert_eq!(engine.silent(), []);
+}
+
+#[test]
+fn p06_a_worker_is_silent_for_as_long_as_it_has_not_spoken_whatever_the_clock_says() {
+    let mut engine = Engine::with_live(1);
+    engine.pass(1_000_000);
+    engine.worker(1, 500, Some(5));
+    engine.pass(60_000);
+    engine.sets_back(300_000);
+    engine.pass(20_000);
+    assert_eq!(engine.silent(), [(5, 80)], "its last message is ahead of the clock");
+    engine.worker(2, 500, None);
+    engine.pass(10_000);
+    assert_eq!(engine.silent(), [(5, 10)], "it has spoken over another connection since");
 }
 
 #[test]
