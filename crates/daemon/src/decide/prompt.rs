@@ -10,7 +10,7 @@ use crate::engine::Turn;
 pub(crate) fn typed_text(turn: &Turn<'_>, agent: &Agent, message: &Message, body: Vec<u8>) -> Vec<u8> {
     let run = turn.pool().session(message.session).and_then(|session| session.incarnation.as_ref());
     let is_new_conversation = |at: Timestamp| {
-        run.is_some_and(|run| !run.resumed && turn.pool().is_surely_earlier(turn.now(), at, run.started_at))
+        run.is_some_and(|run| !run.resumed && turn.pool().is_earlier(turn.now(), at, run.started_at))
     };
     let text = match &agent.go_on {
         Some(go_on) if message.suspended_at().is_some_and(|at| !is_new_conversation(at)) => {
