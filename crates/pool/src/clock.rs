@@ -266,7 +266,12 @@ pub fn moment_near(clock: &Clock, at: Timestamp, now: Timestamp, other: Moment) 
 /// The first moment at which the wall clock showed a time; `None` if it is not known to have shown it until `now`.
 #[must_use]
 pub fn first_moment(clock: &Clock, at: Timestamp, now: Timestamp) -> Option<Moment> {
-    stretches(clock, moment_by(clock, now, now)).filter_map(|stretch| stretch.shown(at)).last()
+    let steps = clock.steps.iter().rev().map(Some).chain([None]);
+    let known = stretches(clock, moment_by(clock, now, now)).zip(steps).filter_map(|(stretch, step)| {
+        let joined = step.and_then(|step| step.joined).filter(|(low, high)| (*low..=*high).contains(&at));
+        joined.map(|_| Moment(stretch.begins)).or_else(|| stretch.shown(at))
+    });
+    known.last()
 }
 
 fn stepped(clock: &Clock, before: Timestamp, now: Reading) -> (Clock, ClockStep) {

@@ -104,7 +104,7 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
             );
             Some(Candidate { remove_pane: false, ..named })
         }
-        // A draining session that cannot work any more is over too, and one whose init alone has ended.
+        // A draining session that cannot work any more is over too, and one that is missing since it ended.
         reason
             if (is_loss(reason) || matches!(reason, Reason::Drained | Reason::Exited))
                 && is_left_over(pool, reason, incarnation, inputs) =>
@@ -112,10 +112,12 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
             let evidence = "its pane is gone and its processes are left";
             Some(incarnation_candidate(session, incarnation, CandidateKind::Leftover, evidence, inputs))
         }
-        // A program that lives without a pane that anybody saw is left over, once that is proved.
-        Reason::Exited | Reason::Drained
+        // Missing, and its program lives: named as left over once two looks prove it, not as a zombie.
+        Reason::Exited
             if is_zombie(incarnation, inputs)
-                && !(incarnation.missing_since.is_some() && runs_on(incarnation, inputs.exited)) =>
+                && !(incarnation.missing_since.is_some()
+                    && !is_seen(incarnation, inputs)
+                    && runs_on(incarnation, inputs.exited)) =>
         {
             let evidence = "its program ended and its pane is left";
             Some(incarnation_candidate(session, incarnation, CandidateKind::ZombiePane, evidence, inputs))
@@ -134,12 +136,16 @@ pub(crate) fn is_left_over(
 ) -> bool {
     let looked = if reason == Reason::ServerGone { Some(inputs.now) } else { inputs.listed_from };
     let apart = |(since, looked): (Timestamp, Timestamp)| pool.age(looked, since) >= ABSENCE_PROOF;
-    let seen = || inputs.state.panes.values().any(|pane| pane.tag == Some(incarnation.tag));
-    let missed = incarnation.missing_since.zip(looked).is_some_and(apart) && !seen();
+    let missed = incarnation.missing_since.zip(looked).is_some_and(apart) && !is_seen(incarnation, inputs);
     // A draining session keeps its reason when its server dies.
     let cut_off = reason == Reason::Drained
         && incarnation.server.is_some_and(|server| inputs.exited.contains(&server.process));
     (missed || cut_off) && runs_on(incarnation, inputs.exited)
+}
+
+/// True if the last observation shows its pane.
+fn is_seen(incarnation: &Incarnation, inputs: &ReapInputs<'_>) -> bool {
+    inputs.state.panes.values().any(|pane| pane.tag == Some(incarnation.tag))
 }
 
 /// True if the pane is closed, or its init has ended, which closes it.

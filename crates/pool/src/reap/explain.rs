@@ -66,7 +66,7 @@ fn no_stale_worker(
     inputs: &ReapInputs<'_>,
 ) -> RuleVerdict {
     let workers = inputs.orphans.workers.iter().filter(|worker| worker.session == session.id);
-    let Some(worker) = workers.min_by_key(|worker| worker.last_seen_at) else {
+    let Some(worker) = workers.max_by_key(|worker| pool.age(inputs.now, worker.last_seen_at)) else {
         return RuleVerdict::no("none of its workers is silent");
     };
     let silent = pool.age(inputs.now, worker.last_seen_at).as_secs();
