@@ -260,7 +260,8 @@ async fn resolve_doubts(land: &Land, client: &mut Client, sessions: &[SessionVie
     Some(())
 }
 
-/// True if only a person can tell what became of a prompt: it is in doubt, or was mixed with what they typed.
+/// True if only a person can tell what became of a prompt: it is in doubt; or unconfirmed in a run in which people type,
+/// as it may stand in one line with their words.
 fn is_left_to_person(land: &Land, message: &protocol::Message) -> bool {
     let is_unconfirmed = || {
         let reason = message.status.reason.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -127,7 +127,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Records both clocks with what this turn writes, unless an event in it tells the time: after a restart of the machine,
-    /// no answer in the database may be later than the last known time. The times of observations are only shown.
+    /// no operation's reply may be later than the last known time. Observations may, as their times are only shown.
     pub(super) fn record_time_of_commit(&mut self) {
         let mut written =
             self.events().iter().filter(|s| !matches!(s.event, Event::SessionObserved { .. })).peekable();

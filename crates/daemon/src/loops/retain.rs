@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Time between two rounds while there is more to forget.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Maximum time between two recorded readings of the clocks. The more recent the last one is, the better a start of
+/// Time after which the clocks are recorded again, if nothing else has recorded them. The more recent the last one is, the better a start of
 /// the daemon tells a step of the clock from drift.
 const CLOCK_PAUSE: Duration = Duration::from_secs(3600);
 
