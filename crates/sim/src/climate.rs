@@ -116,8 +116,8 @@ impl Climate {
             conversation_losses: of_adapter(conversation_losses),
             late_reports,
             foreigners,
-            backups: backups(seed),
-            typing: of_adapter(typing(seed)),
+            backups: chance(seed, "backups", (1, 60)),
+            typing: of_adapter(chance(seed, "typing", (100, 1000))),
             uninterruptible,
             lost_answers,
             socket_losses,
@@ -189,14 +189,9 @@ impl Climate {
     }
 }
 
-/// Returns the chance of a backup. Its stream is its own, so that runs without one stay as they were.
-fn backups(seed: u64) -> u64 {
-    let mut rng = Rng::stream(seed, "backups");
-    if rng.per_mille(300) { rng.between(1, 60) } else { 0 }
-}
-
-/// Returns the chance that a person types, as [`backups`] does.
-fn typing(seed: u64) -> u64 {
-    let mut rng = Rng::stream(seed, "typing");
-    if rng.per_mille(300) { rng.between(100, 1000) } else { 0 }
+/// Returns the chance of a trouble, between these two; 0 in most runs. Its stream is its own, so that runs without the
+/// trouble stay as they were.
+fn chance(seed: u64, trouble: &str, (least, most): (u64, u64)) -> u64 {
+    let mut rng = Rng::stream(seed, trouble);
+    if rng.per_mille(300) { rng.between(least, most) } else { 0 }
 }

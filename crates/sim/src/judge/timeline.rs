@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Judge, State};
 
-/// What was promised at some time.
+/// The promises made until some time.
 pub(crate) struct Promises(State);
 
 impl Judge {

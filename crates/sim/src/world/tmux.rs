@@ -214,8 +214,8 @@ impl SimTmux {
         self.state().screens.emptied(pane)
     }
 
-    /// What takes the text that is typed now, though whoever types can have seen it: a dialog, or a line of a person. A
-    /// call that comes late proves nothing.
+    /// Returns the dialog, or the line of a person, that takes the text that is typed now, if whoever types can have seen
+    /// it. A call that comes late proves nothing.
     fn obstacle(&self, pane: PaneId, is_paste: bool) -> Option<&'static str> {
         let state = self.state();
         let Climate { has_adapter, tmux_faults, server_stops, .. } = state.climate;

@@ -1,4 +1,4 @@
-//! What people do at the terminals of agents: they begin a line and finish it later, and they look back in copy mode.
+//! People at the terminals of agents: they begin a line and finish it later, and they look back in copy mode.
 
 use protocol::ids::PaneId;
 use tmux::act::Client;

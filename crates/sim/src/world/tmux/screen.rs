@@ -45,8 +45,7 @@ impl Screens {
     /// Returns the screen of a pane into which this was typed.
     pub(super) fn draw(&self, pane: PaneId, typed: Vec<u8>) -> Vec<u8> {
         let Some((shows, _)) = self.shown.get(&pane) else { return typed };
-        let kept = typed.get(self.emptied(pane)..).unwrap_or_default();
-        let typed = String::from_utf8_lossy(kept).replace("<Escape>", "");
+        let typed = String::from_utf8_lossy(self.kept(pane, &typed)).replace("<Escape>", "");
         let (rule, held) = ("─".repeat(40), typed.rsplit('\r').next().unwrap_or_default());
         let screen = match shows {
             Shows::Rest => format!("{rule}\n❯ {held}\n{rule}\n  ? for shortcuts\n"),
@@ -67,7 +66,7 @@ impl Screens {
 
     /// True if the agent of a pane shows that it waits for a prompt, and what was typed into it is entered.
     pub(super) fn is_empty(&self, pane: PaneId, typed: &[u8]) -> bool {
-        let kept = typed.get(self.emptied(pane)..).unwrap_or_default();
+        let kept = self.kept(pane, typed);
         let rests = self.shown.get(&pane).is_some_and(|(shows, _)| matches!(shows, Shows::Rest));
         rests && kept.last().is_none_or(|byte| *byte == b'\r') && !self.modes.contains(&pane)
     }
@@ -121,6 +120,11 @@ impl Screens {
     /// Returns the length of what was typed into a pane until its composer was emptied.
     pub(super) fn emptied(&self, pane: PaneId) -> usize {
         self.emptied.get(&pane).copied().unwrap_or_default()
+    }
+
+    /// Returns the part of what was typed into a pane that nobody has deleted.
+    fn kept<'a>(&self, pane: PaneId, typed: &'a [u8]) -> &'a [u8] {
+        typed.get(self.emptied(pane)..).unwrap_or_default()
     }
 
     /// True if a pane has shown a dialog for so long that whoever types can have seen it.
