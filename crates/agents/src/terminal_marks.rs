@@ -89,6 +89,11 @@ impl Scanner {
     /// Scans the next piece of output, of any size. Returns the newest mark of each kind in it, in the order
     /// of the output: at most eight.
     pub fn feed(&mut self, piece: &[u8]) -> Vec<Mark> {
+        self.feed_with_ends(piece).into_iter().map(|(_, mark)| mark).collect()
+    }
+
+    /// Like [`Scanner::feed`], each mark with the number of the piece's bytes up to its end.
+    pub fn feed_with_ends(&mut self, piece: &[u8]) -> Vec<(usize, Mark)> {
         let mut marks = Vec::new();
         let mut rest = piece;
         while let Some((&byte, after)) = rest.split_first() {
@@ -97,8 +102,8 @@ impl Scanner {
                 continue;
             }
             if let Some(mark) = self.step(byte) {
-                marks.retain(|earlier: &Mark| !earlier.is_same_kind(&mark));
-                marks.push(mark);
+                marks.retain(|(_, earlier): &(usize, Mark)| !earlier.is_same_kind(&mark));
+                marks.push((piece.len() - after.len(), mark));
             }
             rest = after;
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -54,6 +54,15 @@ pub(crate) fn has_output(log: &Path) -> bool {
 /// The log of a standard error that is kept apart.
 fn apart(log: &Path) -> PathBuf {
     log.with_file_name(protocol::logs::STDERR).join(protocol::logs::CURRENT)
+}
+
+/// Reads a piece of a file that another program writes; less at its end.
+pub(crate) fn read_range(path: &Path, from: u64, max: u64) -> io::Result<Vec<u8>> {
+    let (mut file, _) = open_regular(path, OFlag::empty())?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(max).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Writes a small file atomically, with mode 0600, and creates its directory if missing. The temporary file

@@ -6,6 +6,7 @@ pub(crate) mod conversation;
 pub(crate) mod exit_reports;
 pub(crate) mod exits;
 pub(crate) mod hook_spool;
+mod log_marks;
 pub(crate) mod machine_capacity;
 pub(crate) mod observe;
 pub(crate) mod pane_state;

@@ -1,18 +1,14 @@
 //! A sample of a session from outside: the output of its program, the agent's own record, its screen.
 
 use std::fs::Metadata;
-use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agents::terminal_marks::{Mark, Scanner, title_wants_attention};
 use agents::transcript::{RecordedPrompt, TurnEnd};
 use agents::{Adapter, transcript};
-use nix::fcntl::OFlag;
 use pool::agent::{SILENCE, ScreenReading, TerminalMarks, WindowTitle};
-use protocol::activity::{AskKind, Source};
+use protocol::activity::Source;
 use protocol::{ActivityState, OsBytes, Timestamp};
 
 use world::processes::Processes;
@@ -20,14 +16,8 @@ use world::processes::Processes;
 use world::clock::timestamp;
 
 use crate::host::files;
+use crate::sense::log_marks::LogMarks;
 use crate::sense::sample_target::SampleTarget;
-
-/// Maximum bytes of new output read in one sample: the newest marks are at the end.
-const OUTPUT_MAX: u64 = 256 << 10;
-
-/// Bytes at the end of the output in which the title of an agent's window is looked for: an agent that asks
-/// writes nothing else.
-const TITLE_TAIL: u64 = 1 << 10;
 
 /// Bytes at the end of the agent's own record that are read.
 const RECORD_TAIL: u64 = 128 << 10;
@@ -42,21 +32,13 @@ const MTIME_LAG: Duration = Duration::from_millis(10);
 /// Silence after which a working agent may have stopped without a report.
 const STALL: Duration = Duration::from_secs(1);
 
-/// Time in which the log writer of a new incarnation starts.
-const WRITER_START: Duration = Duration::from_secs(5);
-
-/// Largest difference between the time of a bell on record and the one that the log's index has for it.
-const BELL_TIMES: Duration = Duration::from_secs(2);
-
 /// Number of prompts of a record that are kept.
 const PROMPTS_MAX: usize = 8;
 
 /// The state of a session between two samples.
 #[derive(Default)]
 pub(crate) struct SampleState {
-    scanner: Scanner,
-    /// The log: its inode, and the length up to which it was read.
-    log: (u64, u64),
+    log: LogMarks,
     /// The record when it was last read: its length, its modification time, and how many bytes were to be
     /// read.
     record: (u64, u64, u64),
@@ -66,8 +48,6 @@ pub(crate) struct SampleState {
     pub(crate) quiet_since: Option<Timestamp>,
     /// True if there is any output: the log of an adopted session begins empty.
     has_output: bool,
-    marks: TerminalMarks,
-    title: WindowTitle,
     screen: Option<ScreenReading>,
     screen_read_at: Option<Timestamp>,
     said: Arc<Vec<RecordedPrompt>>,
@@ -128,8 +108,8 @@ impl SampleState {
         Sample {
             quiet_since: self.quiet_since,
             has_output: self.has_output,
-            marks: self.marks.clone(),
-            title: self.title,
+            marks: self.log.marks.clone(),
+            title: self.log.title,
             screen: self.screen.clone(),
             said: Arc::clone(&self.said),
             ended: self.ended.clone(),
@@ -152,7 +132,7 @@ impl SampleState {
     /// True if the window's title says that the agent asks, and its screen was not read since, or is due
     /// again.
     pub(crate) fn is_title_unresolved(&self, now: Timestamp) -> bool {
-        let WindowTitle::Asks(since) = self.title else { return false };
+        let WindowTitle::Asks(since) = self.log.title else { return false };
         self.screen_read_at.is_none_or(|at| at <= since || now.since(at) >= SILENCE)
     }
 
@@ -168,15 +148,15 @@ impl SampleState {
         self.foreground = foreground.map(|program| program.command);
         if target.attached {
             // The attached client hears it.
-            self.marks.bell_at = None;
+            self.log.marks.bell_at = None;
         }
         if let Ok(meta) = std::fs::metadata(&target.log) {
             self.has_output |= files::has_output(&target.log);
             self.quiet_since =
                 quiet_since(&target.log, target.active_before_adoption.filter(|_| !self.has_output));
             match target.agent.adapter {
-                Adapter::None => self.read_log(target, &meta, now),
-                Adapter::Codex if target.known.state.is_at_work() => self.read_title(target, &meta, now),
+                Adapter::None => self.log.read_marks(target, &meta, now),
+                Adapter::Codex if target.known.state.is_at_work() => self.log.read_title(target, &meta, now),
                 _ => {}
             }
         }
@@ -195,93 +175,13 @@ impl SampleState {
         }
     }
 
-    fn read_log(&mut self, target: &SampleTarget, meta: &Metadata, now: Timestamp) {
-        let (file, read) = self.log;
-        if self.log == (0, 0) {
-            return self.read_earlier(target, meta, now);
-        }
-        let from = if file == meta.ino() { read } else { 0 };
-        if meta.len() <= from {
-            self.log = (meta.ino(), meta.len());
-            return;
-        }
-        let from = from.max(meta.len().saturating_sub(OUTPUT_MAX));
-        let Ok(piece) = read_range(&target.log, from, meta.len() - from) else { return };
-        self.log = (meta.ino(), meta.len());
-        for mark in self.scanner.feed(&piece) {
-            self.apply(mark, target.attached, now);
-        }
-    }
-
-    /// Reads what its incarnation wrote before the first sample, at a start of it or of the daemon. Its marks
-    /// have the times of the log's index.
-    fn read_earlier(&mut self, target: &SampleTarget, meta: &Metadata, now: Timestamp) {
-        let dir = target.log.parent().unwrap_or(&target.log);
-        let base = logs::bounds(dir).map_or(0, |(_, end)| end.saturating_sub(meta.len()));
-        let start = match logs::recorded_start_offset(dir, target.tag).ok().flatten() {
-            Some(start) => start,
-            // Its log writer has not started: the log still ends with an earlier incarnation.
-            None if now.since(target.started_at) < WRITER_START => return,
-            None => 0,
-        };
-        let from = start.saturating_sub(base).max(meta.len().saturating_sub(OUTPUT_MAX));
-        let Ok(piece) = read_range(&target.log, from, meta.len().saturating_sub(from)) else { return };
-        self.log = (meta.ino(), meta.len());
-        let mut times = logs::Times::new(dir);
-        for (offset, byte) in (base + from..).zip(&piece) {
-            for mark in self.scanner.feed(std::slice::from_ref(byte)) {
-                let at = times.at(offset).unwrap_or(now).max(target.started_at).min(now);
-                self.apply(mark, target.attached, at);
-            }
-        }
-        // A bell on record is the same one: its time in the index is exact to a second only.
-        let asked = target.known.ask.as_ref().filter(|ask| ask.kind == AskKind::Bell && !target.attached);
-        if let Some(recorded) = asked.map(|ask| Timestamp(ask.id)) {
-            let later = self.marks.bell_at.filter(|at| at.since(recorded) > BELL_TIMES);
-            self.marks.bell_at = later.or(Some(recorded));
-        }
-    }
-
-    /// Reads the current title of its window.
-    fn read_title(&mut self, target: &SampleTarget, meta: &Metadata, now: Timestamp) {
-        let state = (meta.ino(), meta.len());
-        if self.log == state {
-            return;
-        }
-        let Ok(tail) = read_range(&target.log, meta.len().saturating_sub(TITLE_TAIL), TITLE_TAIL) else {
-            return;
-        };
-        self.log = state;
-        for mark in Scanner::new().feed(&tail) {
-            let Mark::Title(title) = mark else { continue };
-            self.title = match (title_wants_attention(target.agent.adapter, &title), self.title) {
-                (true, asked @ WindowTitle::Asks(_)) => asked,
-                (true, _) => WindowTitle::Asks(now),
-                (false, _) => WindowTitle::Other(now),
-            };
-        }
-    }
-
-    fn apply(&mut self, mark: Mark, attached: bool, now: Timestamp) {
-        // Of two marks in one sample the later one counts.
-        let newest = self.marks.prompt_at.max(self.marks.command_at);
-        let now = newest.map_or(now, |newest| now.max(Timestamp(newest.0 + 1)));
-        match mark {
-            Mark::PromptStart | Mark::PromptEnd => self.marks.prompt_at = Some(now),
-            Mark::CommandStart => (self.marks.command_at, self.marks.code) = (Some(now), None),
-            Mark::CommandEnd(code) => (self.marks.prompt_at, self.marks.code) = (Some(now), code),
-            Mark::Bell if !attached => self.marks.bell_at = Some(now),
-            _ => {}
-        }
-    }
-
     fn read_record(&mut self, adapter: Adapter, path: &Path, max: u64) {
         let Ok(meta) = std::fs::metadata(path) else { return };
         let state = (meta.len(), written_at(&meta).0, max);
         if self.record == state {
             return;
         }
-        let Ok(tail) = read_range(path, meta.len().saturating_sub(max), max) else { return };
+        let Ok(tail) = files::read_range(path, meta.len().saturating_sub(max), max) else { return };
         self.record = state;
         let mut said = transcript::prompts(adapter, &tail);
         said.drain(..said.len().saturating_sub(PROMPTS_MAX));
@@ -304,14 +204,6 @@ fn quiet_since(log: &Path, active_before_adoption: Option<Timestamp>) -> Option<
 fn written_at(meta: &Metadata) -> Timestamp {
     let modified = meta.modified().unwrap_or(std::time::UNIX_EPOCH);
     timestamp(modified)
-}
-
-fn read_range(path: &Path, from: u64, max: u64) -> std::io::Result<Vec<u8>> {
-    let (mut file, _) = files::open_regular(path, OFlag::empty())?;
-    file.seek(SeekFrom::Start(from))?;
-    let mut bytes = Vec::new();
-    file.take(max).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

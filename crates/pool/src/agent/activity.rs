@@ -9,7 +9,7 @@ use protocol::activity::{Ask, AskKind, Source};
 use protocol::event::AgentEvent;
 use protocol::{Activity, ActivityState, Event, Lifecycle, Notes, Reason, Session, Timestamp};
 
-use crate::agent::screen::{ScreenReading, TerminalMarks, WindowTitle};
+use crate::agent::screen::{ScreenReading, ShellMark, TerminalMarks, WindowTitle};
 use crate::agent::state::Agents;
 use crate::pool::Pool;
 use crate::queue::prompts::held_prompt;
@@ -169,9 +169,8 @@ pub fn is_in_state(agents: &Agents, shown: &Activity, state: ActivityState) -> b
 fn without_bell(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Activity {
     let is = |state, source, since: Timestamp| Activity { state, source, since, ..Activity::default() };
     let marks = &observed.marks;
-    if let Some(at) = marks.prompt_at.max(marks.command_at) {
-        let state =
-            if marks.command_at > marks.prompt_at { ActivityState::Busy } else { ActivityState::Idle };
+    if let Some(ShellMark { at, .. }) = marks.last_of_shell() {
+        let state = if marks.runs_command() { ActivityState::Busy } else { ActivityState::Idle };
         let code = marks.code.filter(|code| *code != 0 && state == ActivityState::Idle);
         let detail = code.map(|code| format!("its last command ended with {code}"));
         return Activity { detail, ..is(state, Source::Terminal, at) };
@@ -201,10 +200,13 @@ const BELL_LIMIT: Duration = Duration::from_secs(10 * 60);
 fn asking_bell(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Option<Timestamp> {
     let marks = &observed.marks;
     let at = marks.bell_at.filter(|_| !observed.has_known_screen)?;
-    let answers = [marks.prompt_at, marks.command_at, observed.delivered_at, observed.attended_at];
-    let asks = answers.into_iter().flatten().all(|then| at > then)
-        && observed.quiet_since.is_none_or(|wrote| wrote < at.after(BELL_OUTPUT))
-        && pool.age(now, at) < BELL_LIMIT;
+    let answers = [observed.delivered_at, observed.attended_at];
+    let age = pool.age(now, at);
+    let asks = answers.into_iter().flatten().all(|then| pool.is_earlier(now, then, at))
+        // One in the output since has ended it; this is for the bell on record after a start of the daemon.
+        && marks.last_of_shell().is_none_or(|mark| !pool.is_earlier(now, at, mark.at))
+        && observed.quiet_since.is_none_or(|wrote| pool.age(now, wrote) + BELL_OUTPUT > age)
+        && age < BELL_LIMIT;
     asks.then_some(at)
 }
 

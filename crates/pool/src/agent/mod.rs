@@ -32,7 +32,7 @@ pub use asks::{ask_activity, check_answer, mark_asks_unanswerable, open_asks};
 pub use dismiss::{dismiss, keep_bells_answered};
 pub use hook_event::{HookOutcome, handle_hook};
 pub use hook_inputs::{HookInputs, is_before};
-pub use screen::{ScreenReading, TerminalMarks, WindowTitle};
+pub use screen::{ScreenReading, ShellMark, TerminalMarks, WindowTitle};
 pub use state::Agents;
 pub use thought::publish_thought;
 pub use usage_limit::UNKNOWN_LIMIT_PAUSE;

@@ -15,17 +15,40 @@ pub enum WindowTitle {
     Other(Timestamp),
 }
 
+/// A mark in the output of a shell. Marks are ordered by their place in the log: the clock may be set back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShellMark {
+    /// Offset of its end in the session's log.
+    pub end: u64,
+    /// Time at which it was first seen.
+    pub at: Timestamp,
+}
+
 /// Marks that a program sent to its terminal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TerminalMarks {
-    /// Time of the last prompt mark (OSC 133 A, B, D).
-    pub prompt_at: Option<Timestamp>,
-    /// Time of the last command mark (OSC 133 C).
-    pub command_at: Option<Timestamp>,
+    /// The last prompt mark (OSC 133 A, B, D).
+    pub prompt: Option<ShellMark>,
+    /// The last command mark (OSC 133 C).
+    pub command: Option<ShellMark>,
     /// Exit code of the last command, if it was marked.
     pub code: Option<i32>,
     /// Time of the last bell while no client was attached.
     pub bell_at: Option<Timestamp>,
+}
+
+impl TerminalMarks {
+    /// The last prompt or command mark.
+    #[must_use]
+    pub fn last_of_shell(&self) -> Option<ShellMark> {
+        self.prompt.max(self.command)
+    }
+
+    /// True if the shell's last mark is that of a command.
+    #[must_use]
+    pub fn runs_command(&self) -> bool {
+        self.command > self.prompt
+    }
 }
 
 /// A reading of an agent's screen.

@@ -4,6 +4,7 @@
 //! - `unconfirmed` decides on further presses of Enter until something confirms the prompt.
 //! - `person` tells which prompts only a person can move on.
 //! - `keys` tells whether a user has pressed keys in the terminal through the pool.
+//! - `shell` tells by the marks of a shell how far a prompt has got in it.
 //! - `confirm` decides on the outcome: from the agent's hook reports, or from its end.
 //! - `state` is volatile: deliveries under way, and the reasons for which prompts wait.
 //!
@@ -15,6 +16,7 @@ pub(crate) mod gate;
 pub(crate) mod keys;
 pub(crate) mod pane;
 pub(crate) mod person;
+pub(crate) mod shell;
 pub(crate) mod state;
 pub(crate) mod unconfirmed;
 
@@ -24,5 +26,6 @@ pub use gate::{is_ready_overdue, limit_reason, pane_gate, record_gate};
 pub use keys::{has_keys_since, keys_age};
 pub use pane::{PaneSnapshot, is_untouched, stands_in_composer};
 pub use person::left_to_person;
+pub use shell::{OutputStart, ShellProgress, shell_progress};
 pub use state::Prompts;
 pub use unconfirmed::{NextStep, Unconfirmed, enter_delay};

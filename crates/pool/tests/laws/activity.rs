@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use agents::screen::{Composer, Dialog};
 use pool::agent::{
-    AgentObservation, SILENCE, ScreenReading, TerminalMarks, WindowTitle, current_activity, derive_activity,
-    waits_for_person,
+    AgentObservation, SILENCE, ScreenReading, ShellMark, TerminalMarks, WindowTitle, activity_under_bell,
+    current_activity, derive_activity, waits_for_person,
 };
 use proptest::prelude::*;
 use protocol::activity::{AskKind, Source};
@@ -21,6 +21,11 @@ const SILENT: u64 = 5000;
 
 fn at(ms: u64) -> Timestamp {
     Timestamp(START + ms)
+}
+
+/// A mark that a shell wrote at this time, one byte a millisecond.
+fn mark(ms: u64) -> ShellMark {
+    ShellMark { end: ms, at: at(ms) }
 }
 
 /// A reading at this time of a composer that takes a prompt.
@@ -75,8 +80,8 @@ fn guessed(seen: &AgentObservation, now: u64) -> (ActivityState, Source, u64) {
 #[test]
 fn the_better_evidence_counts() {
     let marks = |prompt: Option<u64>, command: Option<u64>, bell: Option<u64>| TerminalMarks {
-        prompt_at: prompt.map(at),
-        command_at: command.map(at),
+        prompt: prompt.map(mark),
+        command: command.map(mark),
         bell_at: bell.map(at),
         code: None,
     };
@@ -125,7 +130,7 @@ fn of_an_agent_that_said_nothing_yet_the_screen_tells() {
         (look(Composer::Empty, dialog("trust"), Some(true)), (Attention, Source::Screen, 7)),
     ] {
         // Marks of a shell in the same terminal are not the agent's.
-        let marks = TerminalMarks { command_at: Some(at(5)), ..TerminalMarks::default() };
+        let marks = TerminalMarks { command: Some(mark(5)), ..TerminalMarks::default() };
         let seen = AgentObservation { screen: Some(look.clone()), has_known_screen: true, marks, ..quiet(0) };
         assert_eq!(guessed(&seen, 9000), expected, "{look:?}");
     }
@@ -174,20 +179,40 @@ fn a_bell_ends() {
     let typed = AgentObservation { delivered_at: Some(at(1500)), ..seen(1000) };
     assert_eq!(state(9000, typed), Some(Idle), "somebody answered");
     assert_eq!(state(40_000, seen(31_500)), Some(Idle), "it goes on by itself");
-    let prompt = AgentObservation {
-        marks: TerminalMarks { prompt_at: Some(at(1001)), ..rang.clone() },
-        ..quiet(1000)
-    };
+    let prompt =
+        AgentObservation { marks: TerminalMarks { prompt: Some(mark(1001)), ..rang.clone() }, ..quiet(1000) };
     assert_eq!(state(9000, prompt), Some(Idle), "its prompt came back");
     assert_eq!(state(601_000, seen(1000)), Some(Idle), "not for ever");
+}
+
+#[test]
+fn a_bell_of_after_the_clock_was_set_back_asks_and_ends() {
+    let mut stage = Stage::new("shell");
+    stage.pass(3_600_000);
+    stage.sets_clock(START + 1000);
+    stage.pass(10_000);
+    let rang = |at_ms: u64| AgentObservation {
+        marks: TerminalMarks {
+            prompt: Some(mark(3_600_000)),
+            bell_at: Some(at(at_ms)),
+            ..TerminalMarks::default()
+        },
+        ..quiet(at_ms)
+    };
+    let asks = |seen: &AgentObservation| activity_under_bell(stage.pool(), seen, stage.now()).is_some();
+    assert!(asks(&rang(5000)), "though its prompt is marked with a later time");
+    let answered = AgentObservation { delivered_at: Some(at(6000)), ..rang(5000) };
+    assert!(!asks(&answered));
+    let before = AgentObservation { quiet_since: Some(at(5000)), ..rang(3_600_000) };
+    assert!(asks(&before), "it rang just before the clock was set");
 }
 
 #[test]
 fn how_a_command_ended_is_said_while_its_prompt_stands() {
     let marks = |code, command| TerminalMarks {
         code,
-        prompt_at: Some(at(5)),
-        command_at: Some(at(command)),
+        prompt: Some(mark(5)),
+        command: Some(mark(command)),
         ..TerminalMarks::default()
     };
     let detail = |marks| {
@@ -216,7 +241,7 @@ fn what_its_hook_says_is_not_corrected_by_worse_evidence() {
         assert_eq!(stage.state(), state);
         stage.pass(60_000);
         let marks =
-            TerminalMarks { command_at: Some(at(50)), bell_at: Some(at(70)), ..TerminalMarks::default() };
+            TerminalMarks { command: Some(mark(50)), bell_at: Some(at(70)), ..TerminalMarks::default() };
         let seen =
             AgentObservation { marks, own_foreground: Some(false), has_known_screen: true, ..quiet(30_000) };
         assert_eq!(stage.see(&seen), None);
@@ -401,9 +426,9 @@ fn a_prompt_in_doubt_is_shown_before_all_else() {
 
 fn seen() -> impl Strategy<Value = AgentObservation> {
     let time = || prop::option::of((0_u64..30_000).prop_map(at));
-    let marks = (time(), time(), time(), prop::option::of(0..3)).prop_map(
-        |(prompt_at, command_at, bell_at, code)| TerminalMarks { prompt_at, command_at, bell_at, code },
-    );
+    let place = || prop::option::of((0_u64..30_000).prop_map(mark));
+    let marks = (place(), place(), time(), prop::option::of(0..3))
+        .prop_map(|(prompt, command, bell_at, code)| TerminalMarks { prompt, command, bell_at, code });
     let composers = [Composer::Empty, Composer::Hidden, Composer::Unknown, Composer::Holds("x".to_owned())];
     let dialogs = prop::sample::select(vec![None, Some("trust"), Some("question")]);
     let look = (0_u64..30_000, prop::sample::select(composers.to_vec()), dialogs, any::<Option<bool>>());

@@ -20,6 +20,7 @@ mod reconcile;
 mod restart_budget;
 mod rules;
 mod sessions;
+mod shell_progress;
 mod slots;
 mod stage;
 mod thought;

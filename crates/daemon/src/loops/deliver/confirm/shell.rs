@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::prompt::{OutputStart, ShellProgress, shell_progress};
 use process::inspect::tty::ShellState;
 use protocol::activity::Source;
 use protocol::event::AgentEvent;
@@ -65,42 +66,39 @@ pub(super) async fn follow_up(
 ) -> Result<(), Refusal> {
     let tag = prompt.pane.tag;
     let has_marks = move |turn: &mut Turn<'_>| {
-        let marks = turn.volatile.agents.marks(tag);
-        marks.is_some_and(|marks| marks.command_at.max(marks.prompt_at).is_some())
+        turn.volatile.agents.marks(tag).is_some_and(|marks| marks.last_of_shell().is_some())
     };
     let has_marks = daemon.engine.turn(has_marks).await?;
     match shell_state(daemon, &prompt.run).await {
         Some(_) if !has_marks => follow_samples(daemon, session, &prompt, before).await,
-        _ => follow_marks(daemon, session, prompt).await,
+        _ => follow_marks(daemon, session, (&prompt, before.as_ref())).await,
     }
 }
 
 /// Waits for the shell's prompt marks, or for its activity as it is sampled.
-async fn follow_marks(daemon: &Arc<Daemon>, session: SessionId, prompt: TypedPrompt) -> Result<(), Refusal> {
-    // From the beginning of the typing: a sample may precede the record that the prompt was typed.
-    let (id, tag, since) = (prompt.id, prompt.pane.tag, prompt.began_at);
-    let began = move |turn: &mut Turn<'_>| {
-        let marks = turn.volatile.agents.marks(tag);
-        let mark = marks.and_then(|marks| marks.command_at.max(marks.prompt_at)).is_some_and(|at| at > since);
-        let activity = turn.pool().activity_in(session, tag);
-        let busy = activity
-            .is_some_and(|a| a.state == ActivityState::Busy && is_of_shell(a.source) && a.since >= since);
-        (mark || busy || is_over(turn, (session, tag), id)).then_some(())
-    };
+async fn follow_marks(
+    daemon: &Arc<Daemon>,
+    session: SessionId,
+    (prompt, before): (&TypedPrompt, Option<&ShellBefore>),
+) -> Result<(), Refusal> {
+    let (id, tag) = (prompt.id, prompt.pane.tag);
+    let progress = progress_of(session, prompt, before);
     if prompt.state == MessageState::Typed {
+        let began = move |turn: &mut Turn<'_>| {
+            let began = matches!(progress(turn, false), ShellProgress::Running | ShellProgress::Back);
+            (began || is_over(turn, (session, tag), id)).then_some(())
+        };
         if daemon.engine.wait_for(Some(SILENT_LIMIT), began).await.is_err() {
-            return advance(daemon, (session, id), MessageState::Done, Some(MessageReason::Unconfirmed))
-                .await;
+            let progress = daemon.engine.turn(move |turn| progress(turn, false)).await?;
+            let is_shown = progress == ShellProgress::OnlyPrompt;
+            let why = if is_shown { MessageReason::PromptBack } else { MessageReason::Unconfirmed };
+            return advance(daemon, (session, id), MessageState::Done, Some(why)).await;
         }
         advance(daemon, (session, id), MessageState::Accepted, None).await?;
     }
     let back = move |turn: &mut Turn<'_>| {
-        let marks = turn.volatile.agents.marks(tag);
-        let prompt = marks.and_then(|marks| marks.prompt_at.filter(|at| Some(*at) > marks.command_at));
-        let activity = turn.pool().activity_in(session, tag);
-        let idle = activity
-            .is_some_and(|a| a.state == ActivityState::Idle && is_of_shell(a.source) && a.since >= since);
-        (prompt.is_some_and(|at| at > since) || idle || is_over(turn, (session, tag), id)).then_some(())
+        let back = progress(turn, true) == ShellProgress::Back;
+        (back || is_over(turn, (session, tag), id)).then_some(())
     };
     // Of marks from before this start of the daemon only the second is known.
     let was_accepted = prompt.state == MessageState::Accepted;
@@ -113,6 +111,33 @@ async fn follow_marks(daemon: &Arc<Daemon>, session: SessionId, prompt: TypedPro
         }
     }
     advance(daemon, (session, id), MessageState::Done, Some(MessageReason::PromptBack)).await
+}
+
+/// Returns a function that tells how far a prompt has got in its shell, by its marks or, of a shell without any, by the
+/// program in the foreground. The second argument is true for a prompt that was accepted.
+fn progress_of(
+    session: SessionId,
+    prompt: &TypedPrompt,
+    before: Option<&ShellBefore>,
+) -> impl Fn(&Turn<'_>, bool) -> ShellProgress + Copy + Send + 'static {
+    let (tag, began_at) = (prompt.pane.tag, prompt.began_at);
+    // From the beginning of the typing: a sample may precede the record that the prompt was typed.
+    let start = before.map_or(OutputStart::Time(began_at), |before| OutputStart::Offset(before.log_end));
+    move |turn, accepted| {
+        let marks = turn.volatile.agents.marks(tag).filter(|marks| marks.last_of_shell().is_some());
+        if let Some(marks) = marks {
+            return shell_progress(turn.pool(), marks, (start, accepted), turn.now());
+        }
+        let activity = turn.pool().activity_in(session, tag).filter(|activity| {
+            let since = activity.since;
+            activity.source == Source::Process && turn.pool().is_surely_earlier(turn.now(), began_at, since)
+        });
+        match activity.map(|activity| activity.state) {
+            Some(ActivityState::Busy) => ShellProgress::Running,
+            Some(ActivityState::Idle) if accepted => ShellProgress::Back,
+            _ => ShellProgress::Unseen,
+        }
+    }
 }
 
 /// True if several samples in a row show that the shell edits its next line.
@@ -205,11 +230,6 @@ async fn finish(
     };
     daemon.engine.turn(idle).await?;
     advance(daemon, (session, id), MessageState::Done, Some(why)).await
-}
-
-/// True for sources that observe a shell.
-fn is_of_shell(source: Source) -> bool {
-    matches!(source, Source::Terminal | Source::Process)
 }
 
 /// True if the prompt is final or given back, or its shell has ended.

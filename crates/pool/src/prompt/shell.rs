@@ -1,0 +1,51 @@
+//! The progress of a prompt in a shell that marks its prompts and commands (OSC 133).
+
+use protocol::Timestamp;
+
+use crate::Pool;
+use crate::agent::{ShellMark, TerminalMarks};
+
+/// Where the output of a shell begins that follows a prompt.
+#[derive(Debug, Clone, Copy)]
+pub enum OutputStart {
+    /// At this offset of the log, which was its end before Enter.
+    Offset(u64),
+    /// At the time when the typing began: after a start of the daemon, which knows no more.
+    Time(Timestamp),
+}
+
+/// The progress of a prompt in its shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShellProgress {
+    /// No mark follows the prompt.
+    Unseen,
+    /// The shell's prompt was shown, but no command has begun: the text was empty, a comment or no correct command, or
+    /// the shell has only drawn its prompt anew.
+    OnlyPrompt,
+    /// Its command runs.
+    Running,
+    /// Its command has ended, and the shell's prompt is back.
+    Back,
+}
+
+/// Returns how far a prompt has got. The prompt of a shell that has never marked a command, and one that is shown after
+/// the prompt was accepted, is back without a further mark.
+#[must_use]
+pub fn shell_progress(
+    pool: &Pool,
+    marks: &TerminalMarks,
+    (start, accepted): (OutputStart, bool),
+    now: Timestamp,
+) -> ShellProgress {
+    let is_new = |mark: &ShellMark| match start {
+        OutputStart::Offset(start) => mark.end > start,
+        OutputStart::Time(start) => pool.is_surely_earlier(now, start, mark.at),
+    };
+    let (prompt, command) = (marks.prompt.filter(is_new), marks.command.filter(is_new));
+    match (prompt, command) {
+        (None, None) => ShellProgress::Unseen,
+        _ if marks.runs_command() => ShellProgress::Running,
+        (Some(_), None) if !accepted && marks.command.is_some() => ShellProgress::OnlyPrompt,
+        _ => ShellProgress::Back,
+    }
+}
