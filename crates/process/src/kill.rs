@@ -6,7 +6,7 @@
 //! `ladder` decides the order of signals, `exempt` the daemons that are not signalled; this file applies both
 //! to the members that [`crate::tree`] finds.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -187,7 +187,7 @@ impl KillRun<'_> {
             pause = if found == last { (pause * 2).min(longest) } else { shortest };
             let grace = grace.min(limit.get());
             ladder.set_grace(grace);
-            match ladder.step(start.elapsed(), &found) {
+            match ladder.step(start.elapsed(), &found, &self.parents(&found)) {
                 Step::Done if self.group_is_empty()? => return Ok(true),
                 // Processes of other users are not members, and cannot be signalled one by one.
                 Step::Done => self.kill_invisible(start.elapsed().checked_sub(grace))?,
@@ -196,7 +196,11 @@ impl KillRun<'_> {
                     return Ok(false);
                 }
                 Step::Rescan => continue,
-                Step::Term(ids) if ids.is_empty() => self.hang_up(&found),
+                Step::Term(ids) if ids.is_empty() => {
+                    let termed: Vec<ProcId> =
+                        found.iter().copied().filter(|id| ladder.has_termed(*id)).collect();
+                    self.hang_up(&termed);
+                }
                 Step::Term(ids) => {
                     (self.before)(KillStep::Term);
                     self.signal(&ids, &[Signal::SIGTERM, Signal::SIGCONT]);
@@ -212,17 +216,25 @@ impl KillRun<'_> {
         }
     }
 
-    /// Sends HUP once only processes that ignore TERM are left, such as interactive shells, which end by HUP
-    /// and pass it on to their jobs. Not sent earlier, because a program that saves its work on TERM may have
+    /// Sends HUP once of the processes that got TERM only those are left that ignore it, such as interactive shells, which
+    /// end by HUP and pass it on to their jobs. Not sent earlier, because a program that saves its work on TERM may have
     /// no handler for HUP.
-    fn hang_up(&mut self, found: &[ProcId]) {
+    fn hang_up(&mut self, termed: &[ProcId]) {
         let ignores_term = |id: &ProcId| platform::ignores(id.pid, Signal::SIGTERM).unwrap_or(false);
-        if found.iter().all(|id| self.hung_up.contains(id)) || !found.iter().all(ignores_term) {
+        if termed.iter().all(|id| self.hung_up.contains(id)) || !termed.iter().all(ignores_term) {
             return;
         }
         (self.before)(KillStep::Term);
-        self.signal(found, &[Signal::SIGHUP, Signal::SIGCONT]);
-        self.hung_up.extend(found);
+        self.signal(termed, &[Signal::SIGHUP, Signal::SIGCONT]);
+        self.hung_up.extend(termed);
+    }
+
+    /// Returns the parents among the members that were found.
+    fn parents(&self, found: &[ProcId]) -> HashMap<ProcId, ProcId> {
+        let by_pid: HashMap<u32, ProcId> = found.iter().map(|id| (id.pid, *id)).collect();
+        let parent =
+            |id: &ProcId| by_pid.get(&self.targets.get(id)?.member.ppid).map(|parent| (*id, *parent));
+        found.iter().filter_map(parent).collect()
     }
 
     /// Returns the current members, including those that have ended since the snapshot (a scan that found one

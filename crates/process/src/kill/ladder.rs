@@ -1,11 +1,12 @@
 //! The kill ladder as a pure state machine: from the result of each scan and the elapsed time it decides the
 //! next step.
 //!
-//! Each process found within the grace period gets TERM once, and CONT so that a stopped one can act on it.
-//! Every process found later gets KILL. Done after two consecutive empty scans, because a process that forks
+//! Each process found within the grace period gets TERM once, and CONT so that a stopped one can act on it; except
+//! for what a process has started since it got TERM: that may save its work, and is left to it as long as it
+//! lives. Every process found later gets KILL. Done after two consecutive empty scans, because a process that forks
 //! during a scan can evade one.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use protocol::ids::ProcId;
@@ -55,8 +56,14 @@ impl Ladder {
         self.grace = grace;
     }
 
-    /// Returns the next step, `elapsed` after the start, for the processes that the last scan found alive.
-    pub(crate) fn step(&mut self, elapsed: Duration, found: &[ProcId]) -> Step {
+    /// Returns the next step, `elapsed` after the start, for the processes that the last scan found alive, with the
+    /// parents of those whose parents it found as well.
+    pub(crate) fn step(
+        &mut self,
+        elapsed: Duration,
+        found: &[ProcId],
+        parents: &HashMap<ProcId, ProcId>,
+    ) -> Step {
         if found.is_empty() {
             self.empty_scans = self.empty_scans.saturating_add(1);
             return if self.empty_scans >= EMPTY_SCANS { Step::Done } else { Step::Rescan };
@@ -66,7 +73,10 @@ impl Ladder {
         // machine.
         let term_since = *self.term_since.get_or_insert(elapsed);
         if elapsed.saturating_sub(term_since) < self.grace && self.kill_since.is_none() {
-            return Step::Term(found.iter().copied().filter(|id| self.termed.insert(*id)).collect());
+            let is_due = |id: &ProcId| !self.termed.contains(id) && !self.is_left(*id, parents);
+            let due: Vec<ProcId> = found.iter().copied().filter(is_due).collect();
+            self.termed.extend(&due);
+            return Step::Term(due);
         }
         let since = *self.kill_since.get_or_insert(elapsed);
         if elapsed.saturating_sub(since) > self.verify {
@@ -74,6 +84,18 @@ impl Ladder {
         } else {
             Step::Kill(found.to_vec())
         }
+    }
+
+    /// True if the process got TERM.
+    pub(crate) fn has_termed(&self, id: ProcId) -> bool {
+        self.termed.contains(&id)
+    }
+
+    /// True if a living ancestor got TERM.
+    fn is_left(&self, id: ProcId, parents: &HashMap<ProcId, ProcId>) -> bool {
+        let ancestors = std::iter::successors(parents.get(&id), |id| parents.get(id));
+        // There may be cycles, as parents are not read at once.
+        ancestors.take(parents.len()).any(|ancestor| self.termed.contains(ancestor))
     }
 }
 
@@ -94,38 +116,72 @@ mod tests {
     fn the_rungs_in_order() {
         let mut ladder = Ladder::new(GRACE, VERIFY);
         let seconds = Duration::from_secs;
-        assert_eq!(ladder.step(seconds(0), &ids(&[7, 8])), Step::Term(ids(&[7, 8])));
-        assert_eq!(ladder.step(seconds(1), &ids(&[7, 9])), Step::Term(ids(&[9])), "each gets TERM once");
-        assert_eq!(ladder.step(seconds(2), &ids(&[])), Step::Rescan);
-        assert_eq!(ladder.step(seconds(3), &ids(&[7])), Step::Term(vec![]), "one empty scan proves nothing");
-        assert_eq!(ladder.step(seconds(5), &ids(&[7])), Step::Kill(ids(&[7])));
-        assert_eq!(ladder.step(seconds(10), &ids(&[7])), Step::Kill(ids(&[7])));
-        assert_eq!(ladder.step(seconds(11), &ids(&[7])), Step::GiveUp(ids(&[7])));
-        assert_eq!(ladder.step(seconds(12), &ids(&[])), Step::Rescan);
-        assert_eq!(ladder.step(seconds(13), &ids(&[])), Step::Done);
+        assert_eq!(ladder.step(seconds(0), &ids(&[7, 8]), &HashMap::new()), Step::Term(ids(&[7, 8])));
+        assert_eq!(
+            ladder.step(seconds(1), &ids(&[7, 9]), &HashMap::new()),
+            Step::Term(ids(&[9])),
+            "each gets TERM once"
+        );
+        assert_eq!(ladder.step(seconds(2), &ids(&[]), &HashMap::new()), Step::Rescan);
+        assert_eq!(
+            ladder.step(seconds(3), &ids(&[7]), &HashMap::new()),
+            Step::Term(vec![]),
+            "one empty scan proves nothing"
+        );
+        assert_eq!(ladder.step(seconds(5), &ids(&[7]), &HashMap::new()), Step::Kill(ids(&[7])));
+        assert_eq!(ladder.step(seconds(10), &ids(&[7]), &HashMap::new()), Step::Kill(ids(&[7])));
+        assert_eq!(ladder.step(seconds(11), &ids(&[7]), &HashMap::new()), Step::GiveUp(ids(&[7])));
+        assert_eq!(ladder.step(seconds(12), &ids(&[]), &HashMap::new()), Step::Rescan);
+        assert_eq!(ladder.step(seconds(13), &ids(&[]), &HashMap::new()), Step::Done);
     }
 
     #[test]
     fn a_shorter_grace_ends_one_that_has_begun() {
         let mut ladder = Ladder::new(Duration::from_secs(25), VERIFY);
         let seconds = Duration::from_secs;
-        assert_eq!(ladder.step(seconds(0), &ids(&[7])), Step::Term(ids(&[7])));
+        assert_eq!(ladder.step(seconds(0), &ids(&[7]), &HashMap::new()), Step::Term(ids(&[7])));
         ladder.set_grace(GRACE);
-        assert_eq!(ladder.step(seconds(4), &ids(&[7])), Step::Term(vec![]));
+        assert_eq!(ladder.step(seconds(4), &ids(&[7]), &HashMap::new()), Step::Term(vec![]));
         ladder.set_grace(Duration::ZERO);
-        assert_eq!(ladder.step(seconds(4), &ids(&[7])), Step::Kill(ids(&[7])));
+        assert_eq!(ladder.step(seconds(4), &ids(&[7]), &HashMap::new()), Step::Kill(ids(&[7])));
     }
 
     #[test]
     fn no_grace_kills_at_once_and_a_long_pause_skips_no_rung() {
         assert_eq!(
-            Ladder::new(Duration::ZERO, VERIFY).step(Duration::ZERO, &ids(&[7])),
+            Ladder::new(Duration::ZERO, VERIFY).step(Duration::ZERO, &ids(&[7]), &HashMap::new()),
             Step::Kill(ids(&[7]))
         );
         let (late, later) = (Duration::from_secs(999), Duration::from_secs(9_999));
         let mut ladder = Ladder::new(GRACE, VERIFY);
-        assert_eq!(ladder.step(late, &ids(&[7])), Step::Term(ids(&[7])));
-        assert_eq!(ladder.step(later, &ids(&[7])), Step::Kill(ids(&[7])));
+        assert_eq!(ladder.step(late, &ids(&[7]), &HashMap::new()), Step::Term(ids(&[7])));
+        assert_eq!(ladder.step(later, &ids(&[7]), &HashMap::new()), Step::Kill(ids(&[7])));
+    }
+
+    #[test]
+    fn what_a_process_starts_to_save_its_work_is_left_to_it_while_it_lives() {
+        let mut ladder = Ladder::new(GRACE, VERIFY);
+        let seconds = Duration::from_secs;
+        let id = |pid| ProcId { pid, start: 1 };
+        let parents = HashMap::from([(id(8), id(7)), (id(9), id(8)), (id(10), id(9))]);
+        assert_eq!(ladder.step(seconds(0), &ids(&[7, 8]), &parents), Step::Term(ids(&[7, 8])));
+        assert_eq!(
+            ladder.step(seconds(1), &ids(&[7, 9, 10]), &HashMap::from([(id(9), id(7)), (id(10), id(9))])),
+            Step::Term(vec![])
+        );
+        assert_eq!(
+            ladder.step(seconds(2), &ids(&[9, 10]), &HashMap::from([(id(10), id(9))])),
+            Step::Term(ids(&[9, 10])),
+            "an orphan"
+        );
+        let cycle = HashMap::from([(id(11), id(12)), (id(12), id(11))]);
+        assert_eq!(ladder.step(seconds(3), &ids(&[11, 12]), &cycle), Step::Term(ids(&[11, 12])));
+        let parents = HashMap::from([(id(13), id(11))]);
+        assert_eq!(
+            ladder.step(seconds(5), &ids(&[11, 13]), &parents),
+            Step::Kill(ids(&[11, 13])),
+            "not for ever"
+        );
     }
 
     proptest! {
@@ -141,7 +197,7 @@ mod tests {
                 now += Duration::from_millis(pause);
                 let found = ids(&pids);
                 empty = if found.is_empty() { empty + 1 } else { 0 };
-                match ladder.step(now, &found) {
+                match ladder.step(now, &found, &HashMap::new()) {
                     Step::Term(some) => {
                         prop_assert!(killed.is_none());
                         prop_assert!(some.iter().all(|id| found.contains(id)));

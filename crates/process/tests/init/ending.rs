@@ -19,6 +19,7 @@ crate::tests![
     a_terminal_that_nobody_reads_holds_no_init,
     p04_what_ignores_stops_or_forks_is_ended,
     nothing_outruns_the_ladder,
+    p03_helpers_of_a_program_that_saves_its_work_at_term_are_let,
     the_ladder_ends_what_a_dead_init_left,
     the_ladder_ends_a_stopped_init,
     the_protected_are_spared_and_lead_to_nobody,
@@ -78,6 +79,11 @@ fn options(grace: u64) -> KillOptions {
     let (grace, verify) = (Duration::from_millis(grace), Duration::from_secs(20));
     KillOptions { grace, verify, ..KillOptions::default() }
 }
+
+/// A program whose work at TERM needs helpers, one after the other.
+const SAVES: &str =
+    "trap 'for n in 1 2 3 4 5; do sleep 0.05 || touch interrupted; done; touch saved; exit 3' TERM
+    echo ready; while :; do sleep 0.01; done";
 
 /// Starts the tree below a program that exits with code 7 on Enter.
 fn grown(tree: &str, grown: Grown) -> Pane {
@@ -173,6 +179,15 @@ fn p04_what_ignores_stops_or_forks_is_ended() {
             ends_by_the_ladder(&mut pane);
         }
     }
+}
+
+fn p03_helpers_of_a_program_that_saves_its_work_at_term_are_let() {
+    let mut pane = Pane::script(SAVES);
+    pane.wait_for_output("ready");
+    assert_eq!(kill(&pane.evidence(), &options(20_000)).unwrap().survivors, []);
+    assert_eq!(pane.end_alone(), InitExit::Code(3));
+    let dir = pane.file("exit").parent().unwrap().to_owned();
+    assert!(dir.join("saved").exists() && !dir.join("interrupted").exists());
 }
 
 /// On a process that forks and exits all the time.
