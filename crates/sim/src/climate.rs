@@ -69,6 +69,8 @@ pub(crate) struct Climate {
     /// Chance that a person types into the composer of an agent that the pool knows, or looks back in its terminal, per
     /// mille of the occasions.
     pub(crate) typing: u64,
+    /// Chance that a client waits for the end of its prompt, per mille of the prompts.
+    pub(crate) waits: u64,
     /// Chance that somebody makes a backup of the database, or puts it back, before an action, per mille.
     pub(crate) backups: u64,
     /// The restart policy of sessions.
@@ -116,6 +118,7 @@ impl Climate {
             conversation_losses: of_adapter(conversation_losses),
             late_reports,
             foreigners,
+            waits: chance(seed, "waits", (100, 1000)),
             backups: chance(seed, "backups", (1, 60)),
             typing: of_adapter(chance(seed, "typing", (100, 1000))),
             uninterruptible,

@@ -73,6 +73,8 @@ struct State {
     reporting: BTreeSet<SessionId>,
     /// Prompts whose turns an outage cut short, with their conversations: in another one they are typed once more.
     cut_short: BTreeMap<String, String>,
+    /// Texts on which agents are in a turn, or were at their end.
+    at_work: BTreeMap<Tag, String>,
     /// Texts on which an agent's turn has ended.
     finished: BTreeSet<String>,
     /// Claims that their workers hold.
@@ -228,9 +230,9 @@ impl Judge {
         }
     }
 
-    /// Returns the body of an acknowledged message.
-    pub(crate) fn body(&self, id: MessageId) -> Option<String> {
-        self.state().acknowledged.get(&id).map(|(_, body)| body.clone())
+    /// Returns the session and the body of an acknowledged message.
+    pub(crate) fn message(&self, id: MessageId) -> Option<(SessionId, String)> {
+        self.state().acknowledged.get(&id).cloned()
     }
 
     /// Returns the acknowledged messages.

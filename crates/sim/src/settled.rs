@@ -201,7 +201,7 @@ fn check_end(land: &Land, message: &protocol::Message) -> Result<(), String> {
     let is_given_up = land.judge.is_given_up(message.id);
     let is_used_up = message.kind != PROMPT && status.attempts >= MAX_ATTEMPTS;
     let reason = status.reason.as_ref().map(ToString::to_string).unwrap_or_default();
-    let body = land.judge.body(message.id).unwrap_or_default();
+    let body = land.judge.message(message.id).map(|(_, body)| body).unwrap_or_default();
     let is_cut_short = message.kind == PROMPT
         && land.judge.prompt(&body).pasted > 0
         && PROMPT_ENDS.iter().any(|end| reason.starts_with(end));
@@ -278,7 +278,8 @@ fn check_doubt(land: &Land, message: &protocol::Message) {
     if land.climate.tmux_faults + land.climate.server_stops > 0 {
         return;
     }
-    let Some(body) = land.judge.body(message.id).filter(|body| !land.judge.is_cut_short(body)) else {
+    let body = land.judge.message(message.id).map(|(_, body)| body);
+    let Some(body) = body.filter(|body| !land.judge.is_cut_short(body)) else {
         return;
     };
     let typed = land.judge.prompt(&body);

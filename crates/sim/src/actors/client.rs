@@ -3,6 +3,7 @@
 
 mod attempt;
 mod probe;
+mod rest;
 
 use std::time::Duration;
 
@@ -173,7 +174,11 @@ impl Actor {
     async fn prompt(&mut self, session: SessionRef) {
         let body = format!("prompt {}", self.number());
         let wake = self.rng.per_mille(600);
+        let sent = self.sent.len();
         self.send(session, body, PROMPT, wake).await;
+        if self.sent.len() > sent && self.rng.per_mille(self.land.climate.waits) {
+            self.await_rest().await;
+        }
     }
 
     /// Returns a number of which no other one is the beginning.

@@ -110,7 +110,7 @@ impl Incarnation {
             return Some(());
         }
         let conversation = self.conversation.clone().unwrap_or_default();
-        self.land.judge.taken(&typed, &conversation);
+        self.land.judge.taken(self.pane.tag, &typed, &conversation);
         self.hook(job, HookEvent::Prompt { text: typed.clone(), cut: false, turn: None }).await;
         let cut_short = self.land.conversations.begin_turn(&conversation);
         let texts = if typed == GO_ON { cut_short } else { BTreeSet::from([typed]) };
@@ -123,6 +123,7 @@ impl Incarnation {
         self.output("it works\n");
         if self.land.suffers(&mut self.rng, self.land.climate.usage_limits) {
             let until = self.land.clock.now().after(Duration::from_secs(self.rng.between(5, 120)));
+            self.land.judge.rests(self.pane.tag);
             let error = "limit".to_owned();
             self.hook(job, HookEvent::TurnFailed { error, limited: true, until: Some(until) }).await;
             return Some(());
@@ -132,6 +133,7 @@ impl Incarnation {
                 self.land.judge.cut_short(self.pane.tag, &text, &conversation);
                 self.land.conversations.cut_short(&conversation, text);
             }
+            self.land.judge.rests(self.pane.tag);
             let error = OUTAGE.to_owned();
             self.hook(job, HookEvent::TurnFailed { error, limited: false, until: None }).await;
             return Some(());
@@ -143,6 +145,7 @@ impl Incarnation {
         };
         texts.iter().for_each(|text| self.land.judge.finished(self.pane.tag, text));
         self.land.conversations.end_turn(&conversation, &texts);
+        self.land.judge.rests(self.pane.tag);
         self.hook(job, end).await;
         Some(())
     }
