@@ -110,9 +110,6 @@ impl Pool {
             Event::SessionPlaced { session, incarnation } => {
                 self.change_run(*session, incarnation.tag, |run| run.clone_from(incarnation));
             }
-            Event::AgentStarted { session, tag, init, agent } => {
-                self.change_run(*session, *tag, |run| (run.init, run.agent) = (Some(*init), Some(*agent)));
-            }
             Event::SessionObserved { session, at, dead, attached, current_command } => {
                 self.observed(*session, *at, (*dead, *attached), current_command.as_ref());
             }

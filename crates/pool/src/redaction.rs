@@ -37,7 +37,6 @@ pub fn event(event: &mut Event) {
         | Event::SessionLost { .. }
         | Event::SessionDeleted { .. }
         | Event::SessionObserved { .. }
-        | Event::AgentStarted { .. }
         | Event::TagRetired { .. }
         | Event::MessageForgotten { .. }
         | Event::ReapStarted { .. }

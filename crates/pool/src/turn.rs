@@ -238,7 +238,6 @@ impl Consequences {
             | Event::SessionCreated(_)
             | Event::SessionStarting { .. }
             | Event::SessionPlaced { .. }
-            | Event::AgentStarted { .. }
             | Event::SessionLive { .. }
             | Event::SessionObserved { .. }
             | Event::SessionDraining { .. }

@@ -122,8 +122,7 @@ impl<'a> BatchWriter<'_, '_, 'a> {
             | Event::LockUsedForSend { session, .. }
             | Event::DrainDeadlineSet(session, _)
             | Event::GraceAsked(session, _)
-            | Event::KeysPressed(session)
-            | Event::AgentStarted { session, .. } => self.rows.push(DirtyRow::Session(*session)),
+            | Event::KeysPressed(session) => self.rows.push(DirtyRow::Session(*session)),
             Event::Lane(event) => self.rows.push(DirtyRow::Session(event.session())),
             Event::SessionDeleted { session, .. } => {
                 let session = *session;

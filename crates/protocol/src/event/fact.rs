@@ -134,17 +134,6 @@ pub enum Event {
         /// The program in the foreground.
         current_command: Option<OsBytes>,
     },
-    /// The agent's process became known.
-    AgentStarted {
-        /// The session.
-        session: SessionId,
-        /// The incarnation.
-        tag: Tag,
-        /// The init process.
-        init: ProcId,
-        /// The agent process.
-        agent: ProcId,
-    },
     /// An incarnation has ended: a pane that still carries its tag is a leftover.
     TagRetired {
         /// The tag of the incarnation.

@@ -25,7 +25,6 @@ impl Event {
             Self::SessionFailed { .. } => EventKind::SessionFailed,
             Self::SessionDeleted { .. } => EventKind::SessionDeleted,
             Self::SessionObserved { .. } => EventKind::SessionObserved,
-            Self::AgentStarted { .. } => EventKind::GeneratorRegistered,
             Self::TagRetired { .. } => EventKind::GeneratorEnded,
             Self::MessageQueued(_) => EventKind::MessageQueued,
             Self::MessageChanged { status, .. } => status.event_kind(),
@@ -86,7 +85,6 @@ impl Event {
             | Self::SessionFailed { session, .. }
             | Self::SessionDeleted { session, .. }
             | Self::SessionObserved { session, .. }
-            | Self::AgentStarted { session, .. }
             | Self::TagRetired { session, .. }
             | Self::MessageChanged { session, .. }
             | Self::MessageForgotten { session, .. }

@@ -249,9 +249,10 @@ impl History {
                 current_command: Some(OsBytes(vec![b'v', restarts as u8])),
             },
             9 => {
-                let tag = self.now.pool.session(session)?.incarnation.as_ref()?.tag;
-                let process = ProcId { pid: restarts, start: now.0 };
-                Event::AgentStarted { session, tag, init: process, agent: process }
+                let run = self.now.pool.session(session)?.incarnation.clone()?;
+                let process = Some(ProcId { pid: restarts, start: now.0 });
+                let incarnation = Incarnation { init: process, agent: process, ..run };
+                Event::SessionPlaced { session, incarnation }
             }
             _ if self.rng.below(3) == 0 => {
                 let its = self.now.messages.values().filter(|(m, _)| m.session == session);

@@ -52,9 +52,6 @@ pub(super) fn fields(event: &Event) -> Option<Value> {
         Event::LogResumed { session: _ } => json!({}),
         Event::DrainDeadlineSet(_, deadline) => json!({"deadline": Json(deadline.at())}),
         Event::WorkerChanged(change) => json!({"worker": change.worker.name}),
-        Event::AgentStarted { session: _, tag, init, agent } => {
-            json!({"tag": tag, "init": init, "agent": agent})
-        }
         Event::TagRetired { session: _, tag } => json!({"tag": tag}),
         Event::MessageQueued(message) => message_document(message),
         Event::MessageChanged { session: _, id, status } => with(json!({"id": id}), status_document(status)),

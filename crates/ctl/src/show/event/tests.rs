@@ -264,17 +264,15 @@ fn a_thought_is_flat() {
 }
 
 #[test]
-fn a_generator_is_a_worker_or_the_program_of_a_session() {
+fn the_generator_that_ends_is_a_worker_or_a_run_of_a_session() {
     let (session, tag, process) = (SessionId(12), Tag([1; 16]), ProcId { pid: 60, start: 6 });
     let id = GeneratorId(4);
     let kinds = vec!["build".to_owned()];
     let worker = Event::GeneratorRegistered { session: Some(session), id, kinds, process: Some(process) };
-    let program = Event::AgentStarted { session, tag, init: process, agent: process };
     let gone = Event::GeneratorEnded { session: None, id, reason: "left".into() };
     let run = Event::TagRetired { session, tag };
     let cases = [
         (worker, "generator_registered", json!("sess_12"), &["id", "kinds", "process"][..]),
-        (program, "generator_registered", json!("sess_12"), &["agent", "init", "tag"]),
         (gone, "generator_ended", Value::Null, &["id", "reason"]),
         (run, "generator_ended", json!("sess_12"), &["tag"]),
     ];
