@@ -6,6 +6,7 @@ use protocol::{SessionId, Tag, Timestamp};
 
 use agents::screen::Screen;
 
+use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
 
@@ -28,9 +29,13 @@ pub(crate) async fn is_left(
     };
     // The activity of a person is known to the second. The Enter of a command is older than a pause in that
     // command's output, so that a shell's prompt on the same row is nobody's line.
-    let person = Timestamp(active_at.saturating_add(1).saturating_mul(1000));
-    let was_there =
-        person.max(keys_at.map(|at| at.after(ECHO_LIMIT)).unwrap_or_default()) > prompt.resumed_at;
+    let person = Timestamp(active_at.saturating_mul(1000).saturating_add(999));
+    let keys = keys_at.map(|at| at.after(ECHO_LIMIT));
+    let was_there = move |turn: &mut Turn<'_>| {
+        let was_before = |at| turn.pool().is_surely_earlier(turn.now(), at, prompt.resumed_at);
+        !was_before(person) || keys.is_some_and(|at| !was_before(at))
+    };
+    let was_there = daemon.engine.turn(was_there).await.unwrap_or(true);
     let screen = Screen::new(&seen.screen);
     let row = screen.lines().nth(seen.cursor.1.into()).unwrap_or_default();
     was_there && letters(row).ne(letters(&prompt.row))
