@@ -97,6 +97,7 @@ fn message_result(
 fn is_settled(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
     let settings = &daemon.loaded().settings;
     let is_due = session.lifecycle.holds_slot()
+        || pool::session::is_restarting(session)
         || session.budget.due_at.is_some()
         || turn.volatile.scheduler.waiting.position(session.id).is_some()
         || turn.volatile.scheduler.is_starting(session.id)

@@ -51,9 +51,11 @@ pub fn held_prompt(pool: &Pool, session: SessionId) -> Option<PendingMessage<'_>
 #[must_use]
 pub fn has_prompt_work(pool: &Pool, session: SessionId, now: Timestamp) -> bool {
     let held = held_prompt(pool, session).is_some_and(|message| message.state != MessageState::InDoubt);
-    // A prompt that is not due keeps nobody busy, except for a retry.
-    let comes =
-        |message: &PendingMessage<'_>| message.attempts > 0 || message.not_before.is_none_or(|at| at <= now);
+    // One that is not due keeps nobody busy by itself, except for a retry.
+    let others = pool.prompts(session).waiting > 1;
+    let comes = |message: &PendingMessage<'_>| {
+        others || message.attempts > 0 || message.not_before.is_none_or(|at| at <= now)
+    };
     held || waiting_prompt(pool, session).is_some_and(|message| comes(&message))
 }
 

@@ -610,6 +610,22 @@ fn a_prompt_whose_time_has_not_come_wakes_nobody_and_does_when_it_has() {
 }
 
 #[test]
+fn an_agent_is_about_to_get_what_waits_behind_a_prompt_that_is_not_due() {
+    let mut scene = Scene::new(1);
+    scene.world.now = 1000;
+    let has_work =
+        |scene: &Scene, now| queue::has_prompt_work(&scene.world.pool, SessionId(1), Timestamp(now));
+    assert!(!has_work(&scene, 1000));
+    scene.prompt_at(1, 90_000);
+    assert!(
+        !has_work(&scene, 1000) && has_work(&scene, 90_000),
+        "such as the words to go on after a usage limit"
+    );
+    scene.prompt(1);
+    assert!(has_work(&scene, 1000), "who sent this one waits for its end");
+}
+
+#[test]
 fn nobody_is_woken_for_what_waits_behind_a_prompt_in_doubt() {
     let mut scene = Scene::new(1);
     scene.prompt(1);
