@@ -56,8 +56,8 @@ pub trait Processes: Send + Sync {
     fn watch_exits(&self) -> io::Result<Box<dyn Exits>>;
     /// Returns a process and its descendants; none if they cannot be read.
     fn descendants(&self, root: ProcId) -> Vec<Process>;
-    /// Returns the background work of the program below its init; see [`Table::background`].
-    fn background(&self, init_and_program: (ProcId, ProcId), is_shell: bool) -> Vec<Background>;
+    /// Returns the background work of the program below its init; see [`Table::background`]. `None` if it cannot be read.
+    fn background(&self, init_and_program: (ProcId, ProcId), is_shell: bool) -> Option<Vec<Background>>;
     /// Measures the resource use of each session, from one sample of the process table.
     fn usage(&self, sessions: &[SessionProcesses]) -> Vec<Option<Usage>>;
     /// Returns the program in the foreground of the process's terminal.
@@ -151,8 +151,8 @@ impl Processes for SystemProcesses {
         tree::processes(root).unwrap_or_default()
     }
 
-    fn background(&self, init_and_program: (ProcId, ProcId), is_shell: bool) -> Vec<Background> {
-        Table::read().map(|table| table.background(init_and_program, is_shell)).unwrap_or_default()
+    fn background(&self, init_and_program: (ProcId, ProcId), is_shell: bool) -> Option<Vec<Background>> {
+        Table::read().map(|table| table.background(init_and_program, is_shell)).ok()
     }
 
     fn usage(&self, sessions: &[SessionProcesses]) -> Vec<Option<Usage>> {

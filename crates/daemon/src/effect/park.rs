@@ -26,10 +26,10 @@ const PAUSE: Duration = Duration::from_millis(400);
 pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<String> {
     let grant = daemon.engine.lock_inside(session, "park").await.ok()?;
     let loss = expected_loss(daemon, session, tag).await;
-    let has_loss = loss.is_some();
-    let kept = match loss {
-        None => hang_up(daemon, session, tag).await.err(),
-        loss => loss,
+    let (deferred, kept) = match loss {
+        Loss::None => (None, hang_up(daemon, session, tag).await.err()),
+        Loss::Known(what) => (Some(true), Some(what)),
+        Loss::Unknown(why) => (Some(false), Some(format!("it is not known what would be lost: {why}"))),
     };
     let continues = kept.is_some();
     let settle = move |turn: &mut Turn<'_>| {
@@ -37,9 +37,9 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
         if continues {
             resume_running(turn, session, tag);
         }
-        if has_loss {
+        if let Some(is_known) = deferred {
             let now = turn.now();
-            turn.volatile.scheduler.defer_parking(session, tag, now);
+            turn.volatile.scheduler.defer_parking((session, tag), is_known, now);
         }
         turn.wake();
     };
@@ -49,51 +49,64 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
     kept
 }
 
-/// Returns the draft or the background work that would be lost, as its screen and its processes show. A
-/// screen or process table that cannot be read shows nothing.
-async fn expected_loss(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<String> {
-    let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await.ok()??;
-    let pane = record.incarnation.as_ref().filter(|run| run.tag == tag).and_then(pane_of)?;
-    let agent = daemon.loaded().settings.agent_of(&record).clone();
-    if agent.shows_composer()
-        && let Ok((_, Some(look))) = read_screen(daemon, &agent, pane).await
-        && let Some(shown) = pool::slots::loss_if_parked(&look)
-    {
-        return Some(shown);
-    }
-    let run = record.incarnation.as_ref()?;
-    background_work(daemon, run.init.zip(run.agent)?, &agent).await
+/// What would be lost if a session were parked.
+enum Loss {
+    None,
+    /// A draft, or work in the background.
+    Known(String),
+    /// Its terminal or its processes cannot be read, for this reason.
+    Unknown(String),
 }
 
-/// Returns the background work of an agent, by the process table. `init_and_program` are its processes.
-async fn background_work(
-    daemon: &Daemon,
-    init_and_program: (ProcId, ProcId),
-    agent: &Agent,
-) -> Option<String> {
+/// Determines the loss, as its screen and its processes show it. The closed terminal of a program that has ended shows
+/// nothing to lose.
+async fn expected_loss(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Loss {
+    let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await.ok().flatten();
+    let Some(record) = record else { return Loss::None };
+    let Some(run) = record.incarnation.as_ref().filter(|run| run.tag == tag) else { return Loss::None };
+    let Some(pane) = pane_of(run) else { return Loss::None };
+    let agent = daemon.loaded().settings.agent_of(&record).clone();
+    if agent.shows_composer() {
+        match read_screen(daemon, &agent, pane).await {
+            Ok((_, look)) => {
+                if let Some(shown) = look.as_ref().and_then(pool::slots::loss_if_parked) {
+                    return Loss::Known(shown);
+                }
+            }
+            Err(blocked) if blocked.is_closed() => {}
+            Err(blocked) => return Loss::Unknown(blocked.to_string()),
+        }
+    }
+    let Some(processes) = run.init.zip(run.agent) else { return Loss::None };
+    background_work(daemon, processes, &agent).await
+}
+
+/// Determines whether an agent works in the background, by the process table. `init_and_program` are its processes.
+async fn background_work(daemon: &Daemon, init_and_program: (ProcId, ProcId), agent: &Agent) -> Loss {
     let is_shell = agent.confirm == Confirm::Prompt;
     if !is_shell && agent.confirm != Confirm::Hook && !agent.shows_composer() {
         // Of other programs it is unknown which processes are their helpers.
-        return None;
+        return Loss::None;
     }
     let look = || {
         let processes = daemon.processes();
         let look = move || processes.background(init_and_program, is_shell);
         daemon.blocking.with_timeout(Purpose::Processes, look)
     };
-    let mut found = look().await?;
+    let unread = || Loss::Unknown("its processes cannot be read".to_owned());
+    let Some(mut found) = look().await.flatten() else { return unread() };
     for _ in 0..RECHECKS {
         if found.is_empty() {
-            return None;
+            return Loss::None;
         }
         sleep(PAUSE).await;
-        let again = look().await?;
+        let Some(again) = look().await.flatten() else { return unread() };
         found.retain(|work| again.iter().any(|other| other.first == work.first));
     }
-    let first = found.first()?;
+    let Some(first) = found.first() else { return Loss::None };
     let more = if found.len() > 1 { format!(" and {} more", found.len() - 1) } else { String::new() };
     let name = protocol::redact::text(&first.command.to_string_lossy());
-    Some(format!("it runs {name} (pid {}){more} in the background", first.pid))
+    Loss::Known(format!("it runs {name} (pid {}){more} in the background", first.pid))
 }
 
 /// Hangs up. The error says why the session continues: a client is attached, or tmux failed.

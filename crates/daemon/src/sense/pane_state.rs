@@ -90,7 +90,7 @@ pub(crate) async fn read_screen(
     match seen.answer {
         Answer::Done => {}
         Answer::InMode => return Err(Blocked::by_terminal("it is in copy mode")),
-        Answer::Dead | Answer::Gone => return Err(Blocked::for_now("its terminal is closed")),
+        Answer::Dead | Answer::Gone => return Err(Blocked::by_end()),
         Answer::InputOff => return Err(Blocked::for_now("its pane does not take input")),
         other => return Err(Blocked::for_now(format!("its pane cannot be read: {other:?}"))),
     }

@@ -6,20 +6,33 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocked {
     reason: String,
-    needs_person: bool,
+    obstacle: Obstacle,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Obstacle {
+    Passing,
+    Terminal,
+    Closed,
 }
 
 impl Blocked {
     /// An obstacle that ends by itself. `reason` is for people.
     #[must_use]
     pub fn for_now(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), needs_person: false }
+        Self { reason: reason.into(), obstacle: Obstacle::Passing }
     }
 
     /// An obstacle that only a person at the terminal can remove. `reason` is for people.
     #[must_use]
     pub fn by_terminal(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), needs_person: true }
+        Self { reason: reason.into(), obstacle: Obstacle::Terminal }
+    }
+
+    /// The terminal is closed, so that nothing is in it any more.
+    #[must_use]
+    pub fn by_end() -> Self {
+        Self { reason: "its terminal is closed".to_owned(), obstacle: Obstacle::Closed }
     }
 
     /// The reason, for people.
@@ -31,7 +44,13 @@ impl Blocked {
     /// True if only a person at the terminal can remove the obstacle.
     #[must_use]
     pub fn needs_person(&self) -> bool {
-        self.needs_person
+        self.obstacle == Obstacle::Terminal
+    }
+
+    /// True if the terminal is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.obstacle == Obstacle::Closed
     }
 }
 

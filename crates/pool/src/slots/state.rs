@@ -29,6 +29,8 @@ struct ParkDeferral {
     tag: Tag,
     at: Timestamp,
     pause: Duration,
+    /// True if something would have been lost; false if that could not be determined.
+    is_known: bool,
 }
 
 /// Sessions in transition, and waiters for slots.
@@ -154,21 +156,22 @@ impl Scheduler {
         !std::mem::replace(&mut self.restored, true)
     }
 
-    /// Defers the parking of a session, because something would be lost now. The pause doubles each time.
-    pub fn defer_parking(&mut self, session: SessionId, tag: Tag, now: Timestamp) {
+    /// Defers the parking of a session, because something would be lost now, or because its terminal does not tell whether
+    /// something would. The pause doubles each time.
+    pub fn defer_parking(&mut self, (session, tag): (SessionId, Tag), is_known: bool, now: Timestamp) {
         let before = self.deferred.get(&session).filter(|deferred| deferred.tag == tag);
         let pause = before.map_or(DEFERRAL_MIN, |deferred| (deferred.pause * 2).min(DEFERRAL_MAX));
-        self.deferred.insert(session, ParkDeferral { tag, at: now, pause });
+        self.deferred.insert(session, ParkDeferral { tag, at: now, pause, is_known });
     }
 
-    /// True until the pause of a session's deferred parking is over and its program has written again.
+    /// True until the pause of a session's deferred parking is over and, if a loss was known, its program has written again.
     #[must_use]
     pub fn is_parking_deferred(&self, pool: &Pool, session: SessionId, now: Timestamp) -> bool {
         let Some(deferred) = self.deferred.get(&session).filter(|deferred| runs(pool, session, deferred.tag))
         else {
             return false;
         };
-        let is_unchanged = |since: &Timestamp| pool.is_earlier(now, *since, deferred.at);
+        let is_unchanged = |since: &Timestamp| deferred.is_known && pool.is_earlier(now, *since, deferred.at);
         self.quiet_since.get(&session).is_some_and(is_unchanged)
             || pool.age(now, deferred.at) < deferred.pause
     }

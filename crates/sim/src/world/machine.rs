@@ -249,8 +249,8 @@ impl Processes for View {
         Vec::new()
     }
 
-    fn background(&self, _: (ProcId, ProcId), _: bool) -> Vec<Background> {
-        Vec::new()
+    fn background(&self, _: (ProcId, ProcId), _: bool) -> Option<Vec<Background>> {
+        Some(Vec::new())
     }
 
     fn usage(&self, sessions: &[SessionProcesses]) -> Vec<Option<Usage>> {

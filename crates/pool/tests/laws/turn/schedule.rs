@@ -107,9 +107,29 @@ fn nothing_is_parked_by_an_old_sample_or_while_its_parking_is_deferred() {
     let now = engine.world.now;
     engine.quiet(&[now - 2 * MINUTE, now - 3 * MINUTE]);
     let (tag, at) = (engine.tag(TWO), engine.now());
-    engine.volatile.scheduler.defer_parking(TWO, tag, at);
+    engine.volatile.scheduler.defer_parking((TWO, tag), true, at);
     let (tick, _) = engine.tick();
     assert!(parked(&tick.actions) == [ONE] && !tick.wants_sample);
+}
+
+#[test]
+fn parking_goes_on_after_a_pause_or_after_output_if_something_would_have_been_lost() {
+    for (is_known, wrote, goes_on) in [(false, false, true), (true, false, false), (true, true, true)] {
+        let mut engine = Engine::full();
+        let tag = engine.tag(TWO);
+        let at = engine.now();
+        engine.volatile.scheduler.defer_parking((TWO, tag), is_known, at);
+        let scheduler = |engine: &Engine| {
+            engine.volatile.scheduler.is_parking_deferred(&engine.world.pool, TWO, engine.now())
+        };
+        let before = engine.world.now - MINUTE;
+        engine.quiet(&[before, before]);
+        assert!(scheduler(&engine), "at first");
+        engine.pass(11_000);
+        let quiet = if wrote { engine.world.now - 1000 } else { before };
+        engine.quiet(&[before, quiet]);
+        assert_eq!(!scheduler(&engine), goes_on, "{is_known} {wrote}");
+    }
 }
 
 #[test]
