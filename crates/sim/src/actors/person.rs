@@ -26,14 +26,15 @@ pub(crate) async fn run(land: Land) {
         }
         let mut rng = land.rng(&format!("typist{n}"));
         if land.suffers(&mut rng, land.climate.typing) && land.plan.has(&format!("typing:{n}")) {
-            land.life.spawn("typist", Box::pin(type_by_hand(land.clone(), rng)));
+            let stays = land.rng(&format!("draft{n}")).per_mille(600);
+            land.life.spawn("typist", Box::pin(type_by_hand(land.clone(), rng, stays)));
         }
         n += 1;
     }
 }
 
 /// Looks back in copy mode for a while, or begins a line, and enters or deletes it after a while.
-async fn type_by_hand(land: Land, mut rng: Rng) {
+async fn type_by_hand(land: Land, mut rng: Rng, stays: bool) {
     let pause = Duration::from_millis(rng.between(100, 30_000));
     if rng.per_mille(300) {
         let Some(pane) = land.tmux.enter_mode(&mut rng) else { return };
@@ -42,9 +43,12 @@ async fn type_by_hand(land: Land, mut rng: Rng) {
         sleep(pause).await;
         return land.tmux.leave_mode(pane);
     }
-    let Some(pane) = land.tmux.begin_line(&mut rng).await else { return };
+    let Some(pane) = land.tmux.begin_line(&mut rng, stays).await else { return };
     let enters = rng.per_mille(600);
     land.judge.count(if enters { "person:line" } else { "person:deleted-line" });
+    if !stays {
+        land.judge.count("person:draft");
+    }
     sleep(pause).await;
     land.trace
         .tell(|| format!("somebody {} a line in {}", if enters { "enters" } else { "deletes" }, pane.tag));

@@ -64,6 +64,11 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
         {
             land.judge.violated(format!("O: {session} is said to have lost its pane, which is there"));
         }
+        Event::SessionParked { session, reason: Reason::Evicted | Reason::Idle, .. }
+            if incarnations.get(session).is_some_and(|tag| land.tmux.lost_line(*tag)) =>
+        {
+            land.judge.violated(format!("T: {session} was parked, and a person's line was in its composer"));
+        }
         Event::SessionStopped { session, .. }
         | Event::SessionLost { session, .. }
         | Event::SessionFailed { session, .. }

@@ -133,7 +133,7 @@ impl Incarnation {
     fn begin_output(&self) {
         let dir = &self.create.log.dir;
         drop(fs::create_dir_all(dir));
-        let begin = fs::metadata(dir.join(protocol::logs::CURRENT)).map_or(0, |found| found.len());
+        let begin = logs::bounds(dir).map_or(0, |(_, end)| end);
         let entry = format!("{} {begin} {}\n", self.land.clock.now().0, self.pane.tag);
         if let Ok(mut file) =
             OpenOptions::new().create(true).append(true).open(dir.join(protocol::logs::TIMES))

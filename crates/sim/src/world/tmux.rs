@@ -392,6 +392,7 @@ impl SimTmux {
         let mut state = self.state();
         let init = state.inits.remove(&pane.pane);
         state.sessions.remove(&pane.pane);
+        state.screens.close(pane);
         drop(state);
         init.into_iter().for_each(|(_, init)| self.0.machine.hang_up(init));
     }

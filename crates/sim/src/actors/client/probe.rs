@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use protocol::message::PROMPT;
-use protocol::request::{List, New, Request, Until, Wait};
-use protocol::{MessageState, Response, SessionRef};
+use protocol::request::{List, New, Request, Restart, Until, Wait};
+use protocol::{Lifecycle, MessageState, Response, Session, SessionId, SessionRef};
 use tokio::time::{Instant, sleep};
 use world::tasks::Tasks;
 
@@ -33,8 +33,16 @@ impl Actor {
         // All slots may be taken.
         let list = self.once(Request::List(List { all: true, ..List::default() })).await;
         if let Some(Ok(Response::Sessions(sessions))) = list {
-            for found in sessions {
+            for found in &sessions {
                 self.kill(found.session.id.into()).await;
+            }
+            // People's own sessions may have the names of others.
+            let has_spoken = |session: &Session| session.conversation.as_ref().is_some_and(|it| it.begun);
+            let is_agent =
+                |session: &Session| session.spec.agent == "sim" && session.name.as_str().starts_with('s');
+            let mut agents = sessions.into_iter().map(|found| found.session).filter(is_agent);
+            if let Some(ended) = agents.find(has_spoken) {
+                self.start_again(ended.id).await;
             }
         }
         let made = self.repeat(&op, Request::New(Box::new(new))).await;
@@ -76,6 +84,20 @@ impl Actor {
             }
         }
         self.prompt_at_once(name).await;
+    }
+
+    /// Starts a session that has ended once more: that has to be possible, also where its agent has lost the conversation.
+    async fn start_again(&mut self, id: SessionId) {
+        let (session, wait_slot_ms) = (id.into(), Some(200_000));
+        let restart = Restart { session, grace_ms: None, fresh: false, clear: false, wait_slot_ms };
+        self.change("start again", Request::Restart(restart)).await;
+        let until = vec![Until::Ready];
+        let wait = Wait { session: id.into(), until, timeout_ms: Some(200_000) };
+        match self.once(Request::Wait(wait)).await {
+            Some(Ok(Response::Session(found))) if found.session.lifecycle == Lifecycle::Live => {}
+            other => self.land.judge.violated(format!("{id} cannot be started again: {other:.300?}")),
+        }
+        self.kill(id.into()).await;
     }
 
     /// Gives the session, which is idle, a prompt that has to be typed at once.

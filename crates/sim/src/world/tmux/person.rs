@@ -1,23 +1,26 @@
 //! People at the terminals of agents: they begin a line and finish it later, and they look back in copy mode.
 
+use protocol::Tag;
 use protocol::ids::PaneId;
 use tmux::act::Client;
 use tmux::{Answer, Driver, PaneRef};
 use world::clock::Clock;
 
 use super::{FOREIGN, SimTmux, State};
+use crate::climate::Climate;
 use crate::rng::Rng;
 
 impl SimTmux {
-    /// Begins a line in the empty composer of an agent. Returns its pane; `None` if there is none.
-    pub(crate) async fn begin_line(&self, rng: &mut Rng) -> Option<PaneRef> {
+    /// Begins a line in the empty composer of an agent. The person stays at the terminal, or leaves it with the line.
+    /// Returns its pane; `None` if there is none.
+    pub(crate) async fn begin_line(&self, rng: &mut Rng, stays: bool) -> Option<PaneRef> {
         let pane =
             pick(rng, &self.state(), |state, pane| state.screens.is_empty(pane, &self.0.fake.typed(pane)))?;
         self.type_by_hand(pane, format!("words {}", rng.below(1000)).as_bytes()).await.then_some(())?;
         let now = self.0.clock.now().0 / 1000;
         let mut state = self.state();
-        state.screens.begin_line(pane.pane, now);
-        let session = state.sessions.get(&pane.pane).copied();
+        state.screens.begin_line(pane.pane, stays.then_some(now));
+        let session = state.sessions.get(&pane.pane).copied().filter(|_| stays);
         drop(state);
         let client = Client { name: "/dev/pts/8".to_owned(), pid: 8, control: false, read_only: false };
         session.into_iter().for_each(|session| self.0.fake.attach(session, client.clone()));
@@ -40,6 +43,13 @@ impl SimTmux {
         let session = state.sessions.get(&pane.pane).copied();
         drop(state);
         session.into_iter().for_each(|session| self.0.fake.detach(session));
+    }
+
+    /// True if the pane of this incarnation was closed while the pool could have seen the line of a person in it.
+    pub(crate) fn lost_line(&self, tag: Tag) -> bool {
+        let state = self.state();
+        let Climate { has_adapter, tmux_faults, server_stops, socket_losses, .. } = state.climate;
+        has_adapter && tmux_faults + server_stops + socket_losses == 0 && state.screens.lost_line(tag)
     }
 
     /// Enters copy mode in some pane of the pool. `None` if there is none.

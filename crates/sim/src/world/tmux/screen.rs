@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use protocol::Tag;
 use protocol::ids::PaneId;
+use tmux::PaneRef;
 use tokio::time::Instant;
 
 /// Time after which whoever types has seen a dialog, or a line of a person, with all that comes between the look and the
@@ -30,6 +32,8 @@ pub(super) struct Screens {
     emptied: BTreeMap<PaneId, usize>,
     /// The panes in whose composers a person has begun a line, and since when.
     lines: BTreeMap<PaneId, Instant>,
+    /// The incarnations whose panes were closed with such a line.
+    lost_lines: BTreeSet<Tag>,
     /// The panes in copy mode.
     modes: BTreeSet<PaneId>,
     /// The time at which a person typed into each pane to which they are attached, in seconds of the wall clock.
@@ -64,6 +68,18 @@ impl Screens {
         self.modes.remove(&pane);
     }
 
+    /// Notes that a pane was closed.
+    pub(super) fn close(&mut self, pane: PaneRef) {
+        if self.has_line(pane.pane) {
+            self.lost_lines.insert(pane.tag);
+        }
+    }
+
+    /// True if the pane of an incarnation was closed with the line of a person.
+    pub(super) fn lost_line(&self, tag: Tag) -> bool {
+        self.lost_lines.contains(&tag)
+    }
+
     /// True if the agent of a pane shows that it waits for a prompt, and what was typed into it is entered.
     pub(super) fn is_empty(&self, pane: PaneId, typed: &[u8]) -> bool {
         let kept = self.kept(pane, typed);
@@ -80,10 +96,10 @@ impl Screens {
         };
     }
 
-    /// Notes that a person has begun a line in the composer of a pane, now in seconds of the wall clock.
-    pub(super) fn begin_line(&mut self, pane: PaneId, now: u64) {
+    /// Notes that a person has begun a line in the composer of a pane, now in seconds of the wall clock if they stay.
+    pub(super) fn begin_line(&mut self, pane: PaneId, now: Option<u64>) {
         self.lines.insert(pane, Instant::now());
-        self.typed_at.insert(pane, now);
+        self.typed_at.extend(now.map(|now| (pane, now)));
     }
 
     /// Notes that the line in the composer of a pane is entered, or deleted.
