@@ -323,14 +323,23 @@ impl KillRun<'_> {
 
     /// Sends the signals. Failures are ignored: the next scan finds the process again.
     fn signal(&mut self, ids: &[ProcId], signals: &[Signal]) {
-        // The youngest first: they are likely to end first.
-        for id in ids.iter().rev() {
-            let Some(target) = self.targets.get_mut(id) else { continue };
-            let sent = target.open_handle(self.evidence).and_then(|handle| match handle {
-                Some(handle) => signals.iter().try_for_each(|signal| handle.signal(*signal).map(drop)),
-                None => Ok(()),
-            });
-            if let Err(error) = sent {
+        let opens = |target: &mut Target| target.open_handle(self.evidence).map(|handle| handle.is_some());
+        let mut open = |id: &&ProcId| match self.targets.get_mut(*id).map(opens) {
+            Some(Err(error)) => {
+                tracing::debug!(%id, %error, "not signalled");
+                false
+            }
+            found => matches!(found, Some(Ok(true))),
+        };
+        // All handles first, and the oldest processes first: a parent that loses its child before it has the signal
+        // itself goes on with the next one.
+        let mut opened: Vec<ProcId> = ids.iter().filter(&mut open).copied().collect();
+        opened.sort_by_key(|id| (id.start, id.pid));
+        for id in opened {
+            let Some(handle) = self.targets.get(&id).and_then(|target| target.handle.as_ref()) else {
+                continue;
+            };
+            if let Err(error) = signals.iter().try_for_each(|signal| handle.signal(*signal).map(drop)) {
                 tracing::debug!(%id, %error, "not signalled");
             }
         }

@@ -80,10 +80,10 @@ fn options(grace: u64) -> KillOptions {
     KillOptions { grace, verify, ..KillOptions::default() }
 }
 
-/// A program whose work at TERM needs helpers, one after the other.
+/// A program whose work at TERM needs helpers, one after the other; and what it does until then.
 const SAVES: &str =
-    "trap 'for n in 1 2 3 4 5; do sleep 0.05 || touch interrupted; done; touch saved; exit 3' TERM
-    echo ready; while :; do sleep 0.01; done";
+    "trap 'for n in 1 2 3 4 5; do sleep 0.05 || touch interrupted; done; touch saved; exit 3' TERM";
+const WORKS: [&str; 2] = ["sleep 0.01", "sleep 1000"];
 
 /// Starts the tree below a program that exits with code 7 on Enter.
 fn grown(tree: &str, grown: Grown) -> Pane {
@@ -182,12 +182,14 @@ fn p04_what_ignores_stops_or_forks_is_ended() {
 }
 
 fn p03_helpers_of_a_program_that_saves_its_work_at_term_are_let() {
-    let mut pane = Pane::script(SAVES);
-    pane.wait_for_output("ready");
-    assert_eq!(kill(&pane.evidence(), &options(20_000)).unwrap().survivors, []);
-    assert_eq!(pane.end_alone(), InitExit::Code(3));
-    let dir = pane.file("exit").parent().unwrap().to_owned();
-    assert!(dir.join("saved").exists() && !dir.join("interrupted").exists());
+    for work in WORKS {
+        let mut pane = Pane::script(&format!("{SAVES}; echo ready; while :; do {work}; done"));
+        pane.wait_for_output("ready");
+        assert_eq!(kill(&pane.evidence(), &options(20_000)).unwrap().survivors, []);
+        assert_eq!(pane.end_alone(), InitExit::Code(3), "{work}");
+        let dir = pane.file("exit").parent().unwrap().to_owned();
+        assert!(dir.join("saved").exists() && !dir.join("interrupted").exists(), "{work}");
+    }
 }
 
 /// On a process that forks and exits all the time.
