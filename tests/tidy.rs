@@ -18,7 +18,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("watch", &["process", "protocol", "tmux"]),
     ("reap", &["process", "protocol", "tmux"]),
     ("ctl", &["agents", "logs", "process", "protocol"]),
-    ("sim", &["daemon", "process", "protocol", "store", "tmux", "world"]),
+    ("sim", &["daemon", "logs", "process", "protocol", "store", "tmux", "world"]),
     ("fuzz", &["agents", "daemon", "protocol", "store", "tmux"]),
     ("bench", &["agents", "process", "protocol", "tmux"]),
     ("tmux-pool", &["ctl", "daemon", "process", "protocol", "reap", "tmux", "watch"]),

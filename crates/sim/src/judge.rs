@@ -74,7 +74,7 @@ struct State {
     /// Prompts whose turns an outage cut short, with their conversations: in another one they are typed once more.
     cut_short: BTreeMap<String, String>,
     /// Texts on which agents are in a turn, or were at their end.
-    at_work: BTreeMap<Tag, String>,
+    at_work: BTreeMap<Tag, BTreeSet<String>>,
     /// Texts on which an agent's turn has ended.
     finished: BTreeSet<String>,
     /// Claims that their workers hold.

@@ -21,16 +21,20 @@ impl Judge {
         self.state().cut_short.contains_key(text)
     }
 
-    /// Notes that an agent takes up a text. Checks that the conversation does not have it, unless somebody asked for that.
-    pub(crate) fn taken(&self, tag: Tag, text: &str, conversation: &str) {
-        let mut state = self.state();
-        state.at_work.insert(tag, text.to_owned());
+    /// Checks that a conversation in which an agent takes up a text does not have it, unless somebody asked for that.
+    pub(crate) fn taken(&self, text: &str, conversation: &str) {
+        let state = self.state();
         let has_it = state.cut_short.get(text).is_some_and(|known| known == conversation);
         let is_asked_for = state.retried.contains(text) || text.ends_with(AT_LEAST_ONCE);
         drop(state);
         if has_it && !is_asked_for {
             self.violated(format!("Q6: {text:?} was typed once more in the conversation that has it"));
         }
+    }
+
+    /// Notes that an agent works on these texts.
+    pub(crate) fn works_on(&self, tag: Tag, texts: &BTreeSet<String>) {
+        self.state().at_work.insert(tag, texts.clone());
     }
 
     /// Notes that the turn of an agent is over, however it ended.
@@ -41,7 +45,7 @@ impl Judge {
     /// Returns the incarnations whose agents are in a turn on this text, or were at their end.
     pub(crate) fn at_work_on(&self, text: &str) -> BTreeSet<Tag> {
         let state = self.state();
-        state.at_work.iter().filter(|(_, other)| *other == text).map(|(tag, _)| *tag).collect()
+        state.at_work.iter().filter(|(_, texts)| texts.contains(text)).map(|(tag, _)| *tag).collect()
     }
 
     /// Notes that the turn of an agent on this text has ended.

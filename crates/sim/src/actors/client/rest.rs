@@ -20,6 +20,9 @@ impl Actor {
         if found.activity.state != ActivityState::Idle {
             return;
         }
+        if self.land.judge.is_retried(&body) || self.land.judge.timeline() != timeline {
+            return;
+        }
         let at_work = self.land.judge.at_work_on(&body);
         let living = self.land.machine.living();
         if let Some(agent) = living.iter().find(|found| found.tag.is_some_and(|tag| at_work.contains(&tag))) {

@@ -110,10 +110,11 @@ impl Incarnation {
             return Some(());
         }
         let conversation = self.conversation.clone().unwrap_or_default();
-        self.land.judge.taken(self.pane.tag, &typed, &conversation);
+        self.land.judge.taken(&typed, &conversation);
         self.hook(job, HookEvent::Prompt { text: typed.clone(), cut: false, turn: None }).await;
         let cut_short = self.land.conversations.begin_turn(&conversation);
         let texts = if typed == GO_ON { cut_short } else { BTreeSet::from([typed]) };
+        self.land.judge.works_on(self.pane.tag, &texts);
         if self.land.suffers(&mut self.rng, self.land.climate.permissions) {
             self.permission(job, agent).await?;
         }
