@@ -20,8 +20,8 @@ use crate::sense::pane_state::read_screen;
 const RECHECKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(400);
 
-/// Ends a parked incarnation, unless its screen shows something that would be lost, or a client is attached,
-/// which tmux checks in the same pass in which it hangs up. A program that survives is left to the reaper.
+/// Ends a parked incarnation, unless something would be lost, or its screen or its processes do not tell; or a client is
+/// attached, which tmux checks in the same pass in which it hangs up. A program that survives is left to the reaper.
 /// Returns the reason if the session continues.
 pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<String> {
     let grant = daemon.engine.lock_inside(session, "park").await.ok()?;

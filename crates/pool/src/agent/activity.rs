@@ -203,7 +203,7 @@ fn asking_bell(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Opti
     let answers = [observed.delivered_at, observed.attended_at];
     let age = pool.age(now, at);
     let asks = answers.into_iter().flatten().all(|then| pool.is_earlier(now, then, at))
-        // One in the output since has ended it; this is for the bell on record after a start of the daemon.
+        // A mark that is read after a bell has cleared that; this compares the bell on record after a start of the daemon.
         && marks.last_of_shell().is_none_or(|mark| !pool.is_earlier(now, at, mark.at))
         && observed.quiet_since.is_none_or(|wrote| pool.age(now, wrote) + BELL_OUTPUT > age)
         && age < BELL_LIMIT;

@@ -10,7 +10,8 @@ use crate::agent::{ShellMark, TerminalMarks};
 pub enum OutputStart {
     /// At this offset of the log, which was its end before Enter.
     Offset(u64),
-    /// At the time when the typing began: after a start of the daemon, which knows no more.
+    /// At the time when the typing began, where no more is known: after a start of the daemon, or where the log could not be
+    /// read.
     Time(Timestamp),
 }
 

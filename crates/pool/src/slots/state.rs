@@ -17,13 +17,16 @@ const DEFERRAL_MIN: Duration = Duration::from_secs(10);
 /// Longest of these pauses.
 const DEFERRAL_MAX: Duration = Duration::from_secs(10 * 60);
 
+/// The same for a session whose terminal could not be read.
+const UNREAD_MAX: Duration = Duration::from_secs(60);
+
 /// Longest pause of a worker whose pool is being stopped.
 const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Maximum age of a sample of silence that decisions are based on.
 const QUIET_AGE_MAX: Duration = Duration::from_millis(200);
 
-/// A session whose parking is deferred, because something would have been lost.
+/// A session whose parking is deferred.
 #[derive(Debug, Clone, Copy)]
 struct ParkDeferral {
     tag: Tag,
@@ -159,8 +162,10 @@ impl Scheduler {
     /// Defers the parking of a session, because something would be lost now, or because its terminal does not tell whether
     /// something would. The pause doubles each time.
     pub fn defer_parking(&mut self, (session, tag): (SessionId, Tag), is_known: bool, now: Timestamp) {
-        let before = self.deferred.get(&session).filter(|deferred| deferred.tag == tag);
-        let pause = before.map_or(DEFERRAL_MIN, |deferred| (deferred.pause * 2).min(DEFERRAL_MAX));
+        let is_same = |deferred: &&ParkDeferral| deferred.tag == tag && deferred.is_known == is_known;
+        let before = self.deferred.get(&session).filter(is_same);
+        let most = if is_known { DEFERRAL_MAX } else { UNREAD_MAX };
+        let pause = before.map_or(DEFERRAL_MIN, |deferred| (deferred.pause * 2).min(most));
         self.deferred.insert(session, ParkDeferral { tag, at: now, pause, is_known });
     }
 

@@ -100,13 +100,13 @@ async fn follow_marks(
         let back = progress(turn, true) == ShellProgress::Back;
         (back || is_over(turn, (session, tag), id)).then_some(())
     };
-    // Of marks from before this start of the daemon only the second is known.
-    let was_accepted = prompt.state == MessageState::Accepted;
+    // Of marks from before this start of the daemon only the second is known; and a log may be removed.
+    let is_unseen = move |turn: &mut Turn<'_>| progress(turn, true) == ShellProgress::Unseen;
     loop {
-        match daemon.engine.wait_for(was_accepted.then_some(SILENT_LIMIT), back).await {
+        match daemon.engine.wait_for(Some(SILENT_LIMIT), back).await {
             Ok(()) => break,
             Err(refusal) if refusal.code != ErrorCode::Timeout => return Err(refusal),
-            Err(_) if edits_line(daemon, &prompt.run).await => break,
+            Err(_) if daemon.engine.turn(is_unseen).await? && edits_line(daemon, &prompt.run).await => break,
             Err(_) => {}
         }
     }
@@ -128,13 +128,15 @@ fn progress_of(
         if let Some(marks) = marks {
             return shell_progress(turn.pool(), marks, (start, accepted), turn.now());
         }
-        let activity = turn.pool().activity_in(session, tag).filter(|activity| {
-            let since = activity.since;
-            activity.source == Source::Process && turn.pool().is_surely_earlier(turn.now(), began_at, since)
-        });
-        match activity.map(|activity| activity.state) {
-            Some(ActivityState::Busy) => ShellProgress::Running,
-            Some(ActivityState::Idle) if accepted => ShellProgress::Back,
+        let activity = turn.pool().activity_in(session, tag);
+        let Some(activity) = activity.filter(|activity| activity.source == Source::Process) else {
+            return ShellProgress::Unseen;
+        };
+        let is_new = turn.pool().is_surely_earlier(turn.now(), began_at, activity.since);
+        match activity.state {
+            ActivityState::Busy if is_new => ShellProgress::Running,
+            // It was busy with the prompt.
+            ActivityState::Idle if accepted => ShellProgress::Back,
             _ => ShellProgress::Unseen,
         }
     }
