@@ -4,7 +4,7 @@
 //! and an empty group is required as proof.
 //!
 //! `ladder` decides the order of signals, `exempt` the daemons that are not signalled; this file applies both
-//! to the members that [`crate::tree`] finds.
+//! to the members that [`crate::tree`] finds, each a `target`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -16,17 +16,19 @@ use protocol::ids::ProcId;
 
 use crate::handle::{self, Handle};
 use crate::identity::{self, State};
-use crate::tree::{Evidence, Member, Membership, Via, membership, own_ancestry, still_belongs};
+use crate::tree::{Evidence, Member, Membership, Via, membership, own_ancestry};
 use crate::{Error, cgroup, platform};
 
 mod exempt;
 mod grace_limit;
 mod ladder;
+mod target;
 
 use exempt::Daemon;
 pub use exempt::{ExemptProcess, Exemption};
 pub use grace_limit::GraceLimit;
 use ladder::{Ladder, Step};
+use target::Target;
 
 /// Time for an init without descendants to exit by itself. Afterwards it gets TERM, which it ignores, and
 /// has [`KillOptions::verify`] to sync its exit record on a slow disk.
@@ -165,13 +167,6 @@ struct KillRun<'a> {
     exempt: Vec<ExemptProcess>,
     /// Processes of other users that were found.
     foreign: BTreeMap<ProcId, Member>,
-}
-
-/// A process to end.
-struct Target {
-    member: Member,
-    handle: Option<Handle>,
-    ended: bool,
 }
 
 impl KillRun<'_> {
@@ -381,29 +376,5 @@ impl KillRun<'_> {
             list.push(Member { state: if ended { State::Gone } else { state }, ..target.member });
         }
         Ok(report)
-    }
-}
-
-impl Target {
-    /// Records whether the process has ended.
-    fn update(&mut self) -> Result<(), Error> {
-        self.ended = self.ended
-            || match &self.handle {
-                Some(handle) => handle.exited()?,
-                None => identity::exited(self.member.id).map_err(Error::system("read a process"))?,
-            };
-        if self.ended {
-            self.handle = None;
-        }
-        Ok(())
-    }
-
-    /// Opens a handle, unless the process is no longer a member; the check runs while the handle is open.
-    fn open_handle(&mut self, evidence: &Evidence) -> Result<Option<&Handle>, Error> {
-        if self.handle.is_none() {
-            let member = &self.member;
-            self.handle = Handle::open_if(member.id, |now| still_belongs(evidence, member, now))?;
-        }
-        Ok(self.handle.as_ref())
     }
 }
