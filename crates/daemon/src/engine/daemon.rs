@@ -17,6 +17,7 @@ use world::processes::Processes;
 use crate::config::{Config, ConfigError, DaemonSettings};
 use crate::engine::cgroups::Cgroups;
 use crate::engine::engine_handle::EngineHandle;
+use crate::engine::sample_requests::SampleRequests;
 use crate::engine::turn::JournalRetention;
 use crate::host::blocking_pool::BlockingPool;
 use crate::host::dir_watcher::DirWatcher;
@@ -50,6 +51,8 @@ pub(crate) struct Daemon {
     pub(crate) startup_config: Config,
     /// Receives processes that hold messages or locks, to be watched for their end.
     pub(crate) holders_to_watch: mpsc::UnboundedSender<ProcId>,
+    /// Sessions whose activity is to be sampled at once.
+    pub(crate) sample_requests: SampleRequests,
     /// The number of the snapshot that the watcher is asked for.
     pub(crate) snapshots: watch::Sender<u64>,
     /// The connection of the current watcher.

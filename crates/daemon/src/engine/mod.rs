@@ -8,6 +8,7 @@ pub(crate) mod cgroups;
 pub(crate) mod daemon;
 pub(crate) mod engine_handle;
 pub(crate) mod publish;
+pub(crate) mod sample_requests;
 pub(crate) mod thread;
 pub(crate) mod turn;
 pub(crate) mod turn_counter;

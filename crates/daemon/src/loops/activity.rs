@@ -10,7 +10,7 @@ use pool::agent::{self, AgentObservation};
 use pool::{Agent, QueueRules, prompt, queue};
 use protocol::event::AgentEvent;
 use protocol::{ActivityState, Event, MessageState, Notes, Refusal, SessionId, Tag, Timestamp};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::decide::usage_limit;
 use crate::effect::dialog::{self, DialogAnswer};
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Time between two samples while an agent is starting.
 const START_PAUSE: Duration = Duration::from_millis(200);
 
-/// Samples until the daemon ends.
+/// Samples all sessions in rounds, and single ones between them as asked, until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let context = Arc::clone(&daemon);
     let read_screen = move |agent: Arc<Agent>, pane| {
@@ -41,11 +41,17 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         state.read(&*world.processes, target, world.clock.now());
     };
     let mut sampler = Sampler::new(daemon.world.clone(), read_files, read_screen);
+    let mut next_round = Instant::now();
     loop {
+        let asked = wait_for_round(&daemon, next_round).await;
         let context = Arc::clone(&daemon);
-        let Ok(targets) = daemon.engine.turn(move |turn| targets(turn, &context)).await else { return };
+        let Ok(mut targets) = daemon.engine.turn(move |turn| targets(turn, &context)).await else { return };
         let now = daemon.world.clock.now();
         let pause = if targets.iter().any(|target| target.is_starting(now)) { START_PAUSE } else { PAUSE };
+        sampler.forget_others(targets.iter().map(|target| target.tag).collect());
+        if let Some(asked) = &asked {
+            targets.retain(|target| asked.contains(&target.id));
+        }
         let samples = sampler.sample(targets).await;
         if read_spooled(&daemon, &samples).await.is_err() {
             return;
@@ -57,8 +63,18 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         for answer in answers {
             daemon.world.spawn("dialog", dialog::answer(Arc::clone(&daemon), answer));
         }
-        sleep(pause).await;
+        if asked.is_none() {
+            next_round = Instant::now() + pause;
+        }
     }
+}
+
+/// Waits until the next round is due, or single sessions are to be sampled before it; returns these.
+async fn wait_for_round(daemon: &Daemon, at: Instant) -> Option<BTreeSet<SessionId>> {
+    if Instant::now() >= at {
+        return None;
+    }
+    timeout_at(at, daemon.sample_requests.next()).await.ok()
 }
 
 /// Takes in the spooled hook reports of sessions that work on a prompt: they say more about it than any

@@ -17,6 +17,7 @@ use world::transport::Listener;
 use crate::config::file::Config;
 use crate::engine::daemon::{Daemon, LoadedConfig};
 use crate::engine::engine_handle::EngineHandle;
+use crate::engine::sample_requests::SampleRequests;
 use crate::host::blocking_pool::BlockingPool;
 use crate::host::dir_watcher::DirWatcher;
 use crate::host::error::DaemonError;
@@ -133,6 +134,7 @@ pub(super) fn daemon(site: Site, parts: Parts) -> Result<Daemon, DaemonError> {
         startup_config: site.config.config.clone(),
         config: watch::channel(Arc::new(site.config)).0,
         holders_to_watch: parts.holders,
+        sample_requests: SampleRequests::default(),
         snapshots: watch::channel(0).0,
         watcher_connection: watch::channel(None).0,
         listing: Mutex::new(()),

@@ -78,13 +78,16 @@ where
         }
     }
 
-    /// Samples all targets whose last sample is not pending.
+    /// Forgets the states of all incarnations but these.
+    pub(crate) fn forget_others(&mut self, present: BTreeSet<Tag>) {
+        self.states.retain(|tag, _| present.contains(tag));
+    }
+
+    /// Samples the targets whose last sample is not pending.
     pub(crate) async fn sample(&mut self, targets: Vec<SampleTarget>) -> Vec<(SampleTarget, Sample)> {
         while let Ok(finished) = self.results.try_recv() {
             self.keep_late(finished);
         }
-        let present: BTreeSet<Tag> = targets.iter().map(|target| target.tag).collect();
-        self.states.retain(|tag, _| present.contains(tag));
         let mut queue: VecDeque<Sampled> = VecDeque::with_capacity(targets.len());
         for target in targets.into_iter().filter(|target| !self.pending.contains(&target.tag)) {
             let state = self.states.remove(&target.tag).unwrap_or_default();

@@ -82,13 +82,13 @@ async fn follow_marks(
     (prompt, before): (&TypedPrompt, Option<&ShellBefore>),
 ) -> Result<(), Refusal> {
     let (id, tag) = (prompt.id, prompt.pane.tag);
-    let progress = progress_of(session, prompt, before);
+    let (progress, began_at) = (progress_of(session, prompt, before), Instant::now());
     if prompt.state == MessageState::Typed {
         let began = move |turn: &mut Turn<'_>| {
             let began = matches!(progress(turn, false), ShellProgress::Running | ShellProgress::Back);
             (began || is_over(turn, (session, tag), id)).then_some(())
         };
-        if daemon.engine.wait_for(Some(SILENT_LIMIT), began).await.is_err() {
+        if wait_for_marks(daemon, (session, began_at), began).await.is_err() {
             let progress = daemon.engine.turn(move |turn| progress(turn, false)).await?;
             let is_shown = progress == ShellProgress::OnlyPrompt;
             let why = if is_shown { MessageReason::PromptBack } else { MessageReason::Unconfirmed };
@@ -103,7 +103,7 @@ async fn follow_marks(
     // Of marks from before this start of the daemon only the second is known; and a log may be removed.
     let is_unseen = move |turn: &mut Turn<'_>| progress(turn, true) == ShellProgress::Unseen;
     loop {
-        match daemon.engine.wait_for(Some(SILENT_LIMIT), back).await {
+        match wait_for_marks(daemon, (session, began_at), back).await {
             Ok(()) => break,
             Err(refusal) if refusal.code != ErrorCode::Timeout => return Err(refusal),
             Err(_) if daemon.engine.turn(is_unseen).await? && edits_line(daemon, &prompt.run).await => break,
@@ -111,6 +111,30 @@ async fn follow_marks(
         }
     }
     advance(daemon, (session, id), MessageState::Done, Some(MessageReason::PromptBack)).await
+}
+
+/// Waits for a condition on a shell's marks, until [`SILENT_LIMIT`]. The session is sampled as soon as its log has grown.
+async fn wait_for_marks(
+    daemon: &Daemon,
+    (session, began_at): (SessionId, Instant),
+    find: impl FnMut(&mut Turn<'_>) -> Option<()> + Send + 'static,
+) -> Result<(), Refusal> {
+    let sample = async {
+        let mut read_to = None;
+        loop {
+            let end = log_end(daemon, session).await;
+            if end != read_to {
+                read_to = end;
+                daemon.sample_requests.ask(session);
+            }
+            sleep((began_at.elapsed() / 32).clamp(PAUSE, PAUSE_MAX)).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        found = daemon.engine.wait_for(Some(SILENT_LIMIT), find) => found,
+        never = sample => never,
+    }
 }
 
 /// Returns a function that tells how far a prompt has got in its shell, by its marks or, of a shell without any, by the
