@@ -169,6 +169,12 @@ struct KillRun<'a> {
     foreign: BTreeMap<ProcId, Member>,
 }
 
+/// True for an interactive shell with job control: it ignores TERM and the signals that stop jobs. Not known on macOS.
+fn is_job_control_shell(id: ProcId) -> bool {
+    let ignored = [Signal::SIGTERM, Signal::SIGTSTP, Signal::SIGTTOU];
+    ignored.into_iter().all(|signal| platform::ignores(id.pid, signal).unwrap_or(false))
+}
+
 impl KillRun<'_> {
     /// Runs the ladder; true if no process of the scope is left.
     fn run_ladder(&mut self, scope: Scope, (grace, limit): (Duration, &GraceLimit)) -> Result<bool, Error> {
@@ -198,7 +204,11 @@ impl KillRun<'_> {
                 }
                 Step::Term(ids) => {
                     (self.before)(KillStep::Term);
-                    self.signal(&ids, &[Signal::SIGTERM, Signal::SIGCONT]);
+                    let is_waiting = |id: &ProcId| is_job_control_shell(*id) && self.has_child(*id, &found);
+                    let (waiting, others): (Vec<_>, Vec<_>) = ids.into_iter().partition(is_waiting);
+                    // Else it would go on with the rest of its line as soon as its command has ended.
+                    self.signal(&waiting, &[Signal::SIGSTOP]);
+                    self.signal(&others, &[Signal::SIGTERM, Signal::SIGCONT]);
                 }
                 Step::Kill(ids) => {
                     (self.before)(KillStep::Kill);
@@ -222,6 +232,11 @@ impl KillRun<'_> {
         (self.before)(KillStep::Term);
         self.signal(termed, &[Signal::SIGHUP, Signal::SIGCONT]);
         self.hung_up.extend(termed);
+    }
+
+    /// True if a process has a child among the members that were found.
+    fn has_child(&self, id: ProcId, found: &[ProcId]) -> bool {
+        found.iter().any(|child| self.targets.get(child).is_some_and(|target| target.member.ppid == id.pid))
     }
 
     /// Returns the parents among the members that were found.

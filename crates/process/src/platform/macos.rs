@@ -113,7 +113,7 @@ pub(crate) fn argv(pid: u32) -> io::Result<Option<Vec<OsBytes>>> {
 pub(crate) fn group_leader(group: u32) -> Option<Foreground> {
     let leader = basic_info(group).ok()??;
     let in_group = leader.pgid == group && leader.is_alive();
-    in_group.then(|| Foreground { command: leader.comm, dir: current_dir(group).ok().flatten() })
+    in_group.then(|| Foreground { group, command: leader.comm, dir: current_dir(group).ok().flatten() })
 }
 
 /// Finds a living member of a process group.
@@ -267,10 +267,11 @@ pub(crate) fn send(_fd: &OwnedFd, id: ProcId, signal: Signal) -> io::Result<bool
     }
 }
 
-/// True for shells: macOS does not report signal dispositions, and only shells are known to ignore TERM.
-pub(crate) fn ignores(pid: u32, _: nix::sys::signal::Signal) -> io::Result<bool> {
+/// True for shells and TERM: macOS does not report signal dispositions, and only shells are known to ignore it.
+pub(crate) fn ignores(pid: u32, signal: nix::sys::signal::Signal) -> io::Result<bool> {
     let shells: [&[u8]; 6] = [b"bash", b"zsh", b"sh", b"ksh", b"fish", b"dash"];
-    Ok(basic_info(pid)?.is_some_and(|found| shells.contains(&found.comm.0.as_slice())))
+    let is_shell = basic_info(pid)?.is_some_and(|found| shells.contains(&found.comm.0.as_slice()));
+    Ok(signal == nix::sys::signal::Signal::SIGTERM && is_shell)
 }
 
 /// Always false: not read on macOS.

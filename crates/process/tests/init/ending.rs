@@ -20,6 +20,7 @@ crate::tests![
     p04_what_ignores_stops_or_forks_is_ended,
     nothing_outruns_the_ladder,
     p03_helpers_of_a_program_that_saves_its_work_at_term_are_let,
+    a_shell_that_is_ended_does_not_go_on_with_its_line,
     the_ladder_ends_what_a_dead_init_left,
     the_ladder_ends_a_stopped_init,
     the_protected_are_spared_and_lead_to_nobody,
@@ -189,6 +190,18 @@ fn p03_helpers_of_a_program_that_saves_its_work_at_term_are_let() {
         assert_eq!(pane.end_alone(), InitExit::Code(3), "{work}");
         let dir = pane.file("exit").parent().unwrap().to_owned();
         assert!(dir.join("saved").exists() && !dir.join("interrupted").exists(), "{work}");
+    }
+}
+
+fn a_shell_that_is_ended_does_not_go_on_with_its_line() {
+    for shell in [&["sh", "-i"][..], &["bash", "--norc", "-i"]] {
+        let mut pane = Pane::run(shell, |_| ());
+        pane.type_keys(b"touch begun; sleep 1000; touch went-on\n");
+        let dir = pane.file("exit").parent().unwrap().to_owned();
+        wait_until("the command", || dir.join("begun").exists());
+        assert_eq!(kill(&pane.evidence(), &options(20_000)).unwrap().survivors, []);
+        assert_eq!(pane.end_alone(), InitExit::Signal(1), "{shell:?}");
+        assert!(!dir.join("went-on").exists(), "{shell:?}");
     }
 }
 
