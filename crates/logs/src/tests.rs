@@ -195,6 +195,11 @@ fn a_writer_that_is_there_is_awaited_for_longer() {
     let lock = File::create(dir.path().join(logs::LOCK)).unwrap();
     lock.lock_shared().unwrap();
     assert_eq!([1, 3, 11].map(awaited), [true, true, false]);
+    let (tag, next) = (Tag([9; 16]), Tag([1; 16]));
+    fs::write(dir.path().join(logs::TIMES), format!("5 0 {next}\n6 4 {tag}\n")).unwrap();
+    assert!(awaited(3), "the other one was before");
+    fs::write(dir.path().join(logs::TIMES), format!("5 0 {tag}\n6 4 {next}\n")).unwrap();
+    assert!(!awaited(1), "the writer is that of the next incarnation");
 }
 
 #[test]
