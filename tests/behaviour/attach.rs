@@ -66,10 +66,13 @@ fn who_only_watches_types_nothing() {
     wait_until("the program reads", PATIENCE, || got.exists() && pool.show(&id)["current_command"] == "cat");
     let outer = Outer::run(&pool, "exec poolctl attach web --read-only");
     await_clients(&pool, &id, 1);
-    outer.tmux(&["send-keys", "-l", "lost"]).expect(0);
-    // A client's keys are handled in their order: once it is detached, the others were.
-    outer.tmux(&["send-keys", "C-b", "d"]).expect(0);
-    await_clients(&pool, &id, 0);
+    // A client's keys are handled in their order: once it is detached, the others were. What is typed before it has set its
+    // terminal is lost.
+    wait_until("it is detached", PATIENCE, || {
+        outer.tmux(&["send-keys", "-l", "lost"]);
+        outer.tmux(&["send-keys", "C-b", "d"]);
+        pool.show(&id)["attached_clients"] == 0
+    });
     pool.ok(&["keys", "web", "k"]);
     pool.await_file("got", |bytes| !bytes.is_empty());
     assert_eq!(fs::read_to_string(&got).unwrap(), "k");
