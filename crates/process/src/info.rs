@@ -68,6 +68,8 @@ impl BasicInfo {
 /// The program in the foreground of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreground {
+    /// Its process group.
+    pub group: u32,
     /// Program name as the kernel keeps it, truncated to 15 bytes.
     pub command: OsBytes,
     /// Working directory, as [`current_dir`](crate::inspect::program::current_dir); `None` if it is not

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use process::exits::ExitWatcher;
 use process::identity::Process;
-use process::inspect::program::Foreground;
+pub use process::inspect::program::Foreground;
 use process::inspect::resources::Resources;
 use process::inspect::tty::{InputState, ReadDetector, ShellState};
 use process::inspect::{machine, program, resources, tty, usage};

@@ -135,8 +135,9 @@ fn decide(
         }
         note_marks(turn, &target, &sample);
         let foreground = sample.foreground.as_ref();
-        let shown = foreground.and_then(|command| {
-            pool::observe::correct_foreground(turn.pool(), (target.id, target.tag), command, turn.now())
+        let shown = foreground.and_then(|found| {
+            let run = (target.id, target.tag);
+            pool::observe::correct_foreground(turn.pool(), run, &found.command, turn.now())
         });
         turn.emit_all(shown);
         note_sampled(turn, target.tag, began);

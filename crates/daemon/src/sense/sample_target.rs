@@ -11,6 +11,7 @@ use pool::{Agent, queue};
 use protocol::paths::Paths;
 use protocol::{Activity, ActivityState, MessageId, Notes, OsBytes, Session, SessionId, Tag, Timestamp};
 use tmux::PaneRef;
+use world::processes::Foreground;
 
 use crate::engine::Turn;
 use crate::engine::daemon::pane_of;
@@ -103,6 +104,8 @@ pub(crate) struct AgentKind {
 pub(crate) struct ShellProgram {
     /// The process id of its init, in the same terminal.
     pub(crate) init: Option<u32>,
+    /// The process id of its program, which leads its process group.
+    pub(crate) program: Option<u32>,
     /// The name of its program.
     pub(crate) own: OsString,
     /// The program that the watcher last saw in the foreground; under load, this may be half a minute old.
@@ -115,14 +118,20 @@ impl ShellProgram {
             return None;
         }
         let own = session.spec.command.first()?.as_path().file_name()?.to_owned();
-        let init = session.incarnation.as_ref().and_then(|run| run.init).map(|init| init.pid);
-        Some(Self { init, own, last_seen: session.current_command.clone() })
+        let run = session.incarnation.as_ref();
+        let init = run.and_then(|run| run.init).map(|init| init.pid);
+        let program = run.and_then(|run| run.agent).map(|program| program.pid);
+        Some(Self { init, program, own, last_seen: session.current_command.clone() })
     }
 
-    /// True if the shell is in the foreground, by the program found there just now, or else the one seen
-    /// last; `None` if neither is known.
-    pub(crate) fn is_in_foreground(&self, found: Option<&OsBytes>) -> Option<bool> {
-        let command = found.or(self.last_seen.as_ref())?;
+    /// True if the shell is in the foreground, by the process group found there just now: the name of its program may be
+    /// another one than that of its command (`env dash`). Else by the name of the program seen last; `None` if neither is
+    /// known.
+    pub(crate) fn is_in_foreground(&self, found: Option<&Foreground>) -> Option<bool> {
+        if let Some((found, program)) = found.zip(self.program) {
+            return Some(found.group == program);
+        }
+        let command = found.map(|found| &found.command).or(self.last_seen.as_ref())?;
         Some(is_same_program(&self.own, command.as_os_str()))
     }
 }

@@ -9,9 +9,9 @@ use agents::transcript::{RecordedPrompt, TurnEnd};
 use agents::{Adapter, transcript};
 use pool::agent::{SILENCE, ScreenReading, TerminalMarks, WindowTitle};
 use protocol::activity::Source;
-use protocol::{ActivityState, OsBytes, Timestamp};
+use protocol::{ActivityState, Timestamp};
 
-use world::processes::Processes;
+use world::processes::{Foreground, Processes};
 
 use world::clock::timestamp;
 
@@ -54,7 +54,7 @@ pub(crate) struct SampleState {
     ended: Option<TurnEnd>,
     tokens: Option<u64>,
     /// The program in the foreground of a shell's terminal.
-    foreground: Option<OsBytes>,
+    foreground: Option<Foreground>,
 }
 
 /// The result of a sample.
@@ -72,7 +72,7 @@ pub(crate) struct Sample {
     pub(crate) ended: Option<TurnEnd>,
     pub(crate) tokens: Option<u64>,
     /// The program in the foreground of a shell's terminal.
-    pub(crate) foreground: Option<OsBytes>,
+    pub(crate) foreground: Option<Foreground>,
 }
 
 impl SampleState {
@@ -144,8 +144,7 @@ impl SampleState {
     /// Reads what is new in its files.
     pub(crate) fn read(&mut self, processes: &dyn Processes, target: &SampleTarget, now: Timestamp) {
         let init = target.shell.as_ref().and_then(|shell| shell.init);
-        let foreground = init.and_then(|init| processes.foreground(init));
-        self.foreground = foreground.map(|program| program.command);
+        self.foreground = init.and_then(|init| processes.foreground(init));
         if target.attached {
             // The attached client hears it.
             self.log.marks.bell_at = None;

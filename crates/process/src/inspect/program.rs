@@ -41,7 +41,7 @@ pub fn foreground(pid: u32) -> io::Result<Option<Foreground>> {
         None => platform::group_member(pid, group)?,
     };
     let dir = |pid| current_dir(pid).ok().flatten();
-    Ok(found.map(|process| Foreground { dir: dir(process.id.pid), command: process.comm }))
+    Ok(found.map(|process| Foreground { group, dir: dir(process.id.pid), command: process.comm }))
 }
 
 /// Returns the arguments of this process, the program first; `None` if it has ended. A program can rewrite

@@ -134,7 +134,7 @@ pub(crate) fn group_leader(group: u32) -> Option<Foreground> {
     }
     let dir = current_dir(group).ok()??;
     let name = |comm: &[u8]| OsBytes(comm.strip_suffix(b"\n").unwrap_or(comm).to_vec());
-    Some(Foreground { command: read_small(group, "comm", name).ok()??, dir: Some(dir) })
+    Some(Foreground { group, command: read_small(group, "comm", name).ok()??, dir: Some(dir) })
 }
 
 /// Finds a living member of a process group: first among the descendants of this process, then anywhere.

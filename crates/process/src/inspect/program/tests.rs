@@ -40,13 +40,13 @@ impl Terminal {
         Self { shell: Running::start(&mut command), keys: ends.master.into() }
     }
 
-    fn foreground(&self) -> Option<Foreground> {
-        foreground(self.shell.id()).ok().flatten()
+    fn foreground(&self) -> Option<(OsBytes, Option<OsBytes>)> {
+        foreground(self.shell.id()).ok().flatten().map(|found| (found.command, found.dir))
     }
 }
 
-fn expected(command: &str, dir: &Path) -> Option<Foreground> {
-    Some(Foreground { command: command.into(), dir: Some(dir.into()) })
+fn expected(command: &str, dir: &Path) -> Option<(OsBytes, Option<OsBytes>)> {
+    Some((command.into(), Some(dir.into())))
 }
 
 #[test]
