@@ -59,6 +59,7 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
     for found in &sessions {
         let session = &found.session;
         if matches!(session.lifecycle, Lifecycle::Starting | Lifecycle::Draining) {
+            empty_composer(land, found);
             let open = unfinished(&mut client, session.id).await.ok_or_else(lost)?;
             let (name, state, reason) = (&session.name, session.lifecycle, session.reason);
             return Err(Verdict::Pending(format!("{name} is {state:?} ({reason:?}): {open:?}")));
@@ -157,17 +158,21 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
         });
         if !waits || is_served {
             let why = message.status.reason.clone();
-            let is_held_up =
-                |found: &&SessionView| found.waits.as_ref().is_some_and(|why| why.starts_with(HOLDS_TEXT));
-            if let Some(run) = view.filter(is_held_up).and_then(|found| found.session.incarnation.as_ref()) {
-                land.tmux.empty_composer(run.tag);
-            }
+            view.into_iter().for_each(|found| empty_composer(land, found));
             let waits = view.map(|found| (&found.session.lifecycle, &found.waits));
             return Err(Verdict::Pending(format!("{body:?} ({id}) is {state:?}: {why:?}, {waits:?}")));
         }
         land.judge.count("final:waits");
     }
     Ok(())
+}
+
+/// Empties the composer that holds up a session's prompts, as the person does whom the pool asks for that.
+fn empty_composer(land: &Land, found: &SessionView) {
+    let is_held_up = found.waits.as_ref().is_some_and(|why| why.starts_with(HOLDS_TEXT));
+    if let Some(run) = found.session.incarnation.as_ref().filter(|_| is_held_up) {
+        land.tmux.empty_composer(run.tag);
+    }
 }
 
 /// Checks that the pool is healthy, and that every record of its database can be read.
