@@ -204,7 +204,7 @@ impl KillRun<'_> {
                 }
                 Step::Term(ids) => {
                     (self.before)(KillStep::Term);
-                    let is_waiting = |id: &ProcId| is_job_control_shell(*id) && self.has_child(*id, &found);
+                    let is_waiting = |id: &ProcId| is_job_control_shell(*id) && self.is_waiting(*id, &found);
                     let (waiting, others): (Vec<_>, Vec<_>) = ids.into_iter().partition(is_waiting);
                     // Else it would go on with the rest of its line as soon as its command has ended.
                     self.signal(&waiting, &[Signal::SIGSTOP]);
@@ -234,9 +234,11 @@ impl KillRun<'_> {
         self.hung_up.extend(termed);
     }
 
-    /// True if a process has a child among the members that were found.
-    fn has_child(&self, id: ProcId, found: &[ProcId]) -> bool {
-        found.iter().any(|child| self.targets.get(child).is_some_and(|target| target.member.ppid == id.pid))
+    /// True if a process has a child among the members that were found, or was stopped, as by a reaper that has ended.
+    fn is_waiting(&self, id: ProcId, found: &[ProcId]) -> bool {
+        let member = |id: &ProcId| self.targets.get(id).map(|target| &target.member);
+        let is_stopped = member(&id).is_some_and(|shell| shell.state == State::Stopped);
+        is_stopped || found.iter().filter_map(member).any(|child| child.ppid == id.pid)
     }
 
     /// Returns the parents among the members that were found.
