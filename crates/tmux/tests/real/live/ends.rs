@@ -145,7 +145,13 @@ async fn what_is_dropped_leaves_nothing_in_the_server() {
 async fn a_client_in_between_is_ended_and_reaped() {
     let (rig, _) = own().await;
     let live = Live::open(&rig.device, TmuxTransport::Control).await.unwrap();
-    let pid: u32 = rig.raw(&["list-clients", "-F", "#{client_pid}"]).trim_end().parse().unwrap();
+    let mut found = None;
+    until("the client is listed", || {
+        found = rig.raw(&["list-clients", "-F", "#{client_pid}"]).trim_end().parse::<u32>().ok();
+        found.is_some()
+    })
+    .await;
+    let pid = found.unwrap();
     assert!(alive(pid));
     drop(live);
     until("it is gone, not even a zombie", || !exists(pid)).await;
