@@ -188,7 +188,8 @@ impl KillRun<'_> {
             pause = if found == last { (pause * 2).min(longest) } else { shortest };
             let grace = grace.min(limit.get());
             ladder.set_grace(grace);
-            match ladder.step(start.elapsed(), &found, &self.parents(&found)) {
+            let parents = self.parents(&found);
+            match ladder.step(start.elapsed(), &found, &parents) {
                 Step::Done if self.group_is_empty()? => return Ok(true),
                 // Processes of other users are not members, and cannot be signalled one by one.
                 Step::Done => self.kill_invisible(start.elapsed().checked_sub(grace))?,
@@ -204,7 +205,8 @@ impl KillRun<'_> {
                 }
                 Step::Term(ids) => {
                     (self.before)(KillStep::Term);
-                    let is_waiting = |id: &ProcId| is_job_control_shell(*id) && self.is_waiting(*id, &found);
+                    let is_waiting =
+                        |id: &ProcId| is_job_control_shell(*id) && self.is_waiting(*id, &parents);
                     let (waiting, others): (Vec<_>, Vec<_>) = ids.into_iter().partition(is_waiting);
                     // Else it would go on with the rest of its line as soon as its command has ended.
                     self.signal(&waiting, &[Signal::SIGSTOP]);
@@ -234,11 +236,10 @@ impl KillRun<'_> {
         self.hung_up.extend(termed);
     }
 
-    /// True if a process has a child among the members that were found, or was stopped, as by a reaper that has ended.
-    fn is_waiting(&self, id: ProcId, found: &[ProcId]) -> bool {
-        let member = |id: &ProcId| self.targets.get(id).map(|target| &target.member);
-        let is_stopped = member(&id).is_some_and(|shell| shell.state == State::Stopped);
-        is_stopped || found.iter().filter_map(member).any(|child| child.ppid == id.pid)
+    /// True if a process is one of these parents, or was stopped, as by a reaper that has ended.
+    fn is_waiting(&self, id: ProcId, parents: &HashMap<ProcId, ProcId>) -> bool {
+        let is_stopped = self.targets.get(&id).is_some_and(|target| target.member.state == State::Stopped);
+        is_stopped || parents.values().any(|parent| *parent == id)
     }
 
     /// Returns the parents among the members that were found.

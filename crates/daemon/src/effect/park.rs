@@ -49,7 +49,7 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
     kept
 }
 
-/// What would be lost if a session were parked.
+/// The loss if a session were parked.
 enum Loss {
     None,
     /// A draft, or work in the background.

@@ -132,38 +132,18 @@ impl LogMarks {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
 
     use protocol::logs::{CURRENT, part_name};
-    use protocol::{Activity, SessionId, Tag};
+    use protocol::{SessionId, Tag};
 
     use super::*;
-
-    fn target(log: &Path) -> SampleTarget {
-        SampleTarget {
-            id: SessionId(1),
-            tag: Tag([7; 16]),
-            pane: None,
-            agent: Default::default(),
-            started_at: Timestamp(0),
-            start_limit: Timestamp(0),
-            known: Activity::default(),
-            notes: Default::default(),
-            hooked: false,
-            attached: false,
-            unconfirmed: None,
-            active_before_adoption: None,
-            shell: None,
-            log: log.to_owned(),
-            record: None,
-        }
-    }
 
     #[test]
     fn marks_are_ordered_by_their_place_in_the_log_whatever_the_clock_shows() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join(CURRENT);
-        let (target, mut read) = (target(&log), LogMarks::default());
+        let (target, mut read) =
+            (SampleTarget::plain((SessionId(1), Tag([7; 16])), &log), LogMarks::default());
         let mut sample = |output: &str, at: u64| {
             fs::write(&log, output).unwrap();
             read.read_marks(&target, &fs::metadata(&log).unwrap(), Timestamp(at));

@@ -46,6 +46,28 @@ pub(crate) struct SampleTarget {
 }
 
 impl SampleTarget {
+    /// A running session without any record, for tests.
+    #[cfg(test)]
+    pub(crate) fn plain((id, tag): (SessionId, Tag), log: &std::path::Path) -> Self {
+        Self {
+            id,
+            tag,
+            pane: None,
+            agent: Arc::default(),
+            started_at: Timestamp(0),
+            start_limit: Timestamp(0),
+            known: Activity::default(),
+            notes: Notes::default(),
+            hooked: false,
+            attached: false,
+            unconfirmed: None,
+            active_before_adoption: None,
+            shell: None,
+            log: log.to_owned(),
+            record: None,
+        }
+    }
+
     pub(crate) fn new(
         turn: &Turn<'_>,
         (paths, kind): (&Paths, &AgentKind),

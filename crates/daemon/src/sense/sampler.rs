@@ -193,21 +193,9 @@ mod tests {
         let (tag, agent) = (Tag([number; 16]), Agent { adapter: Adapter::Claude, ..Agent::default() });
         let server = ServerRef { pid: 1, started_at: 1 };
         SampleTarget {
-            id: SessionId(number.into()),
-            tag,
             pane: Some(PaneRef { server, pane: PaneId(number.into()), tag }),
             agent: Arc::new(agent),
-            started_at: Timestamp(0),
-            start_limit: Timestamp(0),
-            known: Default::default(),
-            notes: Default::default(),
-            hooked: false,
-            attached: false,
-            unconfirmed: None,
-            active_before_adoption: None,
-            shell: None,
-            log: log.to_owned(),
-            record: None,
+            ..SampleTarget::plain((SessionId(number.into()), tag), log)
         }
     }
 

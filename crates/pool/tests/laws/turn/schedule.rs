@@ -119,16 +119,16 @@ fn parking_goes_on_after_a_pause_or_after_output_if_something_would_have_been_lo
         let tag = engine.tag(TWO);
         let at = engine.now();
         engine.volatile.scheduler.defer_parking((TWO, tag), is_known, at);
-        let scheduler = |engine: &Engine| {
+        let is_deferred = |engine: &Engine| {
             engine.volatile.scheduler.is_parking_deferred(&engine.world.pool, TWO, engine.now())
         };
         let before = engine.world.now - MINUTE;
         engine.quiet(&[before, before]);
-        assert!(scheduler(&engine), "at first");
+        assert!(is_deferred(&engine), "at first");
         engine.pass(11_000);
         let quiet = if wrote { engine.world.now - 1000 } else { before };
         engine.quiet(&[before, quiet]);
-        assert_eq!(!scheduler(&engine), goes_on, "{is_known} {wrote}");
+        assert_eq!(!is_deferred(&engine), goes_on, "{is_known} {wrote}");
     }
 }
 

@@ -20,7 +20,9 @@ impl Actor {
         if found.activity.state != ActivityState::Idle {
             return;
         }
-        if self.land.judge.is_retried(&body) || self.land.judge.timeline() != timeline {
+        let judge = self.land.judge.clone();
+        let is_excused = || judge.is_retried(&body) || judge.timeline() != timeline;
+        if is_excused() {
             return;
         }
         let at_work = self.land.judge.at_work_on(&body);
@@ -32,7 +34,7 @@ impl Actor {
         }
         let Some(Ok(Response::Message(message))) = self.once(Request::ShowMessage(id)).await else { return };
         let waits = matches!(message.status.state, MessageState::Queued | MessageState::Typing);
-        if waits && !self.land.judge.is_retried(&body) && self.land.judge.timeline() == timeline {
+        if waits && !is_excused() {
             self.land.judge.violated(format!("O: {session} is said to be idle, and {body:?} waits for it"));
         }
     }
