@@ -222,7 +222,7 @@ const OPENS: [&str; 9] = [
     "host/archive/part_file.rs",
     "host/disk_reserve.rs",
     "host/files.rs",
-    "host/timeline.rs",
+    "host/two_slot_file.rs",
     "run/maintenance.rs",
     "run/setup.rs",
     "run/state_lock.rs",

@@ -110,6 +110,56 @@ fn d10_below_the_reserve_messages_are_refused_and_what_is_there_is_settled() {
 }
 
 #[test]
+fn d10_on_a_full_disk_poold_starts_and_sessions_can_be_removed() {
+    if !is_root() || !has("mount") {
+        return;
+    }
+    let mount;
+    let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '0B'\n");
+    mount = Mount::new(pool.state(), "48m");
+    let Some(_mount) = &mount else { return };
+    pool.start_all();
+    pool.await_complete();
+    pool.script("web", "exec sleep 1000");
+    let filler = pool.state().join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while std::io::Write::write(&mut file, &[1; 4096]).is_ok_and(|written| written > 0) {}
+    drop(file);
+    for end in [Signal::SIGTERM, Signal::SIGKILL] {
+        pool.end(Program::Poold, end);
+        pool.start(Program::Poold);
+        pool.await_complete();
+    }
+    assert_eq!(pool.lifecycle("web"), "live");
+    pool.ok(&["kill", "web"]);
+    pool.ok(&["rm", "web"]);
+}
+
+#[test]
+fn d12_a_timeline_that_cannot_be_read_is_not_taken_for_that_of_another_pool() {
+    let pool = Pool::new();
+    pool.script("web", "exec sleep 1000");
+    let timeline = pool.state().join("timeline");
+    let known = fs::read(&timeline).unwrap();
+    pool.end(Program::Poold, Signal::SIGTERM);
+    fs::remove_file(&timeline).unwrap();
+    fs::create_dir(&timeline).unwrap();
+    pool.start(Program::Poold);
+    assert_eq!(pool.await_end(Program::Poold), 1, "{}", pool.logs());
+    fs::remove_dir(&timeline).unwrap();
+    for damaged in [Vec::new(), vec![0x5a; known.len()]] {
+        fs::write(&timeline, damaged).unwrap();
+        pool.start(Program::Poold);
+        assert_eq!(pool.await_end(Program::Poold), 1, "{}", pool.logs());
+        assert!(pool.logs().contains("both copies in this file are damaged"), "{}", pool.logs());
+    }
+    fs::write(&timeline, known).unwrap();
+    pool.start(Program::Poold);
+    pool.await_complete();
+    assert_eq!(pool.lifecycle("web"), "live");
+}
+
+#[test]
 fn p04_why_poold_does_not_start_is_told_wherever_it_is_missed() {
     let pool = Pool::bare("");
     pool.ok(&["up"]);

@@ -68,6 +68,19 @@ pub(crate) fn read_range(path: &Path, from: u64, max: u64) -> io::Result<Vec<u8>
 /// Writes a small file atomically, with mode 0600, and creates its directory if missing. The temporary file
 /// is created exclusively, so a link that a program put in its place is removed, never followed.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_then_rename(path, bytes, |_| Ok(()))
+}
+
+/// As [`write_atomic`], and no crash of the machine leaves the file cut off. The name itself is not synced.
+pub(crate) fn write_atomic_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_then_rename(path, bytes, File::sync_all)
+}
+
+fn write_then_rename(
+    path: &Path,
+    bytes: &[u8],
+    sync: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let part = path.with_extension("part");
     if let Some(dir) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -75,6 +88,7 @@ pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     drop(fs::remove_file(&part));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
     file.write_all(bytes)?;
+    sync(&file)?;
     fs::rename(part, path)
 }
 

@@ -21,3 +21,4 @@ pub(crate) mod remove_tree;
 pub(crate) mod short_tmp;
 pub(crate) mod theme;
 pub(crate) mod timeline;
+pub(crate) mod two_slot_file;

@@ -16,13 +16,11 @@ use store::Timeline;
 
 use world::random::Random;
 
-use crate::host::files;
+use crate::host::error::DaemonError;
+use crate::host::two_slot_file;
 
 /// Name of the timeline file in the state directory.
 const NAME: &str = "timeline";
-
-/// Maximum size of the timeline file in bytes.
-const FILE_MAX: u64 = 4096;
 
 /// Session ids reserved at a time, so that the file is not written for each session.
 const SESSION_RESERVE: u64 = 1000;
@@ -131,21 +129,26 @@ pub(crate) struct TimelineStart {
     pub(crate) seq: u64,
 }
 
-/// Checks the database, and records the numbers of this start in the file before they are used.
+/// Checks the database, and records the numbers of this start in the file before they are used. A file that cannot be
+/// read is not a missing one: the pool would take itself for a copy.
+///
+/// # Errors
+/// The state directory, or the file in it, cannot be read or written.
 pub(crate) fn start(
     paths: &Paths,
     pool: &Pool,
     (database, boot): (Timeline, &str),
     random: &dyn Random,
-) -> std::io::Result<TimelineStart> {
-    let file = read(&paths.state);
-    let place = StateDirId::read(&paths.state, boot)?;
+) -> Result<TimelineStart, DaemonError> {
+    let failed = |error| DaemonError::io(&paths.state, error);
+    let file = read(&paths.state)?;
+    let place = StateDirId::read(&paths.state, boot).map_err(failed)?;
     let (epoch, seq) = (pool.epoch().0, pool.seq().0);
     let continuity = check(database, (epoch, seq), file.as_ref(), &place);
     let highest = file.as_ref().map_or(epoch, |file| file.epoch.max(epoch));
     let reserved = file.as_ref().map_or(0, |file| file.sessions);
     let seen = highest_session(paths) + 1;
-    let random = random_number(random)?;
+    let random = random_number(random).map_err(failed)?;
     let (id, epoch, seq, next) = match continuity {
         Continuity::Missing | Continuity::Other(_) => {
             let next = pool.next_session().max(reserved).max(seen);
@@ -184,14 +187,17 @@ impl TimelineFile {
 }
 
 /// Records that the start is committed to the database.
-pub(crate) fn mark_started(paths: &Paths, file: &TimelineFile) -> std::io::Result<()> {
+pub(crate) fn mark_started(paths: &Paths, file: &TimelineFile) -> Result<(), DaemonError> {
     write(&paths.state, &TimelineFile { committed: file.epoch, ended_at: None, ..file.clone() })
 }
 
 /// Records that the daemon ended cleanly after this event. Errors are only logged.
 pub(crate) fn mark_ended(paths: &Paths, seq: u64) {
-    let Some(file) = read(&paths.state) else { return };
-    if let Err(error) = write(&paths.state, &TimelineFile { ended_at: Some(seq), ..file }) {
+    let ended = read(&paths.state).and_then(|file| match file {
+        Some(file) => write(&paths.state, &TimelineFile { ended_at: Some(seq), ..file }),
+        None => Ok(()),
+    });
+    if let Err(error) = ended {
         tracing::warn!(%error, "the clean end of the pool is not recorded");
     }
 }
@@ -202,29 +208,35 @@ pub(crate) fn reserve_ids(state: &Path, (next, seq): (u64, u64)) {
     let short = |file: &TimelineFile| {
         next + SESSION_RESERVE / 2 > file.sessions || seq + EVENT_RESERVE / 2 > file.events
     };
-    let Some(file) = read(state).filter(short) else { return };
     let (sessions, events) = (next + SESSION_RESERVE, seq + EVENT_RESERVE);
-    if let Err(error) = write(state, &TimelineFile { sessions, events, ..file }) {
+    let reserved = read(state).and_then(|file| match file.filter(short) {
+        Some(file) => write(state, &TimelineFile { sessions, events, ..file }),
+        None => Ok(()),
+    });
+    if let Err(error) = reserved {
         tracing::warn!(%error, "the reserved numbers are not recorded");
     }
 }
 
-fn read(state: &Path) -> Option<TimelineFile> {
+/// Reads the file; `None` if there is none.
+fn read(state: &Path) -> Result<Option<TimelineFile>, DaemonError> {
     let path = state.join(NAME);
-    let text = files::read_bounded(&path, FILE_MAX).ok()?;
-    serde_json::from_slice(&text)
-        .inspect_err(
-            |error| tracing::warn!(path = %path.display(), %error, "unreadable; it counts as missing"),
-        )
-        .ok()
+    let parse = |text: Vec<u8>| serde_json::from_slice(&text).map_err(std::io::Error::from);
+    let file = two_slot_file::read(&path).and_then(|text| text.map(parse).transpose());
+    file.map_err(|error| {
+        let path = path.display();
+        DaemonError::Other(format!(
+            "{path}: {error}; if this cannot be mended, remove the file: the pool then takes its database for a copy, \
+             and what runs is lost to it"
+        ))
+    })
 }
 
-fn write(state: &Path, file: &TimelineFile) -> std::io::Result<()> {
+/// Writes the file. It reaches the disk before any number in it is used.
+fn write(state: &Path, file: &TimelineFile) -> Result<(), DaemonError> {
     let path = state.join(NAME);
-    files::write_atomic(&path, &serde_json::to_vec(file)?)?;
-    // It must reach the disk before any number in it is used.
-    std::fs::File::open(&path)?.sync_all()?;
-    std::fs::File::open(state)?.sync_all()
+    let text = serde_json::to_vec(file).map_err(std::io::Error::from);
+    text.and_then(|text| two_slot_file::write(&path, &text)).map_err(|error| DaemonError::io(&path, error))
 }
 
 fn random_number(random: &dyn Random) -> std::io::Result<u64> {
@@ -356,7 +368,7 @@ mod tests {
         let mut older = serde_json::to_value(file()).unwrap();
         assert!(older.as_object_mut().unwrap().remove("committed").is_some());
         std::fs::write(state.path().join(NAME), older.to_string()).unwrap();
-        let read = read(state.path()).unwrap();
+        let read = read(state.path()).unwrap().unwrap();
         assert_eq!(read, TimelineFile { committed: 0, ..file() });
         let mine = Timeline { id: Some(7), copied: false, imported: false };
         assert_eq!(check(mine, (5, 100), Some(&read), &place(3)), Continuity::Same);

@@ -89,8 +89,7 @@ pub(super) fn begin(
     let (mut pool, database) = (found.pool, found.timeline);
     let boot = world.processes.boot_id().unwrap_or_else(|| pool.started_by().1.to_owned());
     let (same_boot, reading) = (pool.started_by().1 == boot, clock::read(&*world.clock));
-    let placed = |e: std::io::Error| DaemonError::io(&paths.state, e);
-    let start = timeline::start(paths, &pool, (database, &boot), &*world.random).map_err(placed)?;
+    let start = timeline::start(paths, &pool, (database, &boot), &*world.random)?;
     let mut events = vec![
         Event::PoolStarted { epoch: Epoch(start.file.epoch()), build: BUILD.to_owned(), boot: boot.clone() },
         Event::NextSession { next: start.file.next_session() },
@@ -120,7 +119,7 @@ pub(super) fn begin(
     store.commit(&pool, &stamped, &[]).map_err(storage)?;
     store.set_timeline(start.file.id()).map_err(storage)?;
     crate::crash::point("recover-written");
-    timeline::mark_started(paths, &start.file).map_err(placed)?;
+    timeline::mark_started(paths, &start.file)?;
     let last = last.map(|(_, at)| at).unwrap_or_default();
     Ok(Begun { store, pool, last, database_was_missing: start.continuity == Continuity::Missing })
 }
