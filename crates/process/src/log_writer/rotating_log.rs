@@ -54,6 +54,7 @@ impl RotatingLog {
         files.trim(options)?;
         let parts = log.list_parts()?;
         let end = log.base + log.file.metadata()?.len();
+        times::cut(files.dir(), end);
         let begin = log.times.begin((times::now(), end), options.tag);
         log.append_times(&begin);
         if parts.0.iter().any(|part| !part.compressed && part.length > 0) {
@@ -154,7 +155,11 @@ impl Write for RotatingLog {
         let (length, room) = self.room()?;
         let fitting = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         let (now, offset) = (times::now(), self.base + length);
-        let entries = self.times.before_write(now, offset);
+        let is_cut = self.times.is_beyond(offset) && times::cut(self.files.dir(), offset);
+        let entries = match is_cut {
+            true => self.times.begin((now, offset), self.options.tag),
+            false => self.times.before_write(now, offset),
+        };
         self.append_times(&entries);
         let written = match self.file.write(&bytes[..fitting]) {
             // The system's file size limit is below the log's.

@@ -231,6 +231,32 @@ fn a_part_that_does_not_get_smaller_or_is_gone_meanwhile_stays_as_it_is() {
 }
 
 #[test]
+fn a_log_that_was_cut_off_has_times_of_what_follows() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = WriterOptions { tag: Some(Tag([7; 16])), ..WriterOptions::new(dir.path()) };
+    let cut = |to: u64| {
+        let file = fs::OpenOptions::new().write(true).open(dir.path().join(logs::CURRENT)).unwrap();
+        file.set_len(to).unwrap();
+    };
+    let last = || times::read(dir.path()).unwrap().last().map(|entry| (entry.offset, entry.tag)).unwrap();
+    let mut log = open(&options);
+    assert_eq!(write_fully(&mut log, b"before"), 0);
+    drop(log);
+    let mut log = open(&options);
+    assert_eq!(last(), (6, options.tag));
+    // By a crash of the machine, whose next writer begins before the recorded end.
+    cut(4);
+    drop(log);
+    log = open(&options);
+    assert_eq!(last(), (4, options.tag));
+    // By a person, under the writer.
+    assert_eq!(write_fully(&mut log, b"more"), 0);
+    cut(1);
+    assert_eq!(write_fully(&mut log, b"after"), 0);
+    assert_eq!(last(), (1, options.tag));
+}
+
+#[test]
 fn clearing_leaves_nothing_and_offsets_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");

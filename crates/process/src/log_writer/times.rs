@@ -104,6 +104,11 @@ impl TimeRecorder {
         self.last_write = Some((at, offset));
     }
 
+    /// True if the log ends before the end of the last write: somebody cut it off.
+    pub(super) fn is_beyond(&self, end: u64) -> bool {
+        self.last_write.is_some_and(|(_, written)| written > end)
+    }
+
     /// Returns the line for the end of the output.
     pub(super) fn end(&mut self) -> Vec<TimeEntry> {
         self.end_of_output(u64::MAX, self.last_write.map_or(0, |(_, end)| end))
@@ -145,6 +150,15 @@ fn write(dir: &Path, text: &str, max_size: u64) -> io::Result<()> {
     }
     let text = if last == [b'\n'] { text.to_owned() } else { format!("\n{text}") };
     if length + text.len() as u64 <= max_size { file.write_all(text.as_bytes()) } else { Ok(()) }
+}
+
+/// Removes the lines beyond the end of a log that has lost its last bytes, as by a power failure: later lines would be taken
+/// for ones that go back. Returns true if there were any.
+pub(super) fn cut(dir: &Path, end: u64) -> bool {
+    let Ok(mut entries) = read(dir) else { return false };
+    let whole = entries.len();
+    entries.retain(|entry| entry.offset <= end);
+    entries.len() < whole && replace(dir, &entries).is_ok()
 }
 
 /// Removes the lines that concern only bytes before `start`, and then, down to `max_size` bytes, lines that
@@ -235,6 +249,16 @@ mod tests {
         assert_eq!(read(dir.path()).unwrap(), known);
         append(dir.path(), &[entry(12, 2000)], 0, 1000);
         assert_eq!(read(dir.path()).unwrap().last(), Some(&entry(12, 2000)), "a cut line is ended first");
+    }
+
+    #[test]
+    fn lines_beyond_the_end_of_the_log_hide_no_later_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        append(dir.path(), &[entry(1, 0), entry(2, 50), entry(3, 60)], 0, 1000);
+        assert!(!cut(dir.path(), 60) && cut(dir.path(), 50));
+        append(dir.path(), &[entry(4, 50), entry(5, 55)], 0, 1000);
+        let offsets: Vec<u64> = read(dir.path()).unwrap().iter().map(|entry| entry.offset).collect();
+        assert_eq!(offsets, [0, 50, 50, 55]);
     }
 
     #[test]
