@@ -111,8 +111,8 @@ fn create_temporary(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Removes the temporary files that crashes left beside `path`.
-fn remove_leftovers(path: &Path) -> io::Result<()> {
+/// Removes the temporary files that crashes left beside `path`, whose name the caller owns.
+pub(crate) fn remove_leftovers(path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default();
     for entry in fs::read_dir(parent(path))? {
         let entry = entry?;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use redb::StorageBackend;
 
-use crate::atomic_file::{Directory, MODE, OsDirectory, create_or_replace};
+use crate::atomic_file::{Directory, MODE, OsDirectory, create_or_replace, remove_leftovers};
 use crate::database::{self, INTEGRITY_MAX, builder, open_error};
 use crate::error::StoreError;
 use crate::load::{Loaded, load};
@@ -41,6 +41,8 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => create(directory, path)?,
             Err(error) => return Err(error.into()),
         }
+        // Of an import that was interrupted; what remains does no harm.
+        drop(remove_leftovers(path));
         let keep = |version| migrate::keep_copy(directory, path, version);
         if let Some(version) = migrate::peek(path)?
             && version < SCHEMA

@@ -23,7 +23,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let path = absolute(&args.file)?;
     let mut client = context.unlimited_client();
     let progress = context.progress("the copy");
-    let written = expected!(client.ask(Request::Backup { path: OsBytes::from(path.as_os_str()) })?, Text)?;
+    // A repetition would find the file of the first request.
+    let request = Request::Backup { path: OsBytes::from(path.as_os_str()) };
+    let hint = format!("if {} exists, it is complete", escape::line(&path.to_string_lossy()));
+    let written = expected!(client.ask_at_most_once(&request, &hint)?, Text)?;
     drop(progress);
     if context.style.json {
         let bytes = fs::metadata(&path).ok().map(|found| found.len());
