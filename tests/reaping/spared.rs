@@ -184,3 +184,33 @@ fn what_was_detached_is_left_and_told_where_that_is_wanted() {
         guard.end();
     }
 }
+
+#[test]
+fn a_program_that_a_person_started_in_a_sessions_pane_is_left_alone() {
+    let pool = Pool::with("[reaper]\ngrace = '200ms'\ninterval = '100ms'\n[restart]\nbackoff = '50ms'\n");
+    let pids = pool.path("pids");
+    let own = format!("trap '' HUP TERM; echo $$ >>{}; while :; do sleep 1; done", pids.display());
+    let (first, again) = (pool.script("first", "exec sleep 1000"), pool.script("again", "exec cat"));
+    for name in ["first", "again"] {
+        pool.tmux_text(&["respawn-pane", "-k", "-t", &format!("={name}:"), &own]);
+    }
+    let theirs = noted(&pids, 2);
+    for id in [&first, &again] {
+        let ended = pool.await_lifecycle(id, "stopped");
+        assert_eq!(ended["reason"], "tmux_gone", "{ended}");
+    }
+    // The record goes, or goes on with a program of its own: neither is a reason to touch the pane.
+    pool.ok(&["rm", &first]);
+    pool.tmux_text(&["rename-session", "-t", "=again", "theirs"]);
+    pool.ok(&["restart", &again]);
+    pool.ok(&["send", &again, "--wait", "done", "text"]);
+    pool.ok(&["rm", "--force", &again]);
+    let before = pool.ok(&["events", "--kind", "stale_found"]).lines().count();
+    pool.ok(&["sync"]);
+    wait_until("the reaper has looked", PATIENCE, || pool.ctl(&["reap"]).code == 0);
+    assert_eq!(pool.ok(&["events", "--kind", "stale_found"]).lines().count(), before);
+    for process in theirs {
+        assert!(process.runs(), "it runs on");
+    }
+    assert_eq!(pool.tmux_panes("#{pane_pid}").len(), 2);
+}

@@ -8,7 +8,7 @@ use protocol::ids::{PaneId, Tag, TmuxSessionId, Token};
 use crate::command::{CommandLine, script};
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
-use crate::format::POOLED;
+use crate::format::{self, POOLED, TAG, same_program};
 use crate::guard::{Answer, GuardReply, Nonce, ServerRef, guard_reply};
 use crate::log_pipe::{self, LogOptions};
 use crate::receipt;
@@ -31,11 +31,8 @@ pub struct Adopt {
 /// The facts that are checked.
 const FACTS: &str = "#{pid} #{start_time} #{pane_id} #{pane_dead}";
 
-/// The further facts of a refusal. The option comes last: any program in the pane can set it to anything.
-const REFUSED: &str = "#{pane_pipe} #{@pool_id}";
-
 /// Format: true of a pane that is no incarnation of any pool.
-const UNTAGGED: &str = "#{!=:#{n:@pool_id},32}";
+const UNTAGGED: &str = concat!("#{||:#{!=:#{n:@pool_id},32},#{?", same_program!(), ",0,1}}");
 
 /// Format: true of a pane whose output is not piped to a command.
 const UNPIPED: &str = "#{?pane_pipe,0,1}";
@@ -73,12 +70,13 @@ impl Adopt {
     fn line(&self, nonce: Nonce, session: TmuxSessionId, pane: PaneId, expected: &str) -> CommandLine {
         let (session, target) = (&session.to_string(), &pane.to_string());
         let tag = self.tag.to_string();
-        let (yes, no) = (format!("YES {nonce}"), format!("NO {nonce} {FACTS} {REFUSED}"));
+        // The option comes last: any program in the pane can set it to anything.
+        let (yes, no) = (format!("YES {nonce}"), format!("NO {nonce} {FACTS} #{{pane_pipe}} {TAG}"));
         let done: &[&str] = &["display-message", "-p", &yes];
         let log = log_pipe::command(&self.init, &self.log, self.tag);
         let pipe = ["pipe-pane".as_ref(), "-O".as_ref(), "-t".as_ref(), target.as_ref(), log.as_os_str()];
         let piped = script([&pipe[..]]) + " ; " + &script([done]);
-        let tagged: &[&str] = &["set-option", "-p", "-t", target, "@pool_id", &tag];
+        let [tagged, of_program] = format::set_tag(target, &tag);
         let pooled: &[&str] = &["set-option", "-t", session, POOLED, "1"];
         let begins = receipt::revoked(target, self.token);
         let begins = script([&begins.each_ref().map(String::as_str)[..]]);
@@ -92,7 +90,7 @@ impl Adopt {
         let condition =
             format!("#{{&&:#{{==:{FACTS},{expected}}},#{{||:{free},#{{==:#{{@pool_id}},{tag}}}}}}}");
         let refusal = script([&["display-message", "-p", "-t", target, no.as_str()][..]]);
-        let effect = script([begins, tagged, pooled, log]);
+        let effect = script([begins, &tagged, &of_program, pooled, log]);
         let guarded: &[&str] = &["if-shell", "-F", "-t", target, &condition, &effect, &refusal];
         let shown = format!("#{{m:* {pane} *,#{{W:#{{P: #{{pane_id}}}}}} }}");
         CommandLine::default().then(["if-shell", "-F", "-t", session, &shown, &script([guarded]), &refusal])

@@ -98,8 +98,10 @@ impl Create {
             line =
                 line.then(["if-shell", "-F", &format!("#{{!=:#{{history-limit}},{limit}}}"), &script([set])]);
         }
+        let [tagged, of_program] = format::set_tag(&target, &tag);
         line.then(self.new_session())
-            .then(["set-option", "-p", "-t", &target, "@pool_id", &tag])
+            .then(tagged)
+            .then(of_program)
             .then(["set-option", "-t", &target, format::POOLED, "1"])
             .then(receipt::revoked(&target, self.token))
             .then(["if-shell", "-F", "-t", &target, SCREEN_GOES, &keep_screen(&target)])

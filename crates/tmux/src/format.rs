@@ -13,13 +13,35 @@ use crate::error::{TmuxError, shorten};
 pub const SESSION: &str =
     "S\t#{session_id}\t#{session_created}\t#{session_attached}\t#{?@pool_session,1,0}\t#{session_name}";
 
+/// Format: true of a pane that runs the program for which it got its tag, not one that a person started in it later
+/// (`respawn-pane`). Panes of builds before this option have it not.
+macro_rules! same_program {
+    () => {
+        "#{||:#{==:#{@pool_pid},},#{==:#{@pool_pid},#{pane_pid}}}"
+    };
+}
+pub(crate) use same_program;
+
+/// Format: the tag of a pane; empty if another program was started in it since.
+pub(crate) const TAG: &str = concat!("#{?", same_program!(), ",#{@pool_id},}");
+
 /// Format of a pane, one a line. A program in the pane can set the option to anything, line ends included:
 /// it is printed only if it has a tag's length in bytes, and parsed by length. `=` stands for `detached`.
 pub const PANE: &str = concat!(
     "P\t#{session_id}\t#{window_id}\t#{pane_id}\t#{pane_pid}\t#{pane_dead}\t#{pane_dead_status}\t",
     "#{pane_dead_signal}\t#{pane_in_mode}\t#{pane_width}\t#{pane_height}\t",
-    "#{?#{==:#{@pool_id},detached},=,#{?#{==:#{n:@pool_id},32},+#{@pool_id},-}}"
+    "#{?#{==:#{@pool_id},detached},=,#{?#{&&:#{==:#{n:@pool_id},32},",
+    same_program!(),
+    "},+#{@pool_id},-}}"
 );
+
+/// Returns the commands that give a pane its tag, which is that of its present program.
+pub(crate) fn set_tag<'a>(target: &'a str, tag: &'a str) -> [[&'a str; 6]; 2] {
+    [
+        ["set-option", "-p", "-t", target, "@pool_id", tag],
+        ["set-option", "-pF", "-t", target, "@pool_pid", "#{pane_pid}"],
+    ]
+}
 
 /// Option of a tmux session one of whose panes is or was the pool's; it stays when that pane goes.
 pub(crate) const POOLED: &str = "@pool_session";

@@ -9,6 +9,7 @@ use protocol::ids::{PaneId, ServerId, Tag, Token};
 use crate::command::{CommandLine, script};
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
+use crate::format::TAG;
 use crate::receipt;
 
 /// Identity of a running tmux server as tmux reports it. Ids are valid only within it.
@@ -44,7 +45,7 @@ pub enum Answer {
     Done,
     /// This server has no such pane, or no longer.
     Gone,
-    /// The pane has another tag, or none.
+    /// The pane has another tag, or none, or another program was started in it (`respawn-pane`).
     NotOurs,
     /// Another server answers at the socket; nothing is known of the expected one.
     OtherServer,
@@ -81,9 +82,10 @@ pub(crate) enum Precondition {
     Unattended,
 }
 
-/// The facts that [`Answer`] is derived from. The option comes last: any program in the pane can set it to
-/// anything.
-const FACTS: &str = "#{pid} #{start_time} #{pane_id} #{pane_dead} #{pane_input_off} #{pane_in_mode} #{session_attached} #{@pool_id}";
+/// The facts that [`Answer`] is derived from, before the tag. That comes last: any program in the pane can set its
+/// option to anything.
+const FACTS: &str =
+    "#{pid} #{start_time} #{pane_id} #{pane_dead} #{pane_input_off} #{pane_in_mode} #{session_attached}";
 
 /// Random marker in tmux's output that nothing in a pane can predict.
 #[derive(Debug, Clone, Copy)]
@@ -156,7 +158,7 @@ impl Guarded<'_> {
     /// reason.
     pub(crate) fn words(&self, nonce: &Nonce, effect: &str, otherwise: Option<&[&str]>) -> Vec<String> {
         let target = self.pane.pane.to_string();
-        let why = format!("NO {nonce} {FACTS}");
+        let why = format!("NO {nonce} {FACTS} {TAG}");
         let why: &[&str] = &["display-message", "-p", "-t", &target, &why];
         let refusal = script(otherwise.into_iter().chain([why]));
         let words = ["if-shell", "-F", "-t", &target, &self.condition(), effect, &refusal];
@@ -182,7 +184,7 @@ impl Guarded<'_> {
         let PaneRef { server, pane, tag } = self.pane;
         let (pid, started) = (server.pid, server.started_at);
         format!(
-            "#{{==:#{{pid}} #{{start_time}} #{{pane_id}} {facts}{receipt}#{{@pool_id}},{pid} {started} {pane} {state}{valid}{tag}}}"
+            "#{{==:#{{pid}} #{{start_time}} #{{pane_id}} {facts}{receipt}{TAG},{pid} {started} {pane} {state}{valid}{tag}}}"
         )
     }
 

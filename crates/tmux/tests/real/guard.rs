@@ -2,7 +2,7 @@
 
 use protocol::ids::{PaneId, Tag};
 use tmux::act::Lines;
-use tmux::{Answer, PaneRef, Size, TmuxError};
+use tmux::{Adopt, Answer, LogOptions, PaneRef, Size, TmuxError};
 
 use crate::support::Rig;
 
@@ -106,4 +106,29 @@ async fn a_name_never_hits_a_longer_one() {
     let again = rig.device.clients(short.pane.server, short.session).await;
     assert!(matches!(again, Err(TmuxError::NotFound(_))));
     assert!(rig.device.observe().await.unwrap().panes.contains_key(&long.pane.pane));
+}
+
+#[tokio::test]
+async fn a_program_that_a_person_started_in_our_pane_is_not_ours() {
+    let rig = Rig::new();
+    let created = rig.recorder("a").await;
+    let (ours, target) = (created.pane, created.pane.pane.to_string());
+    rig.raw(&["respawn-pane", "-k", "-t", &target, "exec sleep 1000"]);
+    let listing = rig.device.observe().await.unwrap();
+    assert_eq!((listing.panes[&ours.pane].tag, listing.panes[&ours.pane].detached), (None, false));
+    let all = answers(&rig, ours, created.session).await;
+    assert_eq!(all, vec![Answer::NotOurs; all.len()]);
+    // It can be adopted, as any other.
+    let adopt = Adopt {
+        tag: Tag([2; 16]),
+        token: rig.token(),
+        init: rig.path("reaper"),
+        log: LogOptions::new(rig.path("log")),
+        replace_pipe: true,
+    };
+    let adopted = rig.device.adopt(ours.server, created.session, ours.pane, &adopt).await.unwrap();
+    assert_eq!(adopted, Answer::Done);
+    let tag = rig.device.observe().await.unwrap().panes[&ours.pane].tag;
+    assert_eq!(tag, Some(adopt.tag));
+    assert_eq!(rig.device.kill_pane(PaneRef { tag: adopt.tag, ..ours }).await.unwrap(), Answer::Done);
 }
