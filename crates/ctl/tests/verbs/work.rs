@@ -31,6 +31,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         "a_stale_message_is_not_settled_and_its_handler_ends",
         a_stale_message_is_not_settled_and_its_handler_ends,
     ),
+    ("heartbeats_are_sent_however_many_handlers_end", heartbeats_are_sent_however_many_handlers_end),
     ("work_of_no_session_is_refused", work_of_no_session_is_refused),
     ("work_goes_on_while_poold_is_away", work_goes_on_while_poold_is_away),
     ("the_first_signal_lets_handlers_end", the_first_signal_lets_handlers_end),
@@ -272,6 +273,36 @@ fn a_stale_message_is_not_settled_and_its_handler_ends() {
     let outcome = |id: u64| out.iter().find(|line| line["id"] == id).map(|line| &line["outcome"]);
     assert_eq!((out.len(), outcome(12), outcome(13)), (2, Some(&json!("stale")), Some(&json!("done"))));
     assert_eq!((acks(&pool).len(), fails(&pool).len()), (1, 0));
+}
+
+fn heartbeats_are_sent_however_many_handlers_end() {
+    let (ids, beats) = (AtomicU32::new(11), Arc::new(AtomicU32::new(0)));
+    let (rest, counted) = (gives(Vec::new()), Arc::clone(&beats));
+    let pool = Pool::new(move |call| match &call.request {
+        Request::Claim(_) => {
+            let id = ids.fetch_add(1, Ordering::SeqCst);
+            ok(Response::Claimed(vec![claimed(id.into(), &format!("kind{id}"), "")]))
+        }
+        Request::Heartbeat(held) => {
+            let has_first = held.iter().any(|held| held.id.0 == 11);
+            counted.fetch_add(u32::from(has_first), Ordering::SeqCst);
+            ok(Response::Done)
+        }
+        // Slower than the handlers.
+        Request::Ack(_) => {
+            std::thread::sleep(Duration::from_millis(100));
+            rest(call)
+        }
+        _ => rest(call),
+    });
+    let handler = "if test $POOL_MESSAGE_ID = 11; then while ! test -e go; do sleep 0.01; done; fi";
+    let child = Started::new(work(&pool, "--concurrency 6 --json --heartbeat 50ms", handler));
+    until("heartbeats", || beats.load(Ordering::SeqCst) >= 10);
+    let settled = acks(&pool).len();
+    child.signal(Signal::SIGTERM);
+    std::fs::write(pool.dir.path().join("go"), "").unwrap();
+    assert_eq!(child.end().code, 0);
+    assert!(settled < 40, "one for each settled message at least: {settled}");
 }
 
 fn work_of_no_session_is_refused() {

@@ -48,10 +48,12 @@ impl LeaseKeeper {
 
     fn run(mut self) {
         loop {
-            let order = if self.held.is_empty() {
-                self.orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                self.orders.recv_timeout(self.next.saturating_duration_since(Instant::now()))
+            let left = self.next.saturating_duration_since(Instant::now());
+            let order = match self.held.is_empty() {
+                true => self.orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                // Even if orders come faster than they are carried out.
+                false if left.is_zero() => Ok(LeaseOrder::Heartbeat),
+                false => self.orders.recv_timeout(left),
             };
             match order {
                 Ok(LeaseOrder::Hold(held)) => {
