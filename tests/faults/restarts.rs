@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::support::{panes, records};
-use crate::harness::{PATIENCE, Pool, Program, children, gone, send_signal, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, Talk, children, gone, send_signal, wait_until};
 
 const PANES: usize = 8;
 
@@ -133,4 +133,27 @@ fn p12_a_command_whose_end_the_log_times_too_early_is_done_all_the_same() {
     pool.start(Program::Poold);
     pool.await_complete();
     pool.ok(&["--timeout", "60s", "wait", &id, "--for", &format!("message:{message}")]);
+}
+
+#[test]
+fn o02_who_waits_is_answered_by_the_next_poold() {
+    let pool = Pool::new();
+    pool.script("web", "exec sleep 1000");
+    let script = format!("until [ -e {} ]; do sleep 0.02; done; exit 5", pool.path("go").display());
+    let mut run = Talk::start(pool.poolctl().args(["run", "job", "--", "sh", "-c", &script]));
+    let send = ["send", "web", "--kind", "note", "--wait", "done", "text"];
+    let mut sent = Talk::start(pool.poolctl().args(send));
+    wait_until("the message is sent", PATIENCE, || !sent.lines().is_empty());
+    wait_until("the command runs", PATIENCE, || pool.ctl(&["show", "job"]).code == 0);
+    pool.await_lifecycle("job", "live");
+    for _ in 0..3 {
+        pool.end(Program::Poold, Signal::SIGTERM);
+        pool.start(Program::Poold);
+        pool.await_complete();
+    }
+    assert!(run.runs() && sent.runs(), "{} {}", run.errors(), sent.errors());
+    fs::write(pool.path("go"), "").unwrap();
+    assert_eq!(run.await_end(), Some(5), "{}", run.errors());
+    pool.ok(&["work", "web", "--once", "--", "true"]);
+    assert_eq!(sent.await_end(), Some(0), "{}", sent.errors());
 }

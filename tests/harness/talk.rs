@@ -93,6 +93,11 @@ impl Talk {
         status.code()
     }
 
+    /// True if it runs.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
     /// Kills it; returns all lines it printed.
     pub(crate) fn end(mut self) -> Vec<String> {
         drop(self.child.kill());

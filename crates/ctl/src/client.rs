@@ -2,6 +2,8 @@
 //! under the same operation id, until the time limit.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,9 @@ const RETURN_LIMIT: Duration = Duration::from_secs(30);
 /// Interval between attempts to reach a lost daemon.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Time for the daemon's own answer that a wait is over, beyond the limit of the wait.
+pub(crate) const ANSWER_MARGIN: Duration = Duration::from_millis(100);
+
 /// Time limit for a connection that only tests whether a daemon runs.
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
@@ -41,8 +46,8 @@ pub(crate) struct Client {
     pub lock: Option<Token>,
     limit: Option<Duration>,
     connection: Option<Connection>,
-    /// True once the daemon was reached.
-    reached: bool,
+    /// True once this command has reached the daemon.
+    reached: Arc<AtomicBool>,
 }
 
 /// A connection, and the reply to the request on it.
@@ -71,7 +76,7 @@ impl Client {
             lock: context.lock,
             limit,
             connection: None,
-            reached: false,
+            reached: Arc::clone(&context.reached),
         }
     }
 
@@ -81,6 +86,18 @@ impl Client {
     /// The daemon refused, or was not reached.
     pub(crate) fn ask(&mut self, request: Request) -> Result<Response, Error> {
         self.call(None, request)
+    }
+
+    /// Makes a request that is not repeated once it may have been carried out; the error ends with how to find that out.
+    pub(crate) fn ask_at_most_once(&mut self, request: &Request, hint: &str) -> Result<Response, Error> {
+        self.retry(|client, left| {
+            client.attempt(None, request.clone(), left).map_err(|failure| match failure {
+                Failure::Lost(Refusal { code, message, .. }) => {
+                    Failure::Final(Refusal::new(code, format!("{message}: {hint}")))
+                }
+                other => other,
+            })
+        })
     }
 
     /// Makes a request for a change, which is made once, however often the request is repeated.
@@ -219,7 +236,7 @@ impl Client {
 
     /// The reason for which no daemon answers, if a supervisor runs: `poolctl up` would start none beside it.
     fn failing_supervisor(&self) -> Option<Refusal> {
-        let absent = !self.socket.exists() || !self.reached;
+        let absent = !self.socket.exists() || !self.reached.load(Ordering::Relaxed);
         let holder = supervisor_lock::holder(&self.up_lock).filter(|_| absent)?;
         let (socket, pid) = (self.socket.display(), holder.pid);
         let log = self.poold_log.display();
@@ -255,7 +272,7 @@ impl Client {
     ) -> Result<Answered, ConnectError> {
         let hello = self.hello(Role::Client);
         let asked = Connection::connect_and_call(&self.socket, &hello, left, self.lock, request)?;
-        self.reached = true;
+        self.reached.store(true, Ordering::Relaxed);
         Ok(asked)
     }
 
@@ -263,7 +280,7 @@ impl Client {
     /// is absent, unless it has a supervisor.
     #[must_use]
     pub(crate) fn may_come_back(&self, error: &ConnectError) -> bool {
-        let never_there = matches!(error, ConnectError::NotThere(_)) && !self.reached;
+        let never_there = matches!(error, ConnectError::NotThere(_)) && !self.reached.load(Ordering::Relaxed);
         error.is_transient() && (!never_there || supervisor_lock::is_held(&self.up_lock))
     }
 
@@ -277,7 +294,7 @@ impl Client {
     pub(crate) fn connect(&mut self, role: Role, left: Option<Duration>) -> Result<Connection, ConnectError> {
         let within = left.unwrap_or(CONNECT_TIMEOUT).min(CONNECT_TIMEOUT);
         let (connection, _) = Connection::connect_within(&self.socket, &self.hello(role), Some(within))?;
-        self.reached = true;
+        self.reached.store(true, Ordering::Relaxed);
         Ok(connection)
     }
 

@@ -1,6 +1,8 @@
 //! The context of a command: the pool, the style of output, and the time limits.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use protocol::paths::{Env, Paths};
@@ -28,6 +30,8 @@ pub(crate) struct Context {
     limit: Option<Limit>,
     current: Option<String>,
     hides_progress: bool,
+    /// True once the daemon was reached: then it is waited for if it is absent.
+    pub reached: Arc<AtomicBool>,
 }
 
 impl Context {
@@ -52,6 +56,7 @@ impl Context {
             limit: global.timeout,
             current: variable("POOL_SESSION"),
             hides_progress: false,
+            reached: Arc::default(),
         })
     }
 

@@ -59,6 +59,10 @@ pub(crate) struct Daemon {
     pub(crate) watcher_connection: watch::Sender<Option<u64>>,
     /// Held while the daemon lists tmux itself, without a watcher.
     pub(crate) listing: Mutex<()>,
+    /// Held while the database is compacted.
+    pub(crate) compaction: Mutex<()>,
+    /// True once all connections are to be closed, as the daemon ends.
+    pub(crate) closing: watch::Sender<bool>,
     pub(crate) cgroups: Cgroups,
     /// Free space on the file system of the database.
     pub(crate) disk: FreeDisk,

@@ -33,14 +33,21 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Peers whose hello is pending, oldest first. A sender that is dropped evicts its peer.
 type Pending = VecDeque<(Instant, oneshot::Sender<()>)>;
 
-/// Accepts connections until the daemon ends. With too many hellos pending, the oldest peer is evicted, so
-/// that silent peers never keep others waiting.
+/// Accepts connections until the daemon ends, which closes them: what a client waits for is not answered, so that it
+/// asks the next daemon. With too many hellos pending, the oldest peer is evicted, so that silent peers never keep
+/// others waiting.
 pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>) {
+    let mut closing = daemon.closing.subscribe();
     let (connections_max, pending_max) = limits();
     let places = Arc::new(Semaphore::new(connections_max));
     let mut pending = Pending::new();
     for id in 1.. {
-        let incoming = match listener.accept(&*daemon.world.processes).await {
+        let incoming = tokio::select! {
+            biased;
+            _ = closing.wait_for(|closing| *closing) => return,
+            incoming = listener.accept(&*daemon.world.processes) => incoming,
+        };
+        let incoming = match incoming {
             Ok(Some(incoming)) => incoming,
             Ok(None) => continue,
             Err(error) => {
@@ -53,18 +60,24 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>)
         let (peer, evicted) = oneshot::channel();
         pending.push_back((Instant::now(), peer));
         let (daemon, world) = (Arc::clone(&daemon), daemon.world.clone());
-        let place = Arc::clone(&places).try_acquire_owned().ok();
+        let (place, mut closing) = (Arc::clone(&places).try_acquire_owned().ok(), closing.clone());
         world.spawn("connection", async move {
-            let handshake = handshake::shake_hands(&daemon, id, incoming, place.is_some());
-            let connection = tokio::select! {
-                biased;
-                done = timeout(HELLO_LIMIT, handshake) => done.ok().flatten(),
-                _ = evicted => None,
+            let served = async {
+                let handshake = handshake::shake_hands(&daemon, id, incoming, place.is_some());
+                let connection = tokio::select! {
+                    biased;
+                    done = timeout(HELLO_LIMIT, handshake) => done.ok().flatten(),
+                    _ = evicted => None,
+                };
+                if let Some(connection) = connection {
+                    role::serve(&daemon, connection).await;
+                }
             };
-            if let Some(connection) = connection {
-                role::serve(&daemon, connection).await;
+            tokio::select! {
+                biased;
+                _ = closing.wait_for(|closing| *closing) => {}
+                () = served => {}
             }
-            drop(place);
         });
     }
 }

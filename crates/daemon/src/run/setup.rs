@@ -138,6 +138,8 @@ pub(super) fn daemon(site: Site, parts: Parts) -> Result<Daemon, DaemonError> {
         snapshots: watch::channel(0).0,
         watcher_connection: watch::channel(None).0,
         listing: Mutex::new(()),
+        compaction: Mutex::new(()),
+        closing: watch::channel(false).0,
         cgroups: Default::default(),
         disk: FreeDisk::new(site.paths.state.clone()),
         machine: watch::channel(Default::default()).0,

@@ -49,7 +49,8 @@ pub(super) async fn within_file_limit(daemon: &Daemon, work: impl FnOnce() + Sen
     }
 }
 
-/// Stops the daemon: typing in progress is finished, then the engine finishes its queue and closes the store.
+/// Stops the daemon: typing in progress is finished, then the engine finishes its queue and closes the store. Who waits for
+/// an answer loses its connection, and asks the next daemon.
 pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd, deadline: Instant) {
     daemon.engine.post(|turn| turn.volatile.stop());
     let typed = |turn: &mut Turn<'_>| (!turn.volatile.prompts.is_pasting()).then_some(());
@@ -60,7 +61,10 @@ pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd, deadline: 
     if timeout(SERVER_LIMIT, end_empty_server(daemon)).await.is_err() {
         tracing::warn!("stopped before it was known whether the tmux server is empty and ended");
     }
+    // What a client asks from now on is for the next daemon. Connections end after the engine, in which the end of one
+    // would give its claims back.
     daemon.engine.post(|turn| turn.stop_engine());
+    daemon.closing.send_replace(true);
     if let Ok(Ok(Some(last))) = timeout_at(deadline - FILE_LIMIT, engine_end).await {
         let paths = daemon.paths.clone();
         within_file_limit(daemon, move || timeline::mark_ended(&paths, last.0)).await;

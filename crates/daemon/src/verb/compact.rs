@@ -14,9 +14,19 @@ use crate::verb::database;
 const BASE_LIMIT: Duration = Duration::from_secs(60);
 const BYTES_PER_SECOND: u64 = 2 << 20;
 
+/// Compacts the database, one compaction after the other, also if the client leaves.
+pub(super) async fn compact(daemon: &Arc<Daemon>) -> Reply {
+    let context = Arc::clone(daemon);
+    let work = async move {
+        let _turn = context.compaction.lock().await;
+        announce(&context).await
+    };
+    daemon.world.detach("compact", work).await.ok_or_else(in_doubt)?
+}
+
 /// Run by the engine after a turn. Nothing else is answered meanwhile; `poolctl up` and the watchdog are told
 /// how long that may take.
-pub(super) async fn compact(daemon: &Arc<Daemon>) -> Reply {
+async fn announce(daemon: &Arc<Daemon>) -> Reply {
     let bytes = std::fs::metadata(&daemon.paths.database).map_or(0, |found| found.len());
     let limit = BASE_LIMIT + Duration::from_secs(bytes / BYTES_PER_SECOND);
     let notice = daemon.paths.run.join("compacting");

@@ -67,6 +67,11 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
             let Client { daemon, caller } = client;
             let id = call.id;
             let reply = dispatch::answer(&daemon, Some(&caller), call).await;
+            // The next daemon answers instead.
+            let is_in_doubt = reply.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Storage);
+            if is_in_doubt && *daemon.closing.borrow() {
+                return;
+            }
             // A peer that is gone needs no answer, and one that reads slowly waits for it.
             drop(caller.outbox.wait_for_space().await);
             drop(caller.outbox.reply(id, reply));
