@@ -333,3 +333,21 @@ fn a_run_that_is_told_to_end_ends_its_session() {
         assert_eq!(pool.ctl(&["show", name]).code, 3, "{name} is removed");
     }
 }
+
+#[test]
+fn a_run_that_waits_for_a_slot_ends_by_a_signal_and_starts_nothing() {
+    let pool = Pool::with("[pool]\nmax_sessions = 1\n");
+    let first = pool.script("first", "exec sleep 1000");
+    for (name, signal) in [("int", Signal::SIGINT), ("term", Signal::SIGTERM)] {
+        let mut run =
+            Talk::start(pool.poolctl().args(["run", name, "--wait-slot", "1h", "--", "touch", "started"]));
+        wait_until("it waits", PATIENCE, || pool.status()["room"]["waiting"] == 1);
+        crate::harness::send_signal(run.pid(), signal);
+        assert_eq!(run.await_end(), None, "it ends by the signal: {}", run.errors());
+        assert!(run.errors().contains("interrupted before the session ran"), "{}", run.errors());
+        wait_until("its place is free", PATIENCE, || pool.status()["room"]["waiting"] == 0);
+    }
+    pool.ok(&["rm", "--force", &first]);
+    pool.ok(&["run", "last", "--", "true"]);
+    assert_eq!(pool.lines(&["ls", "--all"]).len(), 1, "only the last one was created");
+}

@@ -4,11 +4,12 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::stat::SFlag;
 use protocol::reply::{LogFiles, SessionView};
 use protocol::request::{Keys, Kill, Remove, Until, Wait};
@@ -17,7 +18,7 @@ use protocol::{ErrorCode, Lifecycle, Reason, Refusal, Request, SessionId, Sessio
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_done, expect_session};
-use crate::client::Client;
+use crate::client::{ANSWER_MARGIN, Client};
 use crate::context::Context;
 use crate::create::{CreateArgs, create, environment_help};
 use crate::error::Error;
@@ -44,6 +45,9 @@ pub(crate) struct Args {
     no_stream: bool,
 }
 
+/// Time for a start that is under way, within which the session is known that a signal is for.
+const CREATION_LIMIT: Duration = Duration::from_secs(1);
+
 /// The reason for which streaming ends.
 enum End {
     Exited(Box<SessionView>),
@@ -57,7 +61,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     // Removed here, once all of its output is printed; by poold if this command ends before.
     let rm = args.lifecycle.ephemeral || rm;
     args.lifecycle.ephemeral = rm;
+    let (known, created) = mpsc::channel();
     let signals = block_signals()?;
+    thread::spawn(move || pass_signals(signals, &created));
     let mut client = context.unlimited_client();
     let (id, separate): (SessionRef, bool) = match create(context, &mut client, args) {
         Ok(view) => (view.session.id.into(), view.session.spec.separate_stderr),
@@ -67,7 +73,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     if !context.style.quiet && stdin_has_data() {
         out::note(&format!("poolctl: standard input is not passed on; type with `poolctl keys {id}`"));
     }
-    let (ends, ending) = watch_end(context, &id, signals, rm);
+    let (ends, ending) = watch_end(context, &id, &known, rm);
     let streams = !no_stream && !context.style.json;
     let files = if streams { Some(session_log::files(&mut client, &id)?) } else { None };
     let end = match files {
@@ -222,25 +228,37 @@ fn block_signals() -> Result<SigSet, Error> {
     signals::block([Signal::SIGINT, Signal::SIGTERM].into_iter().chain(hup))
 }
 
+/// The session to which signals are passed on, once it runs.
+struct SignalTarget {
+    session: SessionRef,
+    client: Client,
+    json: bool,
+    /// Set once a signal ends the session.
+    ending: Arc<AtomicBool>,
+    ends: Sender<Result<End, Error>>,
+}
+
 /// Reports from other threads the end of the session's program, or the user's second signal. The flag is set
 /// once a signal ends the session.
 fn watch_end(
     context: &Context,
     session: &SessionRef,
-    signals: SigSet,
+    known: &Sender<SignalTarget>,
     rm: bool,
 ) -> (Receiver<Result<End, Error>>, Arc<AtomicBool>) {
     let (sender, ends) = mpsc::channel();
-    // Without a limit of its own: the daemon reports the time limit, with the state of the session.
-    let waiter = (sender.clone(), Client::new(context, None), session.clone());
     let limit = context.waiting_limit();
+    // The daemon reports the time limit, with the state of the session, unless it hangs.
+    let late = limit.map(|limit| limit + ANSWER_MARGIN);
+    let waiter = (sender.clone(), Client::new(context, late), session.clone());
+    let began = Instant::now();
     thread::spawn(move || {
         let (sender, mut client, session) = waiter;
         let wait =
             Wait { session: session.clone(), until: vec![Until::Exit], timeout_ms: limit.map(time::millis) };
         let view = client.ask(Request::Wait(wait)).and_then(expect_session);
         let view = view.map_err(|error| match (error.code(), limit) {
-            (ErrorCode::Timeout, Some(limit)) => {
+            (ErrorCode::Timeout, Some(limit)) if began.elapsed() < limit + ANSWER_MARGIN => {
                 let later = if rm { "; it is removed when it ends" } else { "" };
                 Error::timeout(format!("{session} has not ended within {limit:?} and still runs{later}"))
             }
@@ -250,19 +268,31 @@ fn watch_end(
         drop(sender.send(view.map(|view| End::Exited(Box::new(view)))));
     });
     let ending = Arc::new(AtomicBool::new(false));
-    let target = (context.client(), session.clone(), context.style.json, Arc::clone(&ending));
-    thread::spawn(move || pass_signals(signals, target, &sender));
+    let target = SignalTarget {
+        session: session.clone(),
+        client: context.client(),
+        json: context.style.json,
+        ending: Arc::clone(&ending),
+        ends: sender,
+    };
+    // The thread that receives signals may have ended.
+    drop(known.send(target));
     (ends, ending)
 }
 
-fn pass_signals(
-    signals: SigSet,
-    (mut client, session, json, ending): (Client, SessionRef, bool, Arc<AtomicBool>),
-    ends: &Sender<Result<End, Error>>,
-) {
+/// Passes the first signal on to the session. Before that runs, as while it waits for a slot, the signal ends this command:
+/// poold gives up a creation that nobody waits for.
+fn pass_signals(signals: SigSet, created: &Receiver<SignalTarget>) {
     let Ok(first) = signals.wait() else { return };
+    let target = match created.recv_timeout(CREATION_LIMIT) {
+        Ok(target) => target,
+        Err(RecvTimeoutError::Timeout) => return end_by(first),
+        // Nothing was created, and this command ends.
+        Err(RecvTimeoutError::Disconnected) => return,
+    };
+    let SignalTarget { session, mut client, json, ending, ends } = target;
     ending.store(first != Signal::SIGINT, Ordering::Relaxed);
-    let second = ends.clone();
+    let second = ends;
     thread::spawn(move || {
         if signals.wait().is_ok() {
             drop(second.send(Ok(End::Interrupted)));
@@ -277,4 +307,11 @@ fn pass_signals(
     if let Err(error) = client.change(&Repeat::default(), request) {
         report(json, failed, &error);
     }
+}
+
+/// Ends this command as the signal would by itself.
+fn end_by(signal: Signal) {
+    out::note("poolctl: interrupted before the session ran");
+    // It ends the process.
+    SigSet::from(signal).thread_unblock().and_then(|()| raise(signal)).ok();
 }

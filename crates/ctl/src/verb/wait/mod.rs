@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use protocol::request::{Until, Wait};
 use protocol::{ErrorCode, Request, Response, SessionRef, Timestamp};
 
+use crate::client::ANSWER_MARGIN;
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
@@ -24,8 +25,6 @@ use result::WaitResult;
 
 /// The conditions that are waited for if none is given.
 const DEFAULT: &str = "idle,attention,error";
-/// Time beyond the limit for the answer of `poold`, whose error says more than this command's.
-const ANSWER_MARGIN: Duration = Duration::from_millis(100);
 
 /// Block until a session meets a condition; looks first, then listens
 #[derive(Debug, clap::Args)]
