@@ -32,6 +32,7 @@ mod follow;
 mod journal;
 mod lifecycle_args;
 mod manual;
+mod message_wait;
 mod outcome;
 mod pinning;
 mod poll;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::reply::SessionView;
 use protocol::request::{Until, Wait};
-use protocol::{ErrorCode, Lifecycle, Request, SessionRef};
+use protocol::{ErrorCode, Lifecycle, Request, SessionId, SessionRef};
 
 use crate::calls::expect_session;
 use crate::context::Context;
@@ -52,13 +52,13 @@ pub(crate) fn wait(
     Ok(view)
 }
 
-/// Waits until the agent of a session that a message woke is ready, as long as [`wait`] does.
-pub(crate) fn woken(context: &Context, session: &SessionRef) -> Result<(), Error> {
+/// Waits until the agent of a session that a message woke is ready, as long as [`wait`] does. The name is that by which
+/// the user asked for it.
+pub(crate) fn woken(context: &Context, (session, name): (SessionId, &SessionRef)) -> Result<(), Error> {
     let limit = limit(context, None);
-    if until_ready(context, session.clone(), limit)?.is_none() {
+    if until_ready(context, session.into(), limit)?.is_none() {
         out::note(&format!(
-            "poolctl: the message is queued, but {session} was not ready within {} s: see `poolctl show \
-             {session}`",
+            "poolctl: the message is queued, but {name} was not ready within {} s: see `poolctl show {name}`",
             limit.as_secs()
         ));
     }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use protocol::reply::SessionView;
-use protocol::request::{ClearContext, Restart, Until, Wait};
-use protocol::{Message, Request, SessionRef};
+use protocol::request::{ClearContext, Restart};
+use protocol::{Request, SessionRef};
 
 use crate::args::Repeat;
-use crate::calls::{self, expect_done, expect_message, expect_session, expected};
+use crate::calls::{self, expect_done, expect_session, expected};
 use crate::context::Context;
 use crate::error::Error;
+use crate::message_wait::MessageWait;
 use crate::outcome;
 use crate::ready::{self, Blocking};
 use crate::show::{session, time};
@@ -66,29 +67,13 @@ fn hard(context: &Context, args: &Args, session: SessionRef) -> Result<SessionVi
 fn soft(context: &Context, args: &Args, session: SessionRef) -> Result<SessionView, Error> {
     let request = ClearContext { session: session.clone(), origin: context.origin() };
     let sent = *expected!(context.client().change(&args.repeat, Request::ClearContext(request))?, Sent)?;
-    let message = wait(context, &session, sent.message)?;
+    let message = MessageWait::new(context, &sent.message).done()?;
     if outcome::is_left(&message) {
         return Err(outcome::in_doubt(&session, &message));
     }
     outcome::of_message(&message)?;
-    let mut client = context.client();
+    let (mut client, session) = (context.client(), SessionRef::from(message.session));
     // Clearing again does no harm, so that this part needs no id of the user's.
     expect_done(&client.change(&Repeat::default(), Request::Clear(session.clone()))?)?;
     calls::session(&mut client, session)
-}
-
-/// Waits until the command is final, or left to a person.
-fn wait(context: &Context, session: &SessionRef, message: Message) -> Result<Message, Error> {
-    let id = message.id;
-    let mut client = context.unlimited_client();
-    let timeout_ms = context.waiting_limit().map(time::millis);
-    let mut until = |until| {
-        let wait = Wait { session: session.clone(), until: vec![until], timeout_ms };
-        expect_message(client.ask(Request::Wait(wait))?)
-    };
-    let accepted = until(Until::Accepted(id))?;
-    if accepted.status.state.is_final() || outcome::is_left(&accepted) {
-        return Ok(accepted);
-    }
-    until(Until::Message(id))
 }

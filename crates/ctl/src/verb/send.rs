@@ -4,20 +4,21 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use protocol::message::{Breaker, InDoubt, PROMPT};
-use protocol::request::{Send, Until, Wait};
+use protocol::request::Send;
 use protocol::{Message, MessageId, MessageState, OsBytes, Refusal, Request, Response, SessionRef};
 use serde_json::{Value, json};
 
 use crate::args::{Repeat, kind};
 use crate::body;
-use crate::calls::{expect_message, expected};
+use crate::calls::expected;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
+use crate::message_wait::MessageWait;
 use crate::outcome;
 use crate::ready;
 use crate::show::json::{Json, MessageJson, json_name};
@@ -129,10 +130,13 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let asked = if args.result { Some(Stage::Done) } else { args.wait };
     let stage = asked.unwrap_or(Stage::Queued);
     // The id is printed even if the session does not start.
-    let ready =
-        if args.wake && args.wait != Some(Stage::Queued) { ready::woken(context, &session) } else { Ok(()) };
+    let ready = if args.wake && args.wait != Some(Stage::Queued) {
+        ready::woken(context, (sent.message.session, &session))
+    } else {
+        Ok(())
+    };
     let id = sent.message.id;
-    let message = wait(context, &session, sent.message, stage).map_err(|error| naming(id, error))?;
+    let message = wait(context, sent.message, stage).map_err(|error| naming(id, error))?;
     if context.style.json {
         out::json(&document(&message, sent.held_back.as_ref()))?;
     }
@@ -197,25 +201,16 @@ fn naming(id: MessageId, error: Error) -> Error {
     }
 }
 
-/// Waits until the message has reached the stage, or cannot reach it: also while it is in doubt or never
-/// confirmed, which a person resolves.
-fn wait(context: &Context, session: &SessionRef, message: Message, stage: Stage) -> Result<Message, Error> {
-    if stage == Stage::Queued {
-        return Ok(message);
+/// Waits until the message has reached the stage, or cannot reach it.
+fn wait(context: &Context, message: Message, stage: Stage) -> Result<Message, Error> {
+    let mut wait = MessageWait::new(context, &message);
+    let _progress = (stage != Stage::Queued)
+        .then(|| context.progress_of(progress(context.client(), message.session.into(), message.id)));
+    match stage {
+        Stage::Queued => Ok(message),
+        Stage::Accepted => wait.accepted(),
+        Stage::Done => wait.done(),
     }
-    let deadline = context.waiting_limit().map(|limit| Instant::now() + limit);
-    let _progress = context.progress_of(progress(context.client(), session.clone(), message.id));
-    let mut client = context.unlimited_client();
-    let mut until = |until| {
-        let left = deadline.map(|at| time::millis(at.saturating_duration_since(Instant::now())));
-        let wait = Wait { session: session.clone(), until: vec![until], timeout_ms: left };
-        expect_message(client.ask(Request::Wait(wait))?)
-    };
-    let accepted = until(Until::Accepted(message.id))?;
-    if stage == Stage::Accepted || accepted.status.state.is_final() || outcome::is_left(&accepted) {
-        return Ok(accepted);
-    }
-    until(Until::Message(message.id))
 }
 
 /// Returns a function that asks for the state of the message, and for the reason if it waits.

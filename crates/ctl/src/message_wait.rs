@@ -1,0 +1,56 @@
+//! Waiting for a message that was sent, under its session's id: the session may be renamed meanwhile, and another one may
+//! take its name.
+
+use std::time::Instant;
+
+use protocol::request::{Until, Wait};
+use protocol::{Message, MessageId, Request, SessionRef};
+
+use crate::calls::expect_message;
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::Error;
+use crate::outcome;
+use crate::show::time;
+
+/// A wait for a message, with one time limit for all of its stages.
+pub(crate) struct MessageWait {
+    client: Client,
+    session: SessionRef,
+    id: MessageId,
+    deadline: Option<Instant>,
+}
+
+impl MessageWait {
+    /// A wait that begins now.
+    pub(crate) fn new(context: &Context, message: &Message) -> Self {
+        Self {
+            client: context.unlimited_client(),
+            session: message.session.into(),
+            id: message.id,
+            deadline: context.waiting_limit().map(|limit| Instant::now() + limit),
+        }
+    }
+
+    /// Waits until the message is accepted, or cannot be: also while it is in doubt or never confirmed, which a person
+    /// resolves.
+    pub(crate) fn accepted(&mut self) -> Result<Message, Error> {
+        self.until(Until::Accepted(self.id))
+    }
+
+    /// Waits until the message is final, or left to a person.
+    pub(crate) fn done(&mut self) -> Result<Message, Error> {
+        let accepted = self.accepted()?;
+        if accepted.status.state.is_final() || outcome::is_left(&accepted) {
+            return Ok(accepted);
+        }
+        self.until(Until::Message(self.id))
+    }
+
+    fn until(&mut self, until: Until) -> Result<Message, Error> {
+        let left = |at: Instant| at.saturating_duration_since(Instant::now());
+        let timeout_ms = self.deadline.map(|at| time::millis(left(at)));
+        let wait = Wait { session: self.session.clone(), until: vec![until], timeout_ms };
+        expect_message(self.client.ask(Request::Wait(wait))?)
+    }
+}
