@@ -456,3 +456,64 @@ fn many_who_lock_and_die_leave_the_lock_free() {
     assert_eq!(one_at_a_time(&pool), 16);
     pool.ok(&["kill", "web"]);
 }
+
+#[test]
+fn under_a_lock_only_the_prompts_of_its_holder_are_typed() {
+    let pool = reader();
+    let held = hold(&pool, "web", &[]);
+    let prompt = |args: &[&str]| held.ctl(&pool, &[&["send", "web"], args].concat());
+    let _done = prompt(&["--wait", "done", "one"]).expect(0);
+    // Neither what others send later, nor what is no prompt, opens the session to others.
+    let other = pool.ok(&["send", "web", "other"]);
+    let _note = prompt(&["--kind", "note", "text"]).expect(0);
+    pool.script("busy", "exec cat");
+    pool.ok(&["send", "busy", "--wait", "done", "text"]);
+    assert_eq!(pool.json(&["queue", "show", "web", &other])["state"], "queued");
+    // It goes ahead of what the holder sends next, as it is older.
+    let _two = prompt(&["--wait", "done", "two"]).expect(0);
+    wait_until("all were typed", PATIENCE, || lines_of(&pool, "got") == ["one", "other", "two"]);
+    assert_eq!(held.release(), Some(0));
+}
+
+#[test]
+fn l02_locks_inside_each_other_stay_so_when_poold_is_killed() {
+    let pool = reader();
+    pool.script("site", "exec cat");
+    let ctl = env!("CARGO_BIN_EXE_poolctl");
+    let wait = format!("echo ready; until [ -e {} ]; do sleep 0.02; done", pool.path("go").display());
+    let inner = format!(
+        "{wait}; set -e; {ctl} send web --wait done inner; {ctl} lock web -- {ctl} keys web x Enter; \
+         {ctl} lock site -- true"
+    );
+    let mut outer = pool.poolctl();
+    outer.args(["lock", "web", "--", ctl, "lock", "site", "--", "sh", "-c", &inner]);
+    let mut outer = Talk::start(&mut outer);
+    wait_until("both are held", PATIENCE, || !outer.lines().is_empty());
+    pool.kill9(Program::Poold);
+    pool.start(Program::Poold);
+    pool.await_complete();
+    std::fs::write(pool.path("go"), "").unwrap();
+    assert_eq!(outer.await_end(), Some(0), "{}", outer.errors());
+    wait_until("both were typed", PATIENCE, || lines_of(&pool, "got") == ["inner", "x"]);
+    assert_eq!((lock(&pool, "web"), lock(&pool, "site")), (Value::Null, Value::Null));
+}
+
+#[test]
+fn a_repeated_request_gets_its_answer_although_its_lock_has_ended() {
+    let pool = reader();
+    pool.script("site", "exec cat");
+    let (web, site) = (hold(&pool, "web", &[]), hold(&pool, "site", &[]));
+    let send = ["send", "web", "--kind", "note", "--op-id", "once", "text"];
+    let first = web.ctl(&pool, &send).expect(0).text().to_owned();
+    let remove = ["rm", "--force", "site", "--op-id", "removal"];
+    let _removed = site.ctl(&pool, &remove).expect(0);
+    let token = web.token.clone();
+    assert_eq!(web.release(), Some(0));
+    let under = |token: &str, args: &[&str]| {
+        crate::harness::Output::of(pool.poolctl().env("POOL_LOCK_TOKEN", token).args(args), b"")
+    };
+    assert_eq!(under(&token, &send).expect(0).text(), first);
+    let _refused = under(&token, &["send", "web", "--kind", "note", "text"]).expect(4);
+    let _repeated = under(&site.token, &remove).expect(0);
+    let _ended = site.release();
+}

@@ -130,8 +130,9 @@ impl Pool {
 
             // Users' locks.
             Event::LockGranted { session, lock } => self.change(*session, |s| s.lock = Some(lock.clone())),
-            Event::LockUsedForSend { session, token } => {
-                self.change_lock(*session, *token, |lock| lock.used_for_send = true);
+            Event::LockUsedForSend { session, token, message } => {
+                let newest = Some(*message);
+                self.change_lock(*session, *token, |lock| lock.last_prompt = lock.last_prompt.max(newest));
             }
             Event::LockReleased { session, token, .. } | Event::LockRevoked { session, token, .. } => {
                 self.change(*session, |s| s.lock = s.lock.take().filter(|lock| lock.token != *token));

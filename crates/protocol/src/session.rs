@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{OpId, ProcId, SessionId, Token};
+use crate::ids::{MessageId, OpId, ProcId, SessionId, Token};
 use crate::limits::Limits;
 use crate::policy::{Budget, DrainDeadline, Policy};
 use crate::text::{Name, OsBytes};
@@ -105,9 +105,10 @@ pub struct SessionLock {
     pub since: Timestamp,
     /// The operation that requested it. A retry of the operation gets the same token.
     pub op: OpId,
-    /// True if a message was sent under the lock. Queued messages are then delivered while it is held.
-    #[serde(rename = "fed")]
-    pub used_for_send: bool,
+    /// The newest prompt that was sent under the lock. It and those queued before it are typed while it is held.
+    pub last_prompt: Option<MessageId>,
+    /// The lock under which it was requested: what is done under this lock is done under that one, too.
+    pub outer: Option<Token>,
 }
 
 impl Session {

@@ -113,7 +113,8 @@ fn lock(purpose: &str) -> SessionLock {
         lease_ms: 60_000,
         since: Timestamp(1_700_000_000_000),
         op: OpId::Named("x".into()),
-        used_for_send: true,
+        last_prompt: Some(MessageId(4)),
+        outer: None,
     }
 }
 

@@ -59,7 +59,7 @@ fn held() -> LockView {
 }
 
 fn locked(lease_ms: u64) -> Answer {
-    ok(Response::Locked(Locked { session: SessionId(12), token: token(), lease_ms }))
+    ok(Response::Locked(Locked { session: SessionId(12), token: token(), lease_ms, is_inside: false }))
 }
 
 fn refused(code: ErrorCode) -> Answer {
@@ -348,19 +348,19 @@ fn what_is_nested_goes_under_the_lock() {
 
 fn a_lock_inside_itself_is_the_same() {
     let pool = Pool::new(|call| match call.request {
-        Request::Show(_) => {
-            let mut view = session("web");
-            view.lock = Some(held());
-            ok(Response::Session(Box::new(view)))
+        Request::Lock(_) => {
+            let (session, lease_ms) = (SessionId(12), 60_000);
+            ok(Response::Locked(Locked { session, token: token(), lease_ms, is_inside: true }))
         }
         _ => refused(ErrorCode::Conflict),
     });
-    let mut command = lock(&pool, "echo $POOL_LOCK_TOKEN; exit 5");
-    let ran = Ran::new(&command.env("POOL_LOCK_TOKEN", "3.17").output().unwrap());
-    assert_eq!((ran.code, ran.out.as_str(), pool.calls().len()), (5, "3.17\n", 1), "{}", ran.err);
-    // Another lock is waited for.
-    let ran = Ran::new(&command.env("POOL_LOCK_TOKEN", "3.16").output().unwrap());
-    assert_eq!((ran.code, pool.calls().len()), (4, 3));
+    // Also where it is an outer one of the lock whose token is carried.
+    for carried in ["3.17", "3.18"] {
+        let mut command = lock(&pool, "echo $POOL_LOCK_TOKEN; exit 5");
+        let ran = Ran::new(&command.env("POOL_LOCK_TOKEN", carried).output().unwrap());
+        assert_eq!((ran.code, ran.out.as_str()), (5, format!("{carried}\n").as_str()), "{}", ran.err);
+    }
+    assert_eq!(pool.calls().len(), 2, "neither is renewed or released");
 }
 
 fn a_session_that_is_removed_under_its_lock_is_not_lost() {

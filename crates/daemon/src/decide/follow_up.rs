@@ -47,7 +47,7 @@ pub(crate) fn queue_message(
     // The corrected time of a repeated report may be another one.
     let stamp = hook.awake.as_ref().map_or(hook.at.0, |awake| awake.ms);
     let op = OpId::Random((u128::from(hook.id) << 64 | u128::from(stamp)).to_be_bytes());
-    let sent = queue::body(&mut send).and_then(|body| queue::send(turn, daemon, &op, (&send, body)));
+    let sent = queue::body(&mut send).and_then(|body| queue::send(turn, daemon, (&op, None), (&send, body)));
     if let Err(refusal) = sent {
         tracing::warn!(session = %session.id, %refusal, kind, "the message for a hook was not queued");
     }

@@ -11,6 +11,7 @@ use protocol::digest::digest;
 use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, Timestamp, Token};
 use tokio::sync::oneshot;
 
+use crate::decide::lock;
 use crate::engine::Turn;
 
 /// Maximum number of remembered answers, and of their bytes; beyond them the oldest are forgotten.
@@ -80,7 +81,7 @@ impl ClientOperation {
         self.asker.strong_count() > 0 || repeated()
     }
 
-    /// Returns the state of the operation; an unknown one is in progress from now on.
+    /// Returns the state of the operation; an unknown one is in progress from now on, unless its user's lock has ended.
     pub(crate) fn begin(&self, turn: &mut Turn<'_>) -> OperationStatus {
         if let Some((digest, waiters)) = turn.waiting.operations.get_mut(&self.id) {
             if *digest != self.digest {
@@ -97,6 +98,10 @@ impl ClientOperation {
             Some((_, OperationState::Begun(session))) => OperationStatus::Interrupted(session),
             None if turn.pool().message_by_operation(&self.id).is_some() => {
                 OperationStatus::Answered(Err(id_reused()))
+            }
+            // A known one has its answer, also once the lock under which it was requested has ended.
+            None if self.under.is_some_and(|token| !turn.volatile.locks.is_held(token)) => {
+                OperationStatus::Answered(Err(lock::not_held()))
             }
             None => {
                 turn.waiting.operations.insert(self.id.clone(), (self.digest, Vec::new()));

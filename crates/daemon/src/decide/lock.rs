@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use pool::deadlines::Mono;
 use pool::lock::{LockRequest, NotHeld, OuterLock, Ticket, UserLock, WaiterOutcome};
+use protocol::message::PROMPT;
 use protocol::reply::LockView;
 use protocol::session::SessionLock;
-use protocol::{ErrorCode, Event, ProcId, Refusal, SessionId, Token};
+use protocol::{ErrorCode, Event, Message, ProcId, Refusal, SessionId, Token};
 use tokio::sync::oneshot;
 
 use crate::engine::Turn;
@@ -120,16 +121,16 @@ fn grant_next(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
             WaiterOutcome::Granted(grant) => {
                 let is_taken = match turn.waiting.locks.remove(&grant.ticket) {
                     Some(LockWaiter::Operation(waits)) => waits.send(Ok(grant.token)).is_ok(),
-                    Some(LockWaiter::User(_, _, waits)) if turn.pool().session(session).is_none() => {
+                    Some(LockWaiter::User(_, waits)) if turn.pool().session(session).is_none() => {
                         // The waiter may be gone.
                         waits.send(Err(pool::session::not_found(turn.pool(), &session.to_string()))).ok();
                         false
                     }
-                    Some(LockWaiter::User(lock, outer, waits)) => {
+                    Some(LockWaiter::User(lock, waits)) => {
                         let is_waiting = !waits.is_closed();
                         if is_waiting {
                             let lock = SessionLock { token: grant.token, ..*lock };
-                            grant_to_user(turn, session, (grant.ticket, lock, outer));
+                            grant_to_user(turn, session, (grant.ticket, lock));
                             // A waiter that left meanwhile releases the lock when its ticket is dropped.
                             waits.send(Ok(grant.token)).ok();
                         }
@@ -146,15 +147,13 @@ fn grant_next(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
     turn.wake();
 }
 
-/// Notes that a message was sent under a user's lock, so that queued prompts are delivered during it.
-pub(crate) fn mark_used_for_send(turn: &mut Turn<'_>, session: SessionId, under: Option<Token>) {
-    let under = turn.volatile.user_locks.through(session, under);
+/// Notes that a message was sent under a user's lock: a prompt, and those before it, are typed during the lock.
+pub(crate) fn mark_used_for_send(turn: &mut Turn<'_>, message: &Message, under: Option<Token>) {
+    let session = message.session;
+    let under = turn.volatile.user_locks.through(session, under).filter(|_| message.kind == PROMPT);
     let Some(token) = under else { return };
-    let lock = turn.pool().session(session).and_then(|s| s.lock.as_ref());
-    if lock.is_some_and(|lock| lock.token == token && !lock.used_for_send) {
-        turn.emit(Event::LockUsedForSend { session, token });
-        turn.wake();
-    }
+    turn.emit(Event::LockUsedForSend { session, token, message: message.id });
+    turn.wake();
 }
 
 /// Ends the lock of a session whose record is removed.
@@ -163,15 +162,17 @@ pub(crate) fn end_with_record(turn: &mut Turn<'_>, session: SessionId) {
 }
 
 /// Grants a user the lock.
-pub(crate) fn grant_to_user(
-    turn: &mut Turn<'_>,
-    session: SessionId,
-    (ticket, lock, outer): (Ticket, SessionLock, Option<Token>),
-) {
+pub(crate) fn grant_to_user(turn: &mut Turn<'_>, session: SessionId, (ticket, lock): (Ticket, SessionLock)) {
     let lock = SessionLock { since: turn.now(), ..lock };
-    let deadline = turn.mono().after(Duration::from_millis(lock.lease_ms));
-    turn.volatile.user_locks.grant(session, UserLock { ticket, token: lock.token, deadline, outer });
+    hold(turn, session, (ticket, &lock));
     turn.emit(Event::LockGranted { session, lock });
+}
+
+/// Begins the lease of a user's lock.
+fn hold(turn: &mut Turn<'_>, session: SessionId, (ticket, lock): (Ticket, &SessionLock)) {
+    let deadline = turn.mono().after(Duration::from_millis(lock.lease_ms));
+    let held = UserLock { ticket, token: lock.token, deadline, outer: lock.outer };
+    turn.volatile.user_locks.grant(session, held);
 }
 
 /// The way in which a user's lock ends, with the reason.
@@ -225,10 +226,7 @@ pub(crate) fn recover(turn: &mut Turn<'_>, dead: &BTreeSet<ProcId>, ticket: impl
     for (session, lock) in held {
         let ticket = Ticket(ticket());
         turn.volatile.locks.restore(session, ticket, lock.token, &lock.purpose);
-        let deadline = turn.mono().after(Duration::from_millis(lock.lease_ms));
-        turn.volatile
-            .user_locks
-            .grant(session, UserLock { ticket, token: lock.token, deadline, outer: None });
+        hold(turn, session, (ticket, &lock));
         match lock.holder {
             Some(holder) if dead.contains(&holder) => release_of_dead(turn, holder),
             holder => processes.extend(holder),

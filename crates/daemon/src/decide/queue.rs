@@ -89,8 +89,17 @@ fn escaped(daemon: &Daemon, session: &Session, asked: &Send, body: Body) -> Resu
     Ok(Body { bytes, ..body })
 }
 
-/// `send`: one turn, one commit, one row.
-pub(crate) fn send(turn: &mut Turn<'_>, daemon: &Daemon, op: &OpId, (asked, body): (&Send, Body)) -> Reply {
+/// `send`: one turn, one commit, one row. Under a user's lock, if there is one: a repeat gets its answer also once that
+/// has ended.
+///
+/// # Errors
+/// Conflict: that lock is no longer held.
+pub(crate) fn send(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    (op, lock): (&OpId, Option<Token>),
+    (asked, body): (&Send, Body),
+) -> Reply {
     if let Some(earlier) = turn.pool().message_by_operation(op)
         && let Some((message, _)) =
             message(turn, earlier)?.filter(|(message, _)| message.op.as_ref() == Some(op))
@@ -103,6 +112,9 @@ pub(crate) fn send(turn: &mut Turn<'_>, daemon: &Daemon, op: &OpId, (asked, body
     }
     if let Some(answer) = idempotency::used_for_sending(turn, op, body.digest) {
         return answer;
+    }
+    if lock.is_some_and(|token| !turn.volatile.locks.is_held(token)) {
+        return Err(lock::not_held());
     }
     let loaded = daemon.loaded();
     let session = session::resolve(turn.pool(), &asked.session)?.clone();
@@ -205,19 +217,16 @@ fn check_disk(daemon: &Daemon, loaded: &LoadedConfig, more: u64) -> Result<(), R
 /// `send` under a user's lock: the message, and those before it, are delivered during the lock.
 ///
 /// # Errors
-/// As [`send`], and conflict: that lock is no longer held.
+/// As [`send`].
 pub(crate) fn send_under(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
     (op, lock): (&OpId, Option<Token>),
     (asked, body): (&Send, Body),
 ) -> Reply {
-    if lock.is_some_and(|token| !turn.volatile.locks.is_held(token)) {
-        return Err(lock::not_held());
-    }
-    let sent = send(turn, daemon, op, (asked, body))?;
+    let sent = send(turn, daemon, (op, lock), (asked, body))?;
     if let Response::Sent(accepted) = &sent {
-        lock::mark_used_for_send(turn, accepted.message.session, lock);
+        lock::mark_used_for_send(turn, &accepted.message, lock);
     }
     Ok(sent)
 }

@@ -76,7 +76,7 @@ pub(crate) fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &
         in_doubt: None,
     };
     let op = OpId::Named(format!("go-on-{}-{}", session.id, until.0));
-    let sent = body(&mut send).and_then(|body| queue_message(turn, daemon, &op, (&send, body)));
+    let sent = body(&mut send).and_then(|body| queue_message(turn, daemon, (&op, None), (&send, body)));
     match sent {
         Ok(protocol::Response::Sent(sent)) => {
             delay_until(turn, session.id, sent.message.id, until.after(CONTINUE_DELAY));

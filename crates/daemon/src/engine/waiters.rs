@@ -25,8 +25,8 @@ pub(crate) struct Waiters {
 pub(crate) enum LockWaiter {
     /// An operation of the daemon.
     Operation(oneshot::Sender<Result<Token, Refusal>>),
-    /// A user's lock, the lock under which it was requested if any, and the receiver of its token.
-    User(Box<SessionLock>, Option<Token>, oneshot::Sender<Result<Token, Refusal>>),
+    /// A user's lock, and the receiver of its token.
+    User(Box<SessionLock>, oneshot::Sender<Result<Token, Refusal>>),
 }
 
 /// Hooks that wait for decisions, and the deciders that wait until the agent has taken theirs.

@@ -51,18 +51,18 @@ pub(super) async fn lock(
         lease_ms,
         since: daemon.started_at,
         op,
-        used_for_send: false,
+        last_prompt: None,
+        outer: under,
     };
     let (grant, granted) = oneshot::channel();
     let force = asked.force;
-    let ask = move |turn: &mut Turn<'_>| {
-        check_nesting(turn, session, under)?;
-        enqueue(turn, (session, ticket, force), (lock, under), grant)
+    let ask = move |turn: &mut Turn<'_>| match held_around(turn, session, under)? {
+        Some(outer) => Ok(Some(outer)),
+        None => enqueue(turn, (session, ticket, force), lock, grant),
     };
-    if let Some(token) = daemon.engine.turn(ask).await?? {
-        // The same operation holds it already.
+    if let Some(held) = daemon.engine.turn(ask).await?? {
         request.place = None;
-        return Ok(Response::Locked(Locked { session, token, lease_ms }));
+        return Ok(Response::Locked(held));
     }
     let token = match asked.wait_ms {
         None => granted.await,
@@ -80,44 +80,44 @@ pub(super) async fn lock(
         // The receiver lives as long as the daemon.
         daemon.holders_to_watch.send(process).ok();
     }
-    Ok(Response::Locked(Locked { session, token, lease_ms }))
+    Ok(Response::Locked(Locked { session, token, lease_ms, is_inside: false }))
 }
 
-/// Refuses a request of the lock's own holder, which would wait for itself.
-fn check_nesting(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Result<(), Refusal> {
-    let Some(token) = under else { return Ok(()) };
-    if !turn.volatile.locks.is_held(token) {
+/// Returns the lock on the session if this is done under it, perhaps through others: its holder would wait for itself.
+fn held_around(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Result<Option<Locked>, Refusal> {
+    if under.is_some_and(|token| !turn.volatile.locks.is_held(token)) {
         return Err(lock::not_held());
     }
-    let its_own = turn.volatile.user_locks.through(session, under).is_some();
-    let why = "it is held already, by what this is done under";
-    if its_own { Err(Refusal::new(ErrorCode::Conflict, why)) } else { Ok(()) }
+    let Some(token) = turn.volatile.user_locks.through(session, under) else { return Ok(None) };
+    let lock = turn.pool().session(session).and_then(|found| found.lock.as_ref());
+    let lease_ms = lock.map_or(LEASE_MS, |lock| lock.lease_ms);
+    Ok(Some(Locked { session, token, lease_ms, is_inside: true }))
 }
 
-/// Grants the lock, or adds the request to its wait queue. Returns the token if the same operation holds it
-/// already.
+/// Grants the lock, or adds the request to its wait queue. Returns the lock if the same operation holds it already.
 fn enqueue(
     turn: &mut Turn<'_>,
     (session, ticket, force): (SessionId, Ticket, bool),
-    (lock, under): (SessionLock, Option<Token>),
+    lock: SessionLock,
     grant: oneshot::Sender<Result<Token, Refusal>>,
-) -> Result<Option<Token>, Refusal> {
+) -> Result<Option<Locked>, Refusal> {
     let Some(record) = turn.pool().session(session) else {
         return Err(pool::session::not_found(turn.pool(), &session.to_string()));
     };
     if let Some(held) = record.lock.clone().filter(|held| held.op == lock.op) {
         renew_lease(turn, session, held.token)?;
-        return Ok(Some(held.token));
+        let SessionLock { token, lease_ms, .. } = held;
+        return Ok(Some(Locked { session, token, lease_ms, is_inside: false }));
     }
     let purpose = lock.purpose.clone();
     match turn.volatile.locks.request_user_lock(session, ticket, &purpose, force) {
         Some(given) => {
-            lock::grant_to_user(turn, session, (ticket, SessionLock { token: given.token, ..lock }, under));
+            lock::grant_to_user(turn, session, (ticket, SessionLock { token: given.token, ..lock }));
             // A client that is gone gives it back when its request is dropped.
             grant.send(Ok(given.token)).ok();
         }
         None => {
-            turn.waiting.locks.insert(ticket, LockWaiter::User(Box::new(lock), under, grant));
+            turn.waiting.locks.insert(ticket, LockWaiter::User(Box::new(lock), grant));
             if force {
                 // A forced request is first in the queue by now.
                 lock::end_user_lock(turn, session, LockEnd::Revoked("taken over with --force"));

@@ -47,10 +47,6 @@ impl<'a> Operation<'a> {
         work: impl FnOnce(Arc<Daemon>, ClientOperation) -> F + Send + 'static,
     ) -> Reply {
         let Self { daemon, op, lock, if_interrupted } = self;
-        if let Some(token) = lock {
-            let is_held = daemon.engine.turn(move |turn| turn.volatile.locks.is_held(token)).await?;
-            is_held.then_some(()).ok_or_else(lock::not_held)?;
-        }
         let awaiter = Awaiter { daemon: Arc::clone(daemon), alive: Some(Arc::default()) };
         let op = op?.with_user_lock(lock);
         let op = awaiter.alive.iter().fold(op, ClientOperation::awaited_by);

@@ -16,6 +16,7 @@ use protocol::{
     Event, MessageState, Session, SessionId, Standstill, StuckLane, StuckReason, Timestamp, UnstuckReason,
 };
 
+use crate::lock::hold_back::is_locked_up;
 use crate::pool::Pool;
 use crate::queue::kind_queue::KindQueue;
 use crate::queue::session_queue::SessionQueue;
@@ -94,9 +95,7 @@ struct Lane<'a> {
 fn lanes(pool: &Pool, session: SessionId) -> impl Iterator<Item = (&str, Lane<'_>)> {
     let found = pool.session(session).and_then(|session| Some((session, pool.queues.queue(session.id)?)));
     found.into_iter().flat_map(|(session, queue)| {
-        // Under a lock for which something was sent, prompts go on.
-        let is_locked = session.lock.as_ref().is_some_and(|lock| !lock.used_for_send);
-        let takes_prompts = session.takes_prompts() && !is_locked;
+        let takes_prompts = session.takes_prompts() && !is_locked_up(pool, session);
         let is_stopped_worker = session.worker.is_some() && is_off(session);
         let kinds = queue
             .kinds()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use protocol::message::InDoubt;
+use protocol::message::{InDoubt, PROMPT};
 use protocol::{Holder, MessageId, MessageReason, MessageState, MessageStatus, SessionId, Timestamp, Token};
 
 use crate::queue::entry::{EntryState, QueueEntry};
@@ -129,6 +129,11 @@ impl SessionQueue {
     /// The pending messages by kind.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = (&str, &KindQueue)> {
         self.kinds.iter().map(|(kind, messages)| (kind.as_ref(), messages))
+    }
+
+    /// True if a pending prompt has this id, or was queued earlier.
+    pub(crate) fn has_prompt_up_to(&self, last: MessageId) -> bool {
+        self.kinds.get(PROMPT).is_some_and(|prompts| prompts.iter().any(|(_, entry)| entry.id() <= last))
     }
 
     /// Adds a new message.

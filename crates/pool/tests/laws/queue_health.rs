@@ -337,7 +337,8 @@ fn prompts_under_a_persons_lock_wait_on_purpose_and_other_messages_do_not() {
         lease_ms: 60_000,
         since: lanes.stage.now(),
         op: OpId::Random([7; 16]),
-        used_for_send: false,
+        last_prompt: None,
+        outer: None,
     };
     lanes.stage.world.emit(Event::LockGranted { session, lock });
     lanes.stage.pass(LIMIT);

@@ -100,7 +100,7 @@ fn lock_event() -> impl Strategy<Value = Event> {
         match which {
             0 => Event::LockReleased { session, token, reason },
             1 => Event::LockRevoked { session, token, reason },
-            2 => Event::LockUsedForSend { session, token },
+            2 => Event::LockUsedForSend { session, token, message: MessageId(n) },
             _ => {
                 let (purpose, holder, op) = ("make".to_owned(), Some(process(7)), OpId::Random([1; 16]));
                 let lock = SessionLock {
@@ -110,7 +110,8 @@ fn lock_event() -> impl Strategy<Value = Event> {
                     lease_ms: 60_000,
                     since: Timestamp(n),
                     op,
-                    used_for_send: false,
+                    last_prompt: None,
+                    outer: None,
                 };
                 Event::LockGranted { session, lock }
             }

@@ -152,7 +152,8 @@ impl Scene {
                 lease_ms: 1,
                 since,
                 op,
-                used_for_send: false,
+                last_prompt: None,
+                outer: None,
             });
         });
     }

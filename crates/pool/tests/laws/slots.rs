@@ -58,8 +58,16 @@ impl Scene {
     fn lock(&mut self, id: u64) {
         let (token, op) = (Token { epoch: Epoch(1), n: 1 }, OpId::Random([1; 16]));
         let (purpose, since) = ("make".to_owned(), Timestamp(0));
-        let lock =
-            SessionLock { token, purpose, holder: None, lease_ms: 60_000, since, op, used_for_send: false };
+        let lock = SessionLock {
+            token,
+            purpose,
+            holder: None,
+            lease_ms: 60_000,
+            since,
+            op,
+            last_prompt: None,
+            outer: None,
+        };
         self.change(id, |s| s.lock = Some(lock));
     }
 

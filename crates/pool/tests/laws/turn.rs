@@ -149,10 +149,11 @@ impl Engine {
     }
 
     /// A user's lock on a session.
-    fn lock(&mut self, id: SessionId, used_for_send: bool) {
+    fn lock(&mut self, id: SessionId, last_prompt: Option<protocol::MessageId>) {
         let token = self.volatile.locks.issue_token();
         let (op, purpose, since) = (OpId::Random([1; 16]), "deploy".to_owned(), self.now());
-        let lock = SessionLock { token, purpose, holder: None, lease_ms: MINUTE, since, op, used_for_send };
+        let (holder, lease_ms, outer) = (None, MINUTE, None);
+        let lock = SessionLock { token, purpose, holder, lease_ms, since, op, last_prompt, outer };
         self.change(id, |s| s.lock = Some(lock));
         let (ticket, deadline) = (pool::lock::Ticket(token.n), Mono(self.world.now + MINUTE));
         let lock = pool::lock::UserLock { ticket, token, deadline, outer: None };

@@ -361,13 +361,15 @@ pub enum Event {
         /// A sentence of evidence.
         evidence: String,
     },
-    /// A message was sent under the session's lock. Never in the journal.
+    /// A prompt was sent under the session's lock. Never in the journal.
     #[serde(rename = "lock_fed")]
     LockUsedForSend {
         /// The session.
         session: SessionId,
         /// The token of the lock.
         token: Token,
+        /// The prompt.
+        message: MessageId,
     },
     /// A fact about the session's agent.
     Agent(AgentEvent),

@@ -14,6 +14,8 @@ pub struct Locked {
     pub token: Token,
     /// The lease, in milliseconds: the longest time without a renewal.
     pub lease_ms: u64,
+    /// True if the request was made under this lock already, which somebody else holds and releases.
+    pub is_inside: bool,
 }
 
 /// The holder of a session's lock.

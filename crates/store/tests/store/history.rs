@@ -336,12 +336,13 @@ impl History {
                     lease_ms: n,
                     since: Timestamp(self.clock),
                     op: if yes { OpId::Random([n as u8; 16]) } else { OpId::Named(format!("lock-{n}")) },
-                    used_for_send: false,
+                    last_prompt: None,
+                    outer: yes.then(|| Token { epoch: self.now.pool.epoch(), n: n + 1 }),
                 };
                 Event::LockGranted { session, lock }
             }
             42 if yes => Event::LockReleased { session, token, reason: "given back".to_owned() },
-            42 if n.is_multiple_of(3) => Event::LockUsedForSend { session, token },
+            42 if n.is_multiple_of(3) => Event::LockUsedForSend { session, token, message: MessageId(n) },
             42 => Event::LockRevoked { session, token, reason: "its holder was silent".to_owned() },
             _ => {
                 let (rule, action) = (Rule::ALL[self.rng.index(11)], Action::ALL[self.rng.index(4)]);

@@ -235,7 +235,8 @@ fn lock(n: u64) -> SessionLock {
         lease_ms: 60_000,
         since,
         op: OpId::Random([3; 16]),
-        used_for_send: false,
+        last_prompt: None,
+        outer: None,
     }
 }
 

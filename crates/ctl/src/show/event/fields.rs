@@ -194,10 +194,10 @@ fn server_document(server: ServerId) -> Value {
 
 /// A user's lock, without its operation.
 fn lock_document(lock: &SessionLock) -> Value {
-    let SessionLock { token, purpose, holder, lease_ms, since, op: _, used_for_send } = lock;
+    let SessionLock { token, purpose, holder, lease_ms, since, op: _, last_prompt, outer } = lock;
     json!({
         "token": token, "purpose": redact::text(purpose), "holder": holder, "lease_ms": lease_ms,
-        "since": Json(since), "fed": used_for_send
+        "since": Json(since), "last_prompt": last_prompt, "outer": outer
     })
 }
 

@@ -20,7 +20,7 @@ use protocol::request::Lock;
 use protocol::{OsBytes, Request, SessionRef, redact};
 
 use crate::args::Repeat;
-use crate::calls::{self, expect_session, expected};
+use crate::calls::{expect_session, expected};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
@@ -65,12 +65,12 @@ pub(crate) struct Args {
 /// Runs the command under the lock.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let session = context.session(&args.session)?;
-    if runs_inside(context, &session)? {
-        return become_program(context, &args.command, None);
-    }
     // The path is determined now: the file may be replaced during the wait.
     let this = programs::this();
     let locked = acquire(context, &args, session)?;
+    if locked.is_inside {
+        return become_program(context, &args.command, None);
+    }
     let mut client = without_lock(context.client());
     let (sender, events) = mpsc::channel();
     let started = receive_signals(sender.clone()).and_then(|()| {
@@ -86,13 +86,6 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     };
     let _renewal = renewal::start(without_lock(context.client()), locked, sender);
     Holder::new(context, locked, command).run(&events, &mut client)
-}
-
-/// True if this command runs inside of that lock, so that waiting for it would never end.
-fn runs_inside(context: &Context, session: &SessionRef) -> Result<bool, Error> {
-    let Some(token) = context.lock else { return Ok(false) };
-    let view = calls::session(&mut context.client(), session.clone())?;
-    Ok(view.lock.is_some_and(|held| held.token == token))
 }
 
 /// Waits for the lock.

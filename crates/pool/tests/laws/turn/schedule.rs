@@ -10,7 +10,7 @@ use protocol::event::AgentEvent;
 use protocol::policy::{DrainDeadline, RestartPolicy};
 use protocol::session::{Conversation, Reason};
 use protocol::thought::{StreamPosition, Thought};
-use protocol::{Event, Exit, Lifecycle, Notes, SessionId, Timestamp};
+use protocol::{Event, Exit, Lifecycle, MessageId, Notes, SessionId, Timestamp};
 
 use super::{Engine, MINUTE, ONE, THREE, TWO};
 use crate::queue::send_prompt;
@@ -164,14 +164,16 @@ fn starts_need_capacity_and_no_start_happens_twice() {
 }
 
 #[test]
-fn a_session_that_a_user_locked_is_not_woken_before_the_user_sends_something() {
-    for used_for_send in [false, true] {
-        let mut engine = Engine::with_live(1);
-        engine.wants_slot(ONE);
-        engine.lock(ONE, used_for_send);
-        let (tick, _) = engine.tick();
-        assert_eq!(started(&tick.actions).len(), usize::from(used_for_send));
-    }
+fn a_session_that_a_user_locked_is_woken_for_the_users_prompts_only() {
+    let mut engine = Engine::with_live(1);
+    engine.wants_slot(ONE);
+    let queued = engine.world.pool.pending_messages_of(ONE).next().unwrap().id;
+    engine.lock(ONE, None);
+    assert_eq!(started(&engine.tick().0.actions), [], "nothing was sent under the lock");
+    engine.lock(ONE, Some(MessageId(queued.0 - 1)));
+    assert_eq!(started(&engine.tick().0.actions), [], "it was sent after the user's prompt, which is done");
+    engine.lock(ONE, Some(queued));
+    assert_eq!(started(&engine.tick().0.actions), [ONE]);
 }
 
 #[test]
