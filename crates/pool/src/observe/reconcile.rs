@@ -329,7 +329,7 @@ impl Case<'_> {
         let is_hung_up = self.exit().is_some_and(|exit| exit.is_hangup());
         match (self.session.lifecycle, self.session.reason) {
             (Lifecycle::Draining, Some(reason)) => reason,
-            _ if has_exited && !is_hung_up && !self.observation.first => Reason::Exited,
+            _ if has_exited && !is_hung_up => Reason::Exited,
             _ => self.absence_reason(),
         }
     }

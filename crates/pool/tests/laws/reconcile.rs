@@ -346,14 +346,19 @@ fn p06_a_pane_without_a_record_is_never_a_candidate() {
 /// knew of which server it had been.
 #[test]
 fn what_runs_on_no_known_server_is_over_once_its_init_is() {
-    // Where tmux cannot be reached, nobody knows that the pane is gone.
-    for (state, reason) in [(up(1, vec![]), Reason::TmuxGone), (TmuxState::default(), Reason::Exited)] {
+    // Where tmux cannot be reached, nobody knows that the pane is gone: neither at the start of the daemon.
+    for (state, is_first, reason) in [
+        (up(1, vec![]), false, Reason::TmuxGone),
+        (up(1, vec![]), true, Reason::StartupMissingTmux),
+        (TmuxState::default(), false, Reason::Exited),
+        (TmuxState::default(), true, Reason::Exited),
+    ] {
         let mut world = World::default();
         let id = world.live("a", server(1), 1);
         let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
         let unplaced = Incarnation { server: None, session: None, pane: None, ..run };
         world.emit(Event::SessionPlaced { session: id, incarnation: unplaced });
-        world.now = 5000;
+        (world.now, world.is_first) = (5000, is_first);
         world.see(&state, &[]);
         assert_eq!(world.lifecycle(id), Lifecycle::Live, "its init lives");
         world.see(&state, &[process(101)]);

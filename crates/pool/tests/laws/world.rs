@@ -114,6 +114,8 @@ pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) tags: u8,
     pub(crate) disk: Disk,
+    /// True while the next observation is the first one of a daemon.
+    pub(crate) is_first: bool,
 }
 
 impl World {
@@ -192,7 +194,7 @@ impl World {
             began: Timestamp(self.now + 1),
             exited: &exited,
             exits: &BTreeMap::new(),
-            first: false,
+            first: self.is_first,
             only,
         };
         let events = reconcile(&self.pool, &seen);
