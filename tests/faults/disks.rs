@@ -136,7 +136,7 @@ fn d10_on_a_full_disk_poold_starts_and_sessions_can_be_removed() {
 }
 
 #[test]
-fn d12_a_timeline_that_cannot_be_read_is_not_taken_for_that_of_another_pool() {
+fn d08_a_timeline_that_cannot_be_read_is_not_taken_for_that_of_another_pool() {
     let pool = Pool::new();
     pool.script("web", "exec sleep 1000");
     let timeline = pool.state().join("timeline");

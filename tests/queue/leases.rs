@@ -252,6 +252,11 @@ fn l03_a_worker_works_on_while_the_daemon_is_away() {
     for _ in 0..3 {
         pool.restart_poold();
         assert_eq!(state(&pool, &ids[0]), "claimed");
+        wait_until("it is shown with its claim", PATIENCE, || {
+            let views = pool.lines(&["generators", "web"]);
+            let mut workers = views.iter().filter(|view| view["role"] == "worker");
+            workers.any(|view| view["holds"][0]["id"].to_string() == ids[0])
+        });
     }
     std::fs::write(&go, "").unwrap();
     assert_eq!(worker.await_end(), Some(0));
@@ -349,6 +354,24 @@ fn l05_a_registered_holder_of_this_process_is_fenced_after_its_lease() {
     // A user may decide.
     pool.ok(&["queue", "cancel", "web", &id.to_string()]);
     assert_eq!(state(&pool, id), "cancelled");
+}
+
+#[test]
+fn q01_a_message_that_was_cancelled_in_work_is_retried_once_its_handler_has_ended() {
+    let pool = pool("");
+    let id = Client::new(&pool).send("a", b"x").to_string();
+    let handler = format!("echo $$ >>{}; exec sleep 1000", pool.path("pids").display());
+    let mut command = pool.poolctl();
+    let worker = Talk::start(command.args(["work", "web", "--kind", "a", "--", "sh", "-c", &handler]));
+    let noted = pool.await_file("pids", |text| text.ends_with(b"\n"));
+    let pid: u32 = String::from_utf8(noted).unwrap().trim().parse().unwrap();
+    pool.ok(&["queue", "cancel", "web", &id]);
+    let refused = pool.ctl(&["queue", "retry", "web", &id]).expect(4);
+    assert!(refused.stderr.contains("may still run"), "{}", refused.stderr);
+    drop(worker);
+    wait_until("its worker is proved dead", PATIENCE, || pool.ctl(&["queue", "retry", "web", &id]).code == 0);
+    wait_until("its handler went with its worker", PATIENCE, || gone(pid));
+    await_state(&pool, &id, "queued");
 }
 
 #[test]

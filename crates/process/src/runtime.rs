@@ -8,5 +8,6 @@ pub mod detach;
 pub mod inherited_env;
 pub mod logfile;
 pub mod malloc;
+pub mod own_end;
 pub mod rlimit;
 pub mod untrusted_file;

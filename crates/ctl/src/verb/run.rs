@@ -9,8 +9,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
-use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::SFlag;
+use process::runtime::own_end::end_by;
 use protocol::reply::{LogFiles, SessionView};
 use protocol::request::{Keys, Kill, Remove, Until, Wait};
 use protocol::session::Exit;
@@ -286,7 +287,10 @@ fn pass_signals(signals: SigSet, created: &Receiver<SignalTarget>) {
     let Ok(first) = signals.wait() else { return };
     let target = match created.recv_timeout(CREATION_LIMIT) {
         Ok(target) => target,
-        Err(RecvTimeoutError::Timeout) => return end_by(first),
+        Err(RecvTimeoutError::Timeout) => {
+            out::note("poolctl: interrupted before the session ran");
+            return end_by(first);
+        }
         // Nothing was created, and this command ends.
         Err(RecvTimeoutError::Disconnected) => return,
     };
@@ -307,11 +311,4 @@ fn pass_signals(signals: SigSet, created: &Receiver<SignalTarget>) {
     if let Err(error) = client.change(&Repeat::default(), request) {
         report(json, failed, &error);
     }
-}
-
-/// Ends this command as the signal would by itself.
-fn end_by(signal: Signal) {
-    out::note("poolctl: interrupted before the session ran");
-    // It ends the process.
-    SigSet::from(signal).thread_unblock().and_then(|()| raise(signal)).ok();
 }

@@ -244,7 +244,10 @@ pub(crate) fn heartbeat(turn: &mut Turn<'_>, connection: u64, held: &[ClaimRef])
             open.filter(|open| open.state == MessageState::Claimed && open.token == Some(one.token));
         match current.and_then(|open| open.holder) {
             Some(holder) => kept.push((one.id, holder.clone())),
-            None => stale.push(one.id.to_string()),
+            None => {
+                turn.volatile.workers.cancel_heard(one.id, mono);
+                stale.push(one.id.to_string());
+            }
         }
     }
     for (id, holder) in kept {

@@ -125,6 +125,7 @@ fn lapse(turn: &mut Turn<'_>, settings: &Settings, id: MessageId, reason: &str) 
 /// may live on, and then the verdict frees them.
 pub(crate) fn holder_died(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
     lock::release_of_dead(turn, process);
+    turn.volatile.workers.holder_ended(process);
     let reaping = &turn.volatile.reaping;
     let is_withheld = |token: &Token| {
         let tag = Tag::for_claim(*token);

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pool::queue;
-use pool::worker::Worker;
+use pool::worker::{Worker, takes_kind};
 use protocol::message::PROMPT;
 use protocol::reply::{ClaimView, GeneratorView};
 use protocol::request::ClaimRef;
 use protocol::worker::ClaimScope;
-use protocol::{Lifecycle, Reply, Response, Session, SessionId, Timestamp};
+use protocol::{GeneratorId, Lifecycle, Reply, Response, Session, SessionId, Timestamp};
 
 use crate::decide::queue::deadline_at;
 use crate::engine::Turn;
@@ -68,7 +68,16 @@ fn worker(turn: &Turn<'_>, connection: u64, worker: &Worker) -> Option<Generator
     let is_its_own = |open: &queue::PendingMessage<'_>| {
         host.is_some_and(|host| open.holder.and_then(|holder| holder.host) == Some(host))
             || match (registered, open.holder.and_then(|holder| holder.generator)) {
-                (Some(registered), generator) => generator == Some(registered.id),
+                (Some(registered), generator) if generator == Some(registered.id) => true,
+                // A worker that has registered again keeps the claims of its earlier registration.
+                (Some(registered), Some(former)) => {
+                    let is_same = open.holder.and_then(|holder| holder.process) == worker.process();
+                    is_same
+                        && worker.process().is_some()
+                        && is_former(turn, former)
+                        && takes_kind(&registered.kinds, open.kind)
+                }
+                (Some(_), None) => false,
                 (None, Some(_)) => false,
                 (None, None) => turn.volatile.workers.connection_of(open.id) == Some(connection),
             }
@@ -93,6 +102,11 @@ fn worker(turn: &Turn<'_>, connection: u64, worker: &Worker) -> Option<Generator
         last_activity_at: worker.last_seen_at(),
         holds: claims(turn, is_its_own),
     })
+}
+
+/// True if no connection has this registration any more.
+fn is_former(turn: &Turn<'_>, id: GeneratorId) -> bool {
+    !turn.volatile.workers.iter().any(|(_, worker)| worker.registration().is_some_and(|found| found.id == id))
 }
 
 /// Returns the claims on messages that `filter` selects.

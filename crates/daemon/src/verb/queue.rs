@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use pool::session;
 use protocol::request::{Messages, Purge, ResolveMessage};
-use protocol::{Event, Message, MessageId, MessageState, OsBytes, Refusal, Reply, Response, SessionRef};
+use protocol::{
+    ErrorCode, Event, Message, MessageId, MessageState, OsBytes, Refusal, Reply, Response, SessionRef,
+};
 
 use crate::decide::blocked::blocked_prompt;
 use crate::decide::idempotency::{self, ClientOperation};
@@ -106,12 +108,29 @@ pub(super) async fn resolve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
 
 /// Cancels a message.
 pub(super) async fn cancel(daemon: &Arc<Daemon>, op: &ClientOperation, id: MessageId) -> Reply {
-    settle(daemon, op, id, move |turn, _| pool::queue::cancel(turn.pool(), id, turn.now())).await
+    let decide = move |turn: &mut Turn<'_>, _: &Daemon| {
+        let holder = turn.pool().find_held(id).and_then(|open| open.holder.cloned());
+        let events = pool::queue::cancel(turn.pool(), id, turn.now())?;
+        if let Some(holder) = holder {
+            let mono = turn.mono();
+            turn.volatile.workers.note_cancelled(id, &holder, mono);
+        }
+        Ok(events)
+    };
+    settle(daemon, op, id, decide).await
 }
 
-/// Queues a message again.
+/// Queues a message again, unless a handler may still work it.
 pub(super) async fn retry(daemon: &Arc<Daemon>, op: &ClientOperation, id: MessageId) -> Reply {
     let decide = move |turn: &mut Turn<'_>, daemon: &Daemon| {
+        if let Some((process, left)) = turn.volatile.workers.cancelled_handler(id, turn.mono()) {
+            let (pid, left) = (process.pid, left.as_secs() + 1);
+            let why = format!(
+                "{id} was cancelled in work, and its handler (worker {pid}) may still run: retry it in {left} s, or once \
+                 that worker has ended"
+            );
+            return Err(Refusal::new(ErrorCode::Conflict, why));
+        }
         pool::queue::retry(turn.pool(), &daemon.loaded().settings.queue, id, turn.now())
     };
     settle(daemon, op, id, decide).await

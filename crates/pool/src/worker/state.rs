@@ -18,12 +18,18 @@ use crate::reap::orphans::SilentWorker;
 /// Time for which a claim outlives its connection, unless its holder is proved dead.
 const DISCONNECT_GRACE: Duration = Duration::from_secs(5);
 
+/// Time in which a worker ends the handler of a message that it has lost: its grace, and some more.
+const HANDLER_END: Duration = Duration::from_secs(10);
+
 /// Connections that work messages, and the leases on the messages that they claimed.
 #[derive(Debug, Default)]
 pub struct Workers {
     leases: Deadlines,
     claims: BTreeMap<MessageId, Claim>,
     workers: BTreeMap<u64, Worker>,
+    /// Messages that were cancelled while a registered worker held them: its process, and the end of the time within which
+    /// it hears of that and ends its handler.
+    cancelled: BTreeMap<MessageId, (ProcId, Mono)>,
     /// Running hosts of the pool's workers that are not registered, and hold no message, with the time of the first
     /// look that found them so.
     unregistered_hosts: BTreeMap<Tag, Timestamp>,
@@ -197,6 +203,34 @@ impl Workers {
     pub fn renew(&mut self, id: MessageId, holder: &Holder, connection: u64, now: Mono) {
         self.leases.set(id, now.after(Duration::from_millis(holder.lease_ms)));
         self.claims.insert(id, Claim { connection, is_registered: holder.generator.is_some() });
+    }
+
+    /// Stores that a message is cancelled which this holder has.
+    pub fn note_cancelled(&mut self, id: MessageId, holder: &Holder, now: Mono) {
+        self.cancelled.retain(|_, (_, until)| *until > now);
+        if let Some(process) = holder.process.filter(|_| holder.generator.is_some()) {
+            let heard = Duration::from_millis(holder.lease_ms);
+            self.cancelled.insert(id, (process, now.after(heard + HANDLER_END)));
+        }
+    }
+
+    /// Stores that the holder of a cancelled message has heard of that: it ends its handler.
+    pub fn cancel_heard(&mut self, id: MessageId, now: Mono) {
+        if let Some((_, until)) = self.cancelled.get_mut(&id) {
+            *until = now.after(HANDLER_END).min(*until);
+        }
+    }
+
+    /// The process whose handler of a cancelled message may still run, and for how long.
+    #[must_use]
+    pub fn cancelled_handler(&self, id: MessageId, now: Mono) -> Option<(ProcId, Duration)> {
+        let (process, until) = self.cancelled.get(&id)?;
+        Some((*process, now.until(*until))).filter(|(_, left)| !left.is_zero())
+    }
+
+    /// Forgets the handlers of a process that has ended.
+    pub fn holder_ended(&mut self, process: ProcId) {
+        self.cancelled.retain(|_, (holder, _)| *holder != process);
     }
 
     /// True if the holder of a message is connected.
