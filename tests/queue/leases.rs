@@ -255,7 +255,7 @@ fn l03_a_worker_works_on_while_the_daemon_is_away() {
         wait_until("it is shown with its claim", PATIENCE, || {
             let views = pool.lines(&["generators", "web"]);
             let mut workers = views.iter().filter(|view| view["role"] == "worker");
-            workers.any(|view| view["holds"][0]["id"].to_string() == ids[0])
+            workers.any(|view| view["holds"][0]["id"].as_u64() == ids[0].parse().ok())
         });
     }
     std::fs::write(&go, "").unwrap();

@@ -31,7 +31,7 @@ const OWN: &str = "own";
 pub(crate) struct CreateArgs {
     /// Its name, of a-z 0-9 _ - [default: generated]
     pub name: Option<String>,
-    /// The kind of agent that it runs [default: shell, or none if a command is given]
+    /// The kind of agent that it runs [default: shell; without one if a command is given]
     #[arg(long, value_name = "KIND")]
     pub agent: Option<String>,
     /// The workspace it belongs to [default: its name]

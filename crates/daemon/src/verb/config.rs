@@ -11,6 +11,9 @@ use crate::engine::daemon::{Daemon, LoadedConfig};
 /// The settings that are read only at a start of the daemon.
 const AT_START: &str = "[tmux] socket, binary, config and [watch]";
 
+/// Said of a change of `[logs]`: a log writer has these settings from its start.
+const FROM_NEXT_START: &str = "; [logs] counts for each session from its next start";
+
 /// Answers with the configuration in force, as TOML.
 pub(super) fn config(daemon: &Daemon) -> Reply {
     let loaded = daemon.loaded();
@@ -39,7 +42,9 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
     let mut loaded = LoadedConfig::read(&daemon.paths, daemon.settings().umask).map_err(usage)?;
     Arc::make_mut(&mut loaded.settings).bounds = daemon.settings().bounds;
     let restart = needs_restart(&daemon.startup_config, &loaded.config);
-    let changed = daemon.loaded().config != loaded.config;
+    let before = daemon.loaded();
+    let changed = before.config != loaded.config;
+    let later = if before.config.logs == loaded.config.logs { "" } else { FROM_NEXT_START };
     let retention = loaded.journal_retention();
     daemon.config.send_replace(Arc::new(loaded));
     daemon.engine.post(move |turn| {
@@ -49,9 +54,7 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
     });
     Ok(Response::Text(match (changed, restart) {
         (false, _) => "nothing changed".to_owned(),
-        (true, false) => "the new configuration is in force".to_owned(),
-        (true, true) => {
-            format!("in force, but for {AT_START}, which need a restart of poold")
-        }
+        (true, false) => format!("the new configuration is in force{later}"),
+        (true, true) => format!("in force, but for {AT_START}, which need a restart of poold{later}"),
     }))
 }

@@ -282,7 +282,8 @@ impl Default for ReaperSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogsSection {
-    /// Maximum bytes of a session's logs on disk.
+    /// Maximum bytes on disk of each log of a session, from its next start; a standard error that is kept apart has one
+    /// of its own.
     pub max_size: String,
     /// Number of earlier parts of a log that are kept, 1 to 100.
     pub keep: u32,
