@@ -191,11 +191,16 @@ fn a_program_that_a_person_started_in_a_sessions_pane_is_left_alone() {
     let pids = pool.path("pids");
     let own = format!("trap '' HUP TERM; echo $$ >>{}; while :; do sleep 1; done", pids.display());
     let (first, again) = (pool.script("first", "exec sleep 1000"), pool.script("again", "exec cat"));
-    for name in ["first", "again"] {
+    // It outlives its terminal, and is ended all the same.
+    let ours = pool.path("ours");
+    let deaf =
+        pool.script("deaf", &format!("trap '' HUP; echo $$ >{}; while :; do sleep 1; done", ours.display()));
+    let ours = pid_in(&ours);
+    for name in ["first", "again", "deaf"] {
         pool.tmux_text(&["respawn-pane", "-k", "-t", &format!("={name}:"), &own]);
     }
-    let theirs = noted(&pids, 2);
-    for id in [&first, &again] {
+    let theirs = noted(&pids, 3);
+    for id in [&first, &again, &deaf] {
         let ended = pool.await_lifecycle(id, "stopped");
         assert_eq!(ended["reason"], "tmux_gone", "{ended}");
     }
@@ -212,5 +217,9 @@ fn a_program_that_a_person_started_in_a_sessions_pane_is_left_alone() {
     for process in theirs {
         assert!(process.runs(), "it runs on");
     }
-    assert_eq!(pool.tmux_panes("#{pane_pid}").len(), 2);
+    assert!(!ours.runs());
+    wait_until("their output is logged no longer", PATIENCE, || {
+        pool.tmux_panes("#{pane_pid} #{pane_pipe}#{@pool_id}").iter().all(|pane| pane.ends_with(" 0"))
+    });
+    assert_eq!(pool.tmux_panes("#{pane_pid}").len(), 3);
 }

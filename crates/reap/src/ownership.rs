@@ -35,6 +35,14 @@ pub(crate) async fn check(lease: &Lease, pane_found: bool) -> Result<(), String>
     }
 }
 
+/// True if the init of a candidate lives and is provably that of this incarnation, by the job that it was started with.
+pub(crate) async fn is_own_init(lease: &Lease) -> bool {
+    let candidate = &lease.candidate;
+    let Some(init) = candidate.init.filter(|init| is_alive(*init)) else { return false };
+    let job = lease.run.as_path().join(format!("{}.job", candidate.tag));
+    matches!(argv(init).await, Ok(Some(argv)) if job_of(&argv) == Some(job.as_path()))
+}
+
 /// Returns the process's arguments; `None` if it has ended. A process without arguments is exiting, and
 /// soon gone.
 async fn argv(init: ProcId) -> Result<Option<Vec<OsBytes>>, String> {

@@ -132,9 +132,11 @@ async fn follow_grace(
 /// Ends the subject of a lease. Processes first, so that the pane shows their last words.
 pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease, limit: &GraceLimit) -> Outcome {
     let candidate = &lease.candidate;
-    let mut pane = None;
+    let (mut pane, mut remove_pane) = (None, candidate.remove_pane);
     match if has_pane(candidate) { pane::find(tmux, candidate).await } else { PaneState::Gone } {
-        PaneState::NotOurs(why) => return Outcome::Untouched { why },
+        PaneState::NotOurs(why) if !ownership::is_own_init(lease).await => return Outcome::Untouched { why },
+        // Somebody took the pane, for another program say: the session's own is ended, and the pane left.
+        PaneState::NotOurs(_) => remove_pane = false,
         // It was missing when the candidate was named, and exists now.
         PaneState::Here(pane) if candidate.kind == CandidateKind::Leftover => {
             return Outcome::Untouched { why: format!("its pane {} exists", pane.pane) };
@@ -147,9 +149,7 @@ pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease, limit: &GraceLimit) ->
     }
     let processes::Ended { killed, mut left, spared } = processes::end(lease, limit).await;
     crash::point("reap-ended");
-    if candidate.remove_pane
-        && let Err(why) = pane::remove(tmux, candidate).await
-    {
+    if remove_pane && let Err(why) = pane::remove(tmux, candidate).await {
         if killed.is_empty() && left.is_empty() {
             return Outcome::Untouched { why };
         }

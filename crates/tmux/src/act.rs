@@ -8,7 +8,7 @@ use crate::command::{CommandLine, script};
 use crate::device::Device;
 use crate::error::TmuxError;
 use crate::format;
-use crate::guard::{Answer, Guarded, Nonce, PaneRef, Precondition, ServerRef};
+use crate::guard::{Answer, GuardReply, Guarded, Nonce, PaneRef, Precondition, ServerRef, guard_reply};
 
 /// Extent of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +137,30 @@ impl Device {
             return self.effect(pane, &[no_log, no_tag]).await;
         }
         self.effect(pane, &[no_log, close, message, no_tag]).await
+    }
+
+    /// Takes the tag and the log from a pane in which another program was started since it got the tag.
+    ///
+    /// # Errors
+    /// As any call. [`Answer::NotOurs`] for any other pane, and after a success.
+    pub async fn disown(&self, pane: PaneRef) -> Result<Answer, TmuxError> {
+        let target = pane.pane.to_string();
+        let nonce = Nonce::new();
+        let (yes, no) = (format!("YES {nonce}"), format!("NO {nonce} "));
+        let [done, other]: [&[&str]; 2] = [&["display-message", "-p", &yes], &["display-message", "-p", &no]];
+        let no_log = script([&["pipe-pane", "-t", &target][..]]);
+        let no_log: &[&str] = &["if-shell", "-F", "-t", &target, "#{?pane_dead,,1}", &no_log];
+        let tag: &[&str] = &["set-option", "-pu", "-t", &target, "@pool_id"];
+        let program: &[&str] = &["set-option", "-pu", "-t", &target, "@pool_pid"];
+        let effect = script([no_log, tag, program, done]);
+        let condition = pane.has_other_program();
+        let words: &[&str] = &["if-shell", "-F", "-t", &target, &condition, &effect, &script([other])];
+        let reply = self.run(&CommandLine::default().then(words.iter().copied()), None, false).await?;
+        match guard_reply(nonce, &reply.stdout) {
+            Some(GuardReply::Done(_)) => Ok(Answer::Done),
+            Some(GuardReply::Refused(_)) => Ok(Answer::NotOurs),
+            None => Err(reply.error()),
+        }
     }
 
     /// Clears the pane's history; its screen stays.

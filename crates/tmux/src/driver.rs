@@ -70,6 +70,8 @@ pub trait Driver: Send + Sync {
     fn resize(&self, pane: PaneRef, size: Size) -> Call<'_, Answer>;
     /// See [`Device::clear_history`].
     fn clear_history(&self, pane: PaneRef) -> Call<'_, Answer>;
+    /// See [`Device::disown`].
+    fn disown(&self, pane: PaneRef) -> Call<'_, Answer>;
     /// See [`Device::clients`].
     fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>>;
     /// See [`Device::pane_use`].
@@ -170,6 +172,10 @@ impl Driver for Device {
 
     fn clear_history(&self, pane: PaneRef) -> Call<'_, Answer> {
         Box::pin(self.clear_history(pane))
+    }
+
+    fn disown(&self, pane: PaneRef) -> Call<'_, Answer> {
+        Box::pin(self.disown(pane))
     }
 
     fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {

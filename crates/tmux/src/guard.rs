@@ -9,7 +9,7 @@ use protocol::ids::{PaneId, ServerId, Tag, Token};
 use crate::command::{CommandLine, script};
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
-use crate::format::TAG;
+use crate::format::{TAG, same_program};
 use crate::receipt;
 
 /// Identity of a running tmux server as tmux reports it. Ids are valid only within it.
@@ -36,6 +36,16 @@ pub struct PaneRef {
     pub pane: PaneId,
     /// Required value of its option `@pool_id`.
     pub tag: Tag,
+}
+
+impl PaneRef {
+    /// Format: true of this pane if another program was started in it since it got its tag.
+    pub(crate) fn has_other_program(&self) -> String {
+        let Self { server, pane, tag } = self;
+        let facts = "#{pid} #{start_time} #{pane_id} #{@pool_id}";
+        let expected = format!("{} {} {pane} {tag}", server.pid, server.started_at);
+        format!("#{{&&:#{{==:{facts},{expected}}},#{{?{},0,1}}}}", same_program!())
+    }
 }
 
 /// Result of a guarded effect. With any but [`Answer::Done`], certainly nothing was done.

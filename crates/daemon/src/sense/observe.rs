@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::observe::{self, Findings, SuspectRun, Suspects, Update};
-use protocol::{Refusal, Tag};
+use protocol::{Event, Refusal, Tag};
+use tmux::PaneRef;
 
 use world::processes::Processes;
 
-use crate::engine::daemon::Daemon;
+use crate::engine::daemon::{Daemon, pane_of};
 use crate::engine::{ObservedTmux, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files;
@@ -26,10 +27,18 @@ pub(crate) struct TakenIn {
     pub(crate) is_missing: bool,
 }
 
+/// What an observation found to be over.
+struct Over {
+    /// Incarnations.
+    tags: Vec<Tag>,
+    /// Panes in which somebody started another program.
+    panes: Vec<PaneRef>,
+}
+
 /// The state of an observation after its first turn.
 enum Step {
     Rejected,
-    Done(TakenIn, Vec<Tag>),
+    Done(TakenIn, Over),
     Open(Update, Suspects),
 }
 
@@ -58,7 +67,7 @@ pub(crate) async fn take_in(
         Ok((Step::Done(taken, over), None))
     };
     let (step, done) = daemon.engine.turn(first).await??;
-    let (taken, over) = match step {
+    let (taken, Over { tags, panes }) = match step {
         Step::Rejected => return Ok(TakenIn::default()),
         Step::Done(taken, over) => (taken, over),
         Step::Open(update, suspects) => {
@@ -71,19 +80,47 @@ pub(crate) async fn take_in(
             daemon.engine.turn(second).await?
         }
     };
-    remove_run_files(daemon, over);
+    remove_run_files(daemon, tags);
+    disown(daemon, panes);
     Ok(taken)
 }
 
-fn conclude(turn: &mut Turn<'_>, update: &Update, findings: &Findings) -> (TakenIn, Vec<Tag>) {
+/// Takes tag and log from the panes of ended incarnations that are there without their tags: a person started another
+/// program in them.
+fn disown(daemon: &Daemon, panes: Vec<PaneRef>) {
+    for pane in panes {
+        let tmux = Arc::clone(&daemon.tmux);
+        daemon.world.spawn("disown", async move {
+            // Without it, the log goes on until the pane ends.
+            let disowned = tmux.disown(pane).await;
+            tracing::debug!(pane = %pane.pane, ?disowned, "a pane of somebody else's");
+        });
+    }
+}
+
+/// Returns the panes of incarnations that end by these events, and are there without their tags.
+fn taken_panes(turn: &Turn<'_>, events: &[Event]) -> Vec<PaneRef> {
+    let ended = events.iter().filter_map(|event| match event {
+        Event::SessionDraining { session, .. } | Event::SessionStopped { session, .. } => Some(*session),
+        _ => None,
+    });
+    let runs = ended.filter_map(|session| turn.pool().session(session)?.incarnation.as_ref());
+    let panes = &turn.volatile.observed.state().panes;
+    let is_taken = |pane: &PaneRef| panes.get(&pane.pane).is_some_and(|found| found.tag.is_none());
+    runs.filter_map(pane_of).filter(is_taken).collect()
+}
+
+fn conclude(turn: &mut Turn<'_>, update: &Update, findings: &Findings) -> (TakenIn, Over) {
     let now = turn.now();
     let (pool, volatile) = turn.state();
     let outcome = observe::take_in(pool, volatile, update, findings, now);
+    let panes = taken_panes(turn, &outcome.events);
     turn.emit_all(outcome.events);
     if outcome.wakes_waiters {
         turn.wake();
     }
-    (TakenIn { admitted: true, is_missing: outcome.is_missing }, outcome.over)
+    let taken = TakenIn { admitted: true, is_missing: outcome.is_missing };
+    (taken, Over { tags: outcome.over, panes })
 }
 
 /// Determines which processes have ended, and reads what inits reported of ended programs. None if the files

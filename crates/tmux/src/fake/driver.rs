@@ -162,6 +162,11 @@ impl Driver for Fake {
         self.call("clear_history", move |state| state.guarded(pane, Precondition::Ours, |_| Ok(())))
     }
 
+    /// A pane here has no tag once another program was started in it.
+    fn disown(&self, _: PaneRef) -> Call<'_, Answer> {
+        self.call("disown", |_| Ok(Answer::NotOurs))
+    }
+
     fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
         self.call("clients", move |state| {
             if state.up()? != server || !state.sessions.contains_key(&session) {

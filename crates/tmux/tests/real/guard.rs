@@ -113,18 +113,24 @@ async fn a_program_that_a_person_started_in_our_pane_is_not_ours() {
     let rig = Rig::new();
     let created = rig.recorder("a").await;
     let (ours, target) = (created.pane, created.pane.pane.to_string());
+    assert_eq!(rig.device.disown(ours).await.unwrap(), Answer::NotOurs, "its own program");
     rig.raw(&["respawn-pane", "-k", "-t", &target, "exec sleep 1000"]);
     let listing = rig.device.observe().await.unwrap();
     assert_eq!((listing.panes[&ours.pane].tag, listing.panes[&ours.pane].detached), (None, false));
     let all = answers(&rig, ours, created.session).await;
     assert_eq!(all, vec![Answer::NotOurs; all.len()]);
+    assert_eq!(rig.device.disown(PaneRef { tag: Tag([9; 16]), ..ours }).await.unwrap(), Answer::NotOurs);
+    assert_eq!(rig.raw(&["display-message", "-p", "-t", &target, "#{pane_pipe}"]), "1\n");
+    assert_eq!(rig.device.disown(ours).await.unwrap(), Answer::Done);
+    assert_eq!(rig.raw(&["display-message", "-p", "-t", &target, "#{pane_pipe} #{@pool_id}"]), "0 \n");
+    assert_eq!(rig.device.disown(ours).await.unwrap(), Answer::NotOurs);
     // It can be adopted, as any other.
     let adopt = Adopt {
         tag: Tag([2; 16]),
         token: rig.token(),
         init: rig.path("reaper"),
         log: LogOptions::new(rig.path("log")),
-        replace_pipe: true,
+        replace_pipe: false,
     };
     let adopted = rig.device.adopt(ours.server, created.session, ours.pane, &adopt).await.unwrap();
     assert_eq!(adopted, Answer::Done);

@@ -216,6 +216,10 @@ impl Driver for SimTmux {
         })
     }
 
+    fn disown(&self, pane: PaneRef) -> Call<'_, Answer> {
+        self.call("disown", move |server| Box::pin(async move { server.0.fake.disown(pane).await }))
+    }
+
     fn clients(&self, at: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
         self.call("clients", move |server| Box::pin(async move { server.0.fake.clients(at, session).await }))
     }
