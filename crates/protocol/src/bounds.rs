@@ -184,6 +184,7 @@ impl Request {
             | Self::Unlock { .. }
             | Self::Reap { .. }
             | Self::DecisionTaken { .. }
+            | Self::Withdraw(_)
             | Self::Hook(_) => Ok(()),
         }
     }

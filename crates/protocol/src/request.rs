@@ -237,6 +237,9 @@ pub enum Request {
     Dismiss(SessionRef),
     /// Add a worker that the pool starts by itself. → `Session`: the hidden session of its host. Mutates.
     AddWorker(Box<AddWorker>),
+    /// Give up the wait for a slot of the request with this operation id, which is refused then. It goes on if it has a
+    /// slot. → `Done`
+    Withdraw(OpId),
 }
 
 impl Request {
@@ -320,7 +323,8 @@ impl Request {
             | Self::Terminal(_)
             | Self::DecisionTaken { .. }
             | Self::Inbox
-            | Self::Snapshot(_) => false,
+            | Self::Snapshot(_)
+            | Self::Withdraw(_) => false,
         }
     }
 }

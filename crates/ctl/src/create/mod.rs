@@ -10,12 +10,12 @@ use clap::ValueEnum;
 use protocol::reply::SessionView;
 use protocol::request::New;
 use protocol::session::Size;
-use protocol::{OsBytes, Request};
+use protocol::{OpId, OsBytes, Request};
 
 use crate::args::{Repeat, pair};
 use crate::body;
 use crate::calls::expect_session;
-use crate::client::Client;
+use crate::client::{Client, operation};
 use crate::context::{Context, absolute};
 use crate::error::Error;
 use crate::lifecycle_args::LifecycleArgs;
@@ -93,10 +93,19 @@ fn size(text: &str) -> Result<Size, String> {
 
 /// Creates a session and returns it once it runs.
 pub(crate) fn create(context: &Context, client: &mut Client, args: CreateArgs) -> Result<SessionView, Error> {
-    let repeat = args.repeat.clone();
+    create_as(context, client, operation(&args.repeat)?, args)
+}
+
+/// As [`create`], with this operation id.
+pub(crate) fn create_as(
+    context: &Context,
+    client: &mut Client,
+    op: OpId,
+    args: CreateArgs,
+) -> Result<SessionView, Error> {
     let request = request(context, args)?;
     let _progress = context.progress("the session to run");
-    expect_session(client.change(&repeat, Request::New(Box::new(request)))?)
+    expect_session(client.call(Some(op), Request::New(Box::new(request)))?)
 }
 
 fn request(context: &Context, args: CreateArgs) -> Result<New, Error> {

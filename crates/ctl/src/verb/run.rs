@@ -2,9 +2,9 @@
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use process::runtime::own_end::end_by;
 use protocol::reply::{LogFiles, SessionView};
 use protocol::request::{Keys, Kill, Remove, Until, Wait};
 use protocol::session::Exit;
-use protocol::{ErrorCode, Lifecycle, Reason, Refusal, Request, SessionId, SessionRef, Tag};
+use protocol::{ErrorCode, Lifecycle, OpId, Reason, Refusal, Request, SessionId, SessionRef, Tag};
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_done, expect_session};
-use crate::client::{ANSWER_MARGIN, Client};
+use crate::client::{ANSWER_MARGIN, Client, operation};
 use crate::context::Context;
-use crate::create::{CreateArgs, create, environment_help};
+use crate::create::{CreateArgs, create_as, environment_help};
 use crate::error::Error;
 use crate::poll::is_ready;
 use crate::show::json::SessionJson;
@@ -46,8 +46,10 @@ pub(crate) struct Args {
     no_stream: bool,
 }
 
-/// Time for a start that is under way, within which the session is known that a signal is for.
-const CREATION_LIMIT: Duration = Duration::from_secs(1);
+/// Time between two attempts to withdraw the request for a session.
+const WITHDRAW_PAUSE: Duration = Duration::from_millis(500);
+/// Time after which a signal ends this command although poold does not tell whether the session runs.
+const WITHDRAW_LIMIT: Duration = Duration::from_secs(10);
 
 /// The reason for which streaming ends.
 enum End {
@@ -62,13 +64,17 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     // Removed here, once all of its output is printed; by poold if this command ends before.
     let rm = args.lifecycle.ephemeral || rm;
     args.lifecycle.ephemeral = rm;
+    let op = operation(&args.repeat)?;
     let (known, created) = mpsc::channel();
+    let interrupted = Arc::new(OnceLock::new());
+    let creation =
+        Creation { op: op.clone(), client: context.client(), created, interrupted: Arc::clone(&interrupted) };
     let signals = block_signals()?;
-    thread::spawn(move || pass_signals(signals, &created));
+    thread::spawn(move || creation.pass_signals(signals));
     let mut client = context.unlimited_client();
-    let (id, separate): (SessionRef, bool) = match create(context, &mut client, args) {
+    let (id, separate): (SessionRef, bool) = match create_as(context, &mut client, op, args) {
         Ok(view) => (view.session.id.into(), view.session.spec.separate_stderr),
-        Err(error) => return not_started(context, &mut client, error, rm),
+        Err(error) => return not_started(context, &mut client, (error, interrupted.get()), rm),
     };
     context.remark(&format!("{id} runs"));
     if !context.style.quiet && stdin_has_data() {
@@ -121,8 +127,16 @@ fn stdin_has_data() -> bool {
 
 /// The exit code for a program that could not be executed: 126, or 127 if it does not exist. The record that
 /// was created is removed as after a run.
-fn not_started(context: &Context, client: &mut Client, error: Error, rm: bool) -> Result<u8, Error> {
-    let Some(view) = failed_record(client, &error) else { return Err(error) };
+fn not_started(
+    context: &Context,
+    client: &mut Client,
+    (error, interrupted): (Error, Option<&Signal>),
+    rm: bool,
+) -> Result<u8, Error> {
+    let Some(view) = failed_record(client, &error) else {
+        interrupted.into_iter().for_each(|signal| end_interrupted(*signal));
+        return Err(error);
+    };
     let session = &view.session;
     let code = session.exit.filter(|_| session.reason == Some(Reason::ExecFailed)).map(Exit::shell_code);
     // Hints on how to restart or remove the session are left out if it is removed.
@@ -223,10 +237,21 @@ fn report(json: bool, what: &str, error: &Error) {
     exit::report(&error, json, exit::OWN_FAILURE);
 }
 
-/// Blocks the signals that are for the session. HUP is left alone if it is ignored, as under `nohup`.
+/// Blocks the signals that are for the session, but for those that are ignored: HUP under `nohup`, say.
 fn block_signals() -> Result<SigSet, Error> {
-    let hup = Some(Signal::SIGHUP).filter(|hup| !process::identity::caller_ignores(*hup));
-    signals::block([Signal::SIGINT, Signal::SIGTERM].into_iter().chain(hup))
+    let all = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+    signals::block(all.into_iter().filter(|signal| !process::identity::caller_ignores(*signal)))
+}
+
+/// A session that is created, as the thread that receives signals needs it.
+struct Creation {
+    /// The operation of the request.
+    op: OpId,
+    client: Client,
+    /// Receives the session once it runs; disconnected if it does not.
+    created: Receiver<SignalTarget>,
+    /// The first signal.
+    interrupted: Arc<OnceLock<Signal>>,
 }
 
 /// The session to which signals are passed on, once it runs.
@@ -281,34 +306,54 @@ fn watch_end(
     (ends, ending)
 }
 
-/// Passes the first signal on to the session. Before that runs, as while it waits for a slot, the signal ends this command:
-/// poold gives up a creation that nobody waits for.
-fn pass_signals(signals: SigSet, created: &Receiver<SignalTarget>) {
-    let Ok(first) = signals.wait() else { return };
-    let target = match created.recv_timeout(CREATION_LIMIT) {
-        Ok(target) => target,
-        Err(RecvTimeoutError::Timeout) => {
-            out::note("poolctl: interrupted before the session ran");
-            return end_by(first);
-        }
-        // Nothing was created, and this command ends.
-        Err(RecvTimeoutError::Disconnected) => return,
-    };
-    let SignalTarget { session, mut client, json, ending, ends } = target;
-    ending.store(first != Signal::SIGINT, Ordering::Relaxed);
-    let second = ends;
-    thread::spawn(move || {
-        if signals.wait().is_ok() {
-            drop(second.send(Ok(End::Interrupted)));
-        }
-    });
-    let (request, failed) = match first {
-        Signal::SIGINT => {
-            (Request::Keys(Keys { session, keys: vec!["C-c".into()] }), "Ctrl-C did not reach the session")
-        }
-        _ => (Request::Kill(Kill { session, grace_ms: None }), "the session was not ended"),
-    };
-    if let Err(error) = client.change(&Repeat::default(), request) {
-        report(json, failed, &error);
+impl Creation {
+    /// Passes the first signal on to the session. A request that waits for a slot is withdrawn instead, and the main
+    /// thread ends this command.
+    fn pass_signals(mut self, signals: SigSet) {
+        let Ok(first) = signals.wait() else { return };
+        // The only signal.
+        self.interrupted.set(first).ok();
+        let began = Instant::now();
+        let target = loop {
+            // It may not have reached poold yet.
+            drop(self.client.ask_once(Request::Withdraw(self.op.clone()), WITHDRAW_PAUSE));
+            match self.created.recv_timeout(WITHDRAW_PAUSE) {
+                Ok(target) => break target,
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) if began.elapsed() < WITHDRAW_LIMIT => {}
+                Err(RecvTimeoutError::Timeout) => return end_interrupted(first),
+            }
+        };
+        target.pass_signals(first, signals);
     }
+}
+
+impl SignalTarget {
+    /// Passes the first signal on. The second one ends this command alone.
+    fn pass_signals(self, first: Signal, signals: SigSet) {
+        let SignalTarget { session, mut client, json, ending, ends } = self;
+        ending.store(first != Signal::SIGINT, Ordering::Relaxed);
+        let second = ends;
+        thread::spawn(move || {
+            if signals.wait().is_ok() {
+                drop(second.send(Ok(End::Interrupted)));
+            }
+        });
+        let (request, failed) = match first {
+            Signal::SIGINT => (
+                Request::Keys(Keys { session, keys: vec!["C-c".into()] }),
+                "Ctrl-C did not reach the session",
+            ),
+            _ => (Request::Kill(Kill { session, grace_ms: None }), "the session was not ended"),
+        };
+        if let Err(error) = client.change(&Repeat::default(), request) {
+            report(json, failed, &error);
+        }
+    }
+}
+
+/// Ends this command as the signal would by itself.
+fn end_interrupted(signal: Signal) {
+    out::note("poolctl: interrupted before the session ran");
+    end_by(signal);
 }

@@ -78,7 +78,7 @@ impl ClientOperation {
             let running = turn.waiting.operations.get(&self.id);
             running.is_some_and(|(_, waiters)| waiters.iter().any(|waiter| !waiter.is_closed()))
         };
-        self.asker.strong_count() > 0 || repeated()
+        !turn.waiting.withdrawn.contains(&self.id) && (self.asker.strong_count() > 0 || repeated())
     }
 
     /// Returns the state of the operation; an unknown one is in progress from now on, unless its user's lock has ended.
@@ -135,11 +135,20 @@ impl ClientOperation {
         if begun && reply.as_ref().is_err_and(is_definite) {
             self.record_answer(turn, reply);
         }
+        turn.waiting.withdrawn.remove(&self.id);
         let (_, waiters) = turn.waiting.operations.remove(&self.id).unwrap_or_default();
         for waiter in waiters {
             // The requester may be gone.
             drop(waiter.send(reply.clone()));
         }
+    }
+}
+
+/// Withdraws an operation in progress: it gives up its place in every wait queue.
+pub(crate) fn withdraw(turn: &mut Turn<'_>, op: OpId) {
+    if turn.waiting.operations.contains_key(&op) {
+        turn.waiting.withdrawn.insert(op);
+        turn.wake();
     }
 }
 

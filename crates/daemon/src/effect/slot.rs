@@ -11,7 +11,6 @@ use protocol::{ErrorCode, Refusal};
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::engine::engine_handle::in_doubt;
 use crate::sense::machine_capacity;
 
 /// Maximum duration of an eviction for which a request waits that waits for nothing else: the end of a
@@ -47,7 +46,7 @@ pub(crate) async fn with_slot<R: Send + 'static>(
         let is_abandoned = op.as_ref().is_some_and(|op| !op.is_awaited(turn));
         if is_abandoned {
             turn.volatile.scheduler.waiting.leave(waiter);
-            return Some(Err(in_doubt()));
+            return Some(Err(Refusal::new(ErrorCode::Refused, "it was given up before it had a slot")));
         }
         let wanted = wanted.resolve(turn.pool());
         let ahead = turn.volatile.scheduler.waiting.ahead(turn.pool(), waiter, &wanted);

@@ -1,7 +1,7 @@
 //! Tasks that wait for an event of a turn: a lock, the answer of an operation, or a decision on an agent's
 //! request. Tasks that wait for a condition are in [`crate::engine::turn`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pool::lock::Ticket;
 use protocol::activity::Ask;
@@ -17,6 +17,8 @@ pub(crate) struct Waiters {
     pub(crate) locks: BTreeMap<Ticket, LockWaiter>,
     /// Operations in progress: the digest of each, and the tasks that repeated it.
     pub(crate) operations: BTreeMap<OpId, (u64, Vec<oneshot::Sender<Reply>>)>,
+    /// Operations in progress whose clients wait for no slot any more.
+    pub(crate) withdrawn: BTreeSet<OpId>,
     /// Tasks that wait for decisions on agents' requests.
     pub(crate) decisions: PendingDecisions,
 }

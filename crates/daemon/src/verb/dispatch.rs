@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use protocol::{Call, ErrorCode, Reply, Request, Response};
 
+use crate::decide::idempotency;
 use crate::decide::lock::with_user_lock;
 use crate::engine::daemon::Daemon;
 use crate::sense::tmux_snapshot;
@@ -87,6 +88,9 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         Request::Register(asked) => work::register(daemon, caller?, asked).await,
         Request::RenewLock { session, token } => lock::renew(daemon, session, token).await,
         Request::Unlock { session, token } => lock::unlock(daemon, session, token).await,
+        Request::Withdraw(op) => {
+            daemon.engine.turn(move |turn| idempotency::withdraw(turn, op)).await.map(|()| Response::Done)
+        }
         // Repeats of these get the claim or the lock that the first one got.
         Request::Claim(asked) => work::claim(daemon, caller?, op, asked).await,
         Request::Lock(asked) => lock::lock(daemon, caller?, (op, lock), asked).await,
