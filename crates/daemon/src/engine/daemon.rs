@@ -61,8 +61,8 @@ pub(crate) struct Daemon {
     pub(crate) listing: Mutex<()>,
     /// Held while the database is compacted.
     pub(crate) compaction: Mutex<()>,
-    /// True once all connections are to be closed, as the daemon ends.
-    pub(crate) closing: watch::Sender<bool>,
+    /// How far the daemon's end has got.
+    pub(crate) closing: watch::Sender<Closing>,
     pub(crate) cgroups: Cgroups,
     /// Free space on the file system of the database.
     pub(crate) disk: FreeDisk,
@@ -74,6 +74,17 @@ pub(crate) struct Daemon {
     pub(crate) launch_permits: Semaphore,
     /// The last readings of files that are shown.
     pub(crate) displayed: Arc<DisplayCache>,
+}
+
+/// How far the end of the daemon has got, for its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Closing {
+    /// It serves.
+    No,
+    /// The engine ends: nothing is accepted, and what it leaves undecided is not answered.
+    Engine,
+    /// The engine has ended: connections are closed. Before, the end of one would give its claims back.
+    Connections,
 }
 
 /// The configuration file, and the settings that it gives.

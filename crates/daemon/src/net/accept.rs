@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use world::transport::Listener;
 
-use crate::engine::daemon::Daemon;
+use crate::engine::daemon::{Closing, Daemon};
 use crate::net::{handshake, role};
 
 /// Maximum number of connections: enough for a thousand sessions with a hook each. Fewer where the system
@@ -44,7 +44,7 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>)
     for id in 1.. {
         let incoming = tokio::select! {
             biased;
-            _ = closing.wait_for(|closing| *closing) => return,
+            _ = closing.wait_for(|closing| *closing >= Closing::Engine) => return,
             incoming = listener.accept(&*daemon.world.processes) => incoming,
         };
         let incoming = match incoming {
@@ -75,7 +75,7 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>)
             };
             tokio::select! {
                 biased;
-                _ = closing.wait_for(|closing| *closing) => {}
+                _ = closing.wait_for(|closing| *closing >= Closing::Connections) => {}
                 () = served => {}
             }
         });

@@ -7,7 +7,7 @@ use protocol::hello::HelloReply;
 use protocol::{ErrorCode, Hello, ProcId, Refusal, Welcome, frame, job};
 use world::transport::{Incoming, Receiver, Sender};
 
-use crate::engine::daemon::{BUILD, Daemon};
+use crate::engine::daemon::{BUILD, Closing, Daemon};
 use crate::host::outbox::{self, Outbox};
 use crate::net::connection::Connection;
 use crate::net::registration::Registration;
@@ -60,7 +60,9 @@ async fn greet(
     };
     let registration = Registration::new(daemon, id);
     if let Err(refusal) = role::register(daemon, id, &hello, (pid, process)).await {
-        refuse(&*writer, refusal).await;
+        if *daemon.closing.borrow() == Closing::No {
+            refuse(&*writer, refusal).await;
+        }
         return None;
     }
     // The welcome is written by a task, so that requests sent along with the hello share the engine's turn

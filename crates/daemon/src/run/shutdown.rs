@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use world::signals::{Signal, Signals};
 
 use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::daemon::{Closing, Daemon};
 use crate::engine::thread::EngineEnd;
 use crate::host::blocking_pool::Purpose;
 use crate::host::timeline;
@@ -61,14 +61,14 @@ pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd, deadline: 
     if timeout(SERVER_LIMIT, end_empty_server(daemon)).await.is_err() {
         tracing::warn!("stopped before it was known whether the tmux server is empty and ended");
     }
-    // What a client asks from now on is for the next daemon. Connections end after the engine, in which the end of one
-    // would give its claims back.
+    // What is asked from now on is for the next daemon.
+    daemon.closing.send_replace(Closing::Engine);
     daemon.engine.post(|turn| turn.stop_engine());
-    daemon.closing.send_replace(true);
     if let Ok(Ok(Some(last))) = timeout_at(deadline - FILE_LIMIT, engine_end).await {
         let paths = daemon.paths.clone();
         within_file_limit(daemon, move || timeline::mark_ended(&paths, last.0)).await;
     }
+    daemon.closing.send_replace(Closing::Connections);
 }
 
 /// Ends a tmux server without sessions. The next session starts another one.
