@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pool::session;
+use pool::worker::HANDLER_END;
 use protocol::request::{Messages, Purge, ResolveMessage};
 use protocol::{
     ErrorCode, Event, Message, MessageId, MessageState, OsBytes, Refusal, Reply, Response, SessionRef,
@@ -109,11 +111,11 @@ pub(super) async fn resolve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
 /// Cancels a message.
 pub(super) async fn cancel(daemon: &Arc<Daemon>, op: &ClientOperation, id: MessageId) -> Reply {
     let decide = move |turn: &mut Turn<'_>, _: &Daemon| {
-        let holder = turn.pool().find_held(id).and_then(|open| open.holder.cloned());
+        let held = turn.pool().find_held(id).and_then(|open| Some((open.holder?.clone(), open.token)));
         let events = pool::queue::cancel(turn.pool(), id, turn.now())?;
-        if let Some(holder) = holder {
+        if let Some((holder, token)) = held {
             let mono = turn.mono();
-            turn.volatile.workers.note_cancelled(id, &holder, mono);
+            turn.volatile.workers.note_cancelled(id, (&holder, token), mono);
         }
         Ok(events)
     };
@@ -123,17 +125,34 @@ pub(super) async fn cancel(daemon: &Arc<Daemon>, op: &ClientOperation, id: Messa
 /// Queues a message again, unless a handler may still work it.
 pub(super) async fn retry(daemon: &Arc<Daemon>, op: &ClientOperation, id: MessageId) -> Reply {
     let decide = move |turn: &mut Turn<'_>, daemon: &Daemon| {
-        if let Some((process, left)) = turn.volatile.workers.cancelled_handler(id, turn.mono()) {
-            let (pid, left) = (process.pid, left.as_secs() + 1);
+        if let Some(left) = time_of_handler(turn, daemon, id)? {
             let why = format!(
-                "{id} was cancelled in work, and its handler (worker {pid}) may still run: retry it in {left} s, or once \
-                 that worker has ended"
+                "{id} was cancelled in work, and its handler may still run: retry it in {} s, or once its worker has ended",
+                left.as_secs() + 1
             );
             return Err(Refusal::new(ErrorCode::Conflict, why));
         }
         pool::queue::retry(turn.pool(), &daemon.loaded().settings.queue, id, turn.now())
     };
     settle(daemon, op, id, decide).await
+}
+
+/// The time for which a handler of a cancelled message may still run. After a start of the daemon it is not known which
+/// worker had it: all had the usual lease.
+fn time_of_handler(turn: &Turn<'_>, daemon: &Daemon, id: MessageId) -> Result<Option<Duration>, Refusal> {
+    if let Some((_, left)) = turn.volatile.workers.cancelled_handler(id, turn.mono()) {
+        return Ok(Some(left));
+    }
+    let window = daemon.loaded().settings.queue.lease + HANDLER_END;
+    if daemon.started.elapsed() > window {
+        return Ok(None);
+    }
+    let Some((message, _)) = queue::message(turn, id)? else { return Ok(None) };
+    let status = &message.status;
+    let was_held = status.state == MessageState::Cancelled && status.token.is_some();
+    let is_from_before = turn.pool().is_surely_earlier(turn.now(), status.changed_at, daemon.started_at);
+    let left = window.saturating_sub(turn.age(status.changed_at));
+    Ok(Some(left).filter(|left| was_held && is_from_before && !left.is_zero()))
 }
 
 /// Commits the events that `decide` returns for a message, and answers with the message.

@@ -14,4 +14,4 @@ pub use coverage::{
     check_scope, is_off, is_worked, listed_under, scope_text, takes_kind, waiting, worker_off,
 };
 pub use host::{check_no_host, check_removable, is_hosted};
-pub use state::{Registration, WaitingRequest, Worker, Workers};
+pub use state::{HANDLER_END, Registration, WaitingRequest, Worker, Workers};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use protocol::ids::GeneratorId;
 use protocol::worker::ClaimScope;
 use protocol::{
-    Holder, Lifecycle, MessageId, MessageState, MessageStatus, ProcId, SessionId, Tag, Timestamp,
+    Holder, Lifecycle, MessageId, MessageState, MessageStatus, ProcId, SessionId, Tag, Timestamp, Token,
 };
 
 use crate::deadlines::{Deadlines, Mono};
@@ -19,7 +19,7 @@ use crate::reap::orphans::SilentWorker;
 const DISCONNECT_GRACE: Duration = Duration::from_secs(5);
 
 /// Time in which a worker ends the handler of a message that it has lost: its grace, and some more.
-const HANDLER_END: Duration = Duration::from_secs(10);
+pub const HANDLER_END: Duration = Duration::from_secs(10);
 
 /// Connections that work messages, and the leases on the messages that they claimed.
 #[derive(Debug, Default)]
@@ -27,9 +27,8 @@ pub struct Workers {
     leases: Deadlines,
     claims: BTreeMap<MessageId, Claim>,
     workers: BTreeMap<u64, Worker>,
-    /// Messages that were cancelled while a registered worker held them: its process, and the end of the time within which
-    /// it hears of that and ends its handler.
-    cancelled: BTreeMap<MessageId, (ProcId, Mono)>,
+    /// Messages that were cancelled while a registered worker held them.
+    cancelled: BTreeMap<MessageId, CancelledClaim>,
     /// Running hosts of the pool's workers that are not registered, and hold no message, with the time of the first
     /// look that found them so.
     unregistered_hosts: BTreeMap<Tag, Timestamp>,
@@ -44,6 +43,15 @@ struct Claim {
     connection: u64,
     /// True if its holder is a registered worker, which is killed before the message goes to another.
     is_registered: bool,
+}
+
+/// A claim on a message that is cancelled.
+#[derive(Debug, Clone, Copy)]
+struct CancelledClaim {
+    process: ProcId,
+    token: Option<Token>,
+    /// End of the time within which its worker hears of that, and ends its handler.
+    until: Mono,
 }
 
 /// A connection that works messages, or may.
@@ -205,32 +213,32 @@ impl Workers {
         self.claims.insert(id, Claim { connection, is_registered: holder.generator.is_some() });
     }
 
-    /// Stores that a message is cancelled which this holder has.
-    pub fn note_cancelled(&mut self, id: MessageId, holder: &Holder, now: Mono) {
-        self.cancelled.retain(|_, (_, until)| *until > now);
+    /// Stores that a message is cancelled which this holder has under this token.
+    pub fn note_cancelled(&mut self, id: MessageId, (holder, token): (&Holder, Option<Token>), now: Mono) {
+        self.cancelled.retain(|_, claim| claim.until > now);
         if let Some(process) = holder.process.filter(|_| holder.generator.is_some()) {
-            let heard = Duration::from_millis(holder.lease_ms);
-            self.cancelled.insert(id, (process, now.after(heard + HANDLER_END)));
+            let until = now.after(Duration::from_millis(holder.lease_ms) + HANDLER_END);
+            self.cancelled.insert(id, CancelledClaim { process, token, until });
         }
     }
 
     /// Stores that the holder of a cancelled message has heard of that: it ends its handler.
-    pub fn cancel_heard(&mut self, id: MessageId, now: Mono) {
-        if let Some((_, until)) = self.cancelled.get_mut(&id) {
-            *until = now.after(HANDLER_END).min(*until);
+    pub fn cancel_heard(&mut self, id: MessageId, token: Token, now: Mono) {
+        if let Some(claim) = self.cancelled.get_mut(&id).filter(|claim| claim.token == Some(token)) {
+            claim.until = now.after(HANDLER_END).min(claim.until);
         }
     }
 
     /// The process whose handler of a cancelled message may still run, and for how long.
     #[must_use]
     pub fn cancelled_handler(&self, id: MessageId, now: Mono) -> Option<(ProcId, Duration)> {
-        let (process, until) = self.cancelled.get(&id)?;
-        Some((*process, now.until(*until))).filter(|(_, left)| !left.is_zero())
+        let claim = self.cancelled.get(&id)?;
+        Some((claim.process, now.until(claim.until))).filter(|(_, left)| !left.is_zero())
     }
 
     /// Forgets the handlers of a process that has ended.
     pub fn holder_ended(&mut self, process: ProcId) {
-        self.cancelled.retain(|_, (holder, _)| *holder != process);
+        self.cancelled.retain(|_, claim| claim.process != process);
     }
 
     /// True if the holder of a message is connected.
