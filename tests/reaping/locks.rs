@@ -465,13 +465,20 @@ fn under_a_lock_only_the_prompts_of_its_holder_are_typed() {
     let _done = prompt(&["--wait", "done", "one"]).expect(0);
     // Neither what others send later, nor what is no prompt, opens the session to others.
     let other = pool.ok(&["send", "web", "other"]);
+    let urgent = pool.ok(&["send", "web", "--priority", "50", "urgent"]);
     let _note = prompt(&["--kind", "note", "text"]).expect(0);
     pool.script("busy", "exec cat");
     pool.ok(&["send", "busy", "--wait", "done", "text"]);
     assert_eq!(pool.json(&["queue", "show", "web", &other])["state"], "queued");
-    // It goes ahead of what the holder sends next, as it is older.
-    let _two = prompt(&["--wait", "done", "two"]).expect(0);
-    wait_until("all were typed", PATIENCE, || lines_of(&pool, "got") == ["one", "other", "two"]);
+    // Of older ones, those go first that are due before what the holder sends.
+    let _two = prompt(&["--priority", "10", "--wait", "done", "two"]).expect(0);
+    wait_until("two were typed", PATIENCE, || lines_of(&pool, "got") == ["one", "urgent", "two"]);
+    let late = pool.ok(&["send", "web", "--priority", "100", "late"]);
+    let _three = prompt(&["--wait", "done", "three"]).expect(0);
+    let order = ["one", "urgent", "two", "late", "other", "three"];
+    wait_until("in order", PATIENCE, || lines_of(&pool, "got") == order);
+    let state = |id: &str| pool.json(&["queue", "show", "web", id])["state"].clone();
+    assert_eq!((state(&urgent), state(&late)), (json!("done"), json!("done")));
     assert_eq!(held.release(), Some(0));
 }
 

@@ -80,6 +80,11 @@ impl Client {
         }
     }
 
+    /// Sets the time limit of each further request.
+    pub(crate) fn set_limit(&mut self, limit: Option<Duration>) {
+        self.limit = limit;
+    }
+
     /// Makes a request that changes nothing.
     ///
     /// # Errors
@@ -102,11 +107,7 @@ impl Client {
 
     /// Makes a request for a change, which is made once, however often the request is repeated.
     pub(crate) fn change(&mut self, repeat: &Repeat, request: Request) -> Result<Response, Error> {
-        let op = match &repeat.op_id {
-            Some(id) => OpId::Named(id.clone()),
-            None => random_op()?,
-        };
-        self.call(Some(op), request)
+        self.call(Some(operation(repeat)?), request)
     }
 
     /// Makes a request with this operation id, or without one.
@@ -332,6 +333,11 @@ impl Context {
 /// True if the request waits for a slot, which has a time limit of its own.
 fn waits(wait_slot: Option<Duration>) -> bool {
     wait_slot.is_some_and(|wait| !wait.is_zero())
+}
+
+/// The operation id that the user gave, or a random one.
+pub(crate) fn operation(repeat: &Repeat) -> Result<OpId, Error> {
+    repeat.op_id.as_ref().map_or_else(random_op, |id| Ok(OpId::Named(id.clone())))
 }
 
 /// A random operation id.

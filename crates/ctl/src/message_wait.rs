@@ -7,7 +7,7 @@ use protocol::request::{Until, Wait};
 use protocol::{Message, MessageId, Request, SessionRef};
 
 use crate::calls::expect_message;
-use crate::client::Client;
+use crate::client::{ANSWER_MARGIN, Client};
 use crate::context::Context;
 use crate::error::Error;
 use crate::outcome;
@@ -48,8 +48,10 @@ impl MessageWait {
     }
 
     fn until(&mut self, until: Until) -> Result<Message, Error> {
-        let left = |at: Instant| at.saturating_duration_since(Instant::now());
-        let timeout_ms = self.deadline.map(|at| time::millis(left(at)));
+        let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        // poold tells why the time is over; it may hang, or be another one that begins the time anew.
+        self.client.set_limit(left.map(|left| left + ANSWER_MARGIN));
+        let timeout_ms = left.map(time::millis);
         let wait = Wait { session: self.session.clone(), until: vec![until], timeout_ms };
         expect_message(self.client.ask(Request::Wait(wait))?)
     }

@@ -1,6 +1,8 @@
 //! The fold of events: the only place where a [`Pool`] changes. It is total: an event about an unknown
 //! session or message changes nothing, and no event makes it panic.
 
+use std::collections::BTreeSet;
+
 use protocol::clock::Clock;
 use protocol::event::{AgentEvent, LaneEvent};
 use protocol::session::{Reason, SessionLock, WorkerChange};
@@ -131,8 +133,11 @@ impl Pool {
             // Users' locks.
             Event::LockGranted { session, lock } => self.change(*session, |s| s.lock = Some(lock.clone())),
             Event::LockUsedForSend { session, token, message } => {
-                let newest = Some(*message);
-                self.change_lock(*session, *token, |lock| lock.last_prompt = lock.last_prompt.max(newest));
+                let pending = self.pending_messages_of(*session).map(|open| open.id).collect::<BTreeSet<_>>();
+                self.change_lock(*session, *token, |lock| {
+                    lock.prompts.retain(|prompt| pending.contains(prompt));
+                    lock.prompts.insert(*message);
+                });
             }
             Event::LockReleased { session, token, .. } | Event::LockRevoked { session, token, .. } => {
                 self.change(*session, |s| s.lock = s.lock.take().filter(|lock| lock.token != *token));

@@ -1,6 +1,6 @@
 //! The durable record of a session, its lifecycle states and their reasons.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -105,8 +105,9 @@ pub struct SessionLock {
     pub since: Timestamp,
     /// The operation that requested it. A retry of the operation gets the same token.
     pub op: OpId,
-    /// The newest prompt that was sent under the lock. It and those queued before it are typed while it is held.
-    pub last_prompt: Option<MessageId>,
+    /// The prompts that were sent under the lock, but for those that are over. While one of them is pending, it and those
+    /// ahead of it are typed.
+    pub prompts: BTreeSet<MessageId>,
     /// The lock under which it was requested: what is done under this lock is done under that one, too.
     pub outer: Option<Token>,
 }

@@ -2,7 +2,7 @@
 //! status, with those in `snapshots/`. The values are the protocol's golden vectors, and those below.
 //! `BLESS=1 cargo test -p ctl` writes the snapshots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use protocol::event::AgentEvent;
@@ -113,7 +113,7 @@ fn lock(purpose: &str) -> SessionLock {
         lease_ms: 60_000,
         since: Timestamp(1_700_000_000_000),
         op: OpId::Named("x".into()),
-        last_prompt: Some(MessageId(4)),
+        prompts: BTreeSet::from([MessageId(4)]),
         outer: None,
     }
 }

@@ -147,13 +147,20 @@ fn grant_next(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
     turn.wake();
 }
 
-/// Notes that a message was sent under a user's lock: a prompt, and those before it, are typed during the lock.
+/// Notes that a message was sent under a user's lock: a prompt, and older ones, are typed during the lock.
 pub(crate) fn mark_used_for_send(turn: &mut Turn<'_>, message: &Message, under: Option<Token>) {
     let session = message.session;
     let under = turn.volatile.user_locks.through(session, under).filter(|_| message.kind == PROMPT);
     let Some(token) = under else { return };
     turn.emit(Event::LockUsedForSend { session, token, message: message.id });
     turn.wake();
+}
+
+/// Counts a prompt of the pool's own, by which an agent goes on, as the holder's.
+pub(crate) fn mark_own_prompt(turn: &mut Turn<'_>, message: &Message) {
+    let lock = turn.pool().session(message.session).and_then(|session| session.lock.as_ref());
+    let token = lock.map(|lock| lock.token);
+    mark_used_for_send(turn, message, token);
 }
 
 /// Ends the lock of a session whose record is removed.

@@ -245,7 +245,7 @@ pub(crate) fn heartbeat(turn: &mut Turn<'_>, connection: u64, held: &[ClaimRef])
         match current.and_then(|open| open.holder) {
             Some(holder) => kept.push((one.id, holder.clone())),
             None => {
-                turn.volatile.workers.cancel_heard(one.id, mono);
+                turn.volatile.workers.cancel_heard(one.id, one.token, mono);
                 stale.push(one.id.to_string());
             }
         }

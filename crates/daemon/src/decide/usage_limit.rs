@@ -14,6 +14,7 @@ use protocol::{
     Timestamp,
 };
 
+use crate::decide::lock;
 use crate::decide::queue::{body, send as queue_message};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
@@ -79,6 +80,7 @@ pub(crate) fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &
     let sent = body(&mut send).and_then(|body| queue_message(turn, daemon, (&op, None), (&send, body)));
     match sent {
         Ok(protocol::Response::Sent(sent)) => {
+            lock::mark_own_prompt(turn, &sent.message);
             delay_until(turn, session.id, sent.message.id, until.after(CONTINUE_DELAY));
         }
         Ok(_) => {}

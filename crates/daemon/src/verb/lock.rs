@@ -1,5 +1,6 @@
 //! `lock`: a user's lock on a session, which is a durable lease.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,14 +52,19 @@ pub(super) async fn lock(
         lease_ms,
         since: daemon.started_at,
         op,
-        last_prompt: None,
+        prompts: BTreeSet::new(),
         outer: under,
     };
     let (grant, granted) = oneshot::channel();
     let force = asked.force;
-    let ask = move |turn: &mut Turn<'_>| match held_around(turn, session, under)? {
-        Some(outer) => Ok(Some(outer)),
-        None => enqueue(turn, (session, ticket, force), lock, grant),
+    let ask = move |turn: &mut Turn<'_>| {
+        if let Some(held) = held_already(turn, session, &lock.op)? {
+            return Ok(Some(held));
+        }
+        match held_around(turn, session, under)? {
+            Some(outer) => Ok(Some(outer)),
+            None => enqueue(turn, (session, ticket, force), lock, grant).map(|()| None),
+        }
     };
     if let Some(held) = daemon.engine.turn(ask).await?? {
         request.place = None;
@@ -88,26 +94,31 @@ fn held_around(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Res
     if under.is_some_and(|token| !turn.volatile.locks.is_held(token)) {
         return Err(lock::not_held());
     }
-    let Some(token) = turn.volatile.user_locks.through(session, under) else { return Ok(None) };
-    let lock = turn.pool().session(session).and_then(|found| found.lock.as_ref());
-    let lease_ms = lock.map_or(LEASE_MS, |lock| lock.lease_ms);
-    Ok(Some(Locked { session, token, lease_ms, is_inside: true }))
+    let is_inside = turn.volatile.user_locks.through(session, under).is_some();
+    // Its token is its holder's: whoever is told it might give the lock back.
+    let (token, lease_ms) = (Token::default(), 0);
+    Ok(is_inside.then_some(Locked { session, token, lease_ms, is_inside }))
 }
 
-/// Grants the lock, or adds the request to its wait queue. Returns the lock if the same operation holds it already.
+/// Returns the lock if the same operation holds it already.
+fn held_already(turn: &mut Turn<'_>, session: SessionId, op: &OpId) -> Result<Option<Locked>, Refusal> {
+    let lock = turn.pool().session(session).and_then(|found| found.lock.clone());
+    let Some(SessionLock { token, lease_ms, .. }) = lock.filter(|held| held.op == *op) else {
+        return Ok(None);
+    };
+    renew_lease(turn, session, token)?;
+    Ok(Some(Locked { session, token, lease_ms, is_inside: false }))
+}
+
+/// Grants the lock, or adds the request to its wait queue.
 fn enqueue(
     turn: &mut Turn<'_>,
     (session, ticket, force): (SessionId, Ticket, bool),
     lock: SessionLock,
     grant: oneshot::Sender<Result<Token, Refusal>>,
-) -> Result<Option<Locked>, Refusal> {
-    let Some(record) = turn.pool().session(session) else {
+) -> Result<(), Refusal> {
+    if turn.pool().session(session).is_none() {
         return Err(pool::session::not_found(turn.pool(), &session.to_string()));
-    };
-    if let Some(held) = record.lock.clone().filter(|held| held.op == lock.op) {
-        renew_lease(turn, session, held.token)?;
-        let SessionLock { token, lease_ms, .. } = held;
-        return Ok(Some(Locked { session, token, lease_ms, is_inside: false }));
     }
     let purpose = lock.purpose.clone();
     match turn.volatile.locks.request_user_lock(session, ticket, &purpose, force) {
@@ -124,7 +135,7 @@ fn enqueue(
             }
         }
     }
-    Ok(None)
+    Ok(())
 }
 
 async fn timed_out(daemon: &Daemon, session: SessionId) -> Refusal {

@@ -6,6 +6,7 @@ use protocol::message::PROMPT;
 use protocol::{Event, Holder, MessageState, MessageStatus, SessionId, Timestamp, Token};
 
 use crate::clock;
+use crate::lock::prompts::newest_of;
 use crate::pool::Pool;
 use crate::queue::breaker;
 use crate::queue::expiry::to_expire;
@@ -60,7 +61,8 @@ pub(crate) fn head_if<'a>(
 ) -> Option<PendingMessage<'a>> {
     let queue = pool.queues.queue(session)?;
     let (kind, messages) = queue.kind(kind).filter(|(_, messages)| !messages.is_held())?;
-    let message = queue.pending_message(session, kind, queue.next_in(messages)?);
+    let newest = newest_of(pool, session, kind);
+    let message = queue.pending_message(session, kind, queue.next_in(messages, newest)?);
     let lets_through = || {
         let breaker = pool.breaker(session, kind);
         breaker.is_none_or(|breaker| breaker::lets_through(breaker, now)) || passes_breaker(&message)

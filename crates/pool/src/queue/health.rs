@@ -16,7 +16,7 @@ use protocol::{
     Event, MessageState, Session, SessionId, Standstill, StuckLane, StuckReason, Timestamp, UnstuckReason,
 };
 
-use crate::lock::hold_back::is_locked_up;
+use crate::lock::prompts::{is_locked_up, newest_of};
 use crate::pool::Pool;
 use crate::queue::kind_queue::KindQueue;
 use crate::queue::session_queue::SessionQueue;
@@ -120,7 +120,11 @@ fn standstill(pool: &Pool, volatile: &Volatile, lane: Lane<'_>, now: Timestamp) 
         }
         (None, Some((state, since))) => (since, obstacle(state)?),
         (None, None) => {
-            let next = queue.pending_message(session.id, kind, queue.next_in(messages)?);
+            let next = queue.pending_message(
+                session.id,
+                kind,
+                queue.next_in(messages, newest_of(pool, session.id, kind))?,
+            );
             if next.not_before.is_some_and(|at| at > now) {
                 return None;
             }

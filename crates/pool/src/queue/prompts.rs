@@ -3,6 +3,7 @@
 use protocol::message::PROMPT;
 use protocol::{Incarnation, MessageState, Session, SessionId, Timestamp};
 
+use crate::lock::prompts::newest_prompt;
 use crate::pool::Pool;
 use crate::queue::claim;
 use crate::queue::pending::PendingMessage;
@@ -38,7 +39,7 @@ pub(crate) fn next_prompt_at(pool: &Pool, session: SessionId) -> Option<Timestam
 pub fn waiting_prompt(pool: &Pool, session: SessionId) -> Option<PendingMessage<'_>> {
     let queue = pool.queues.queue(session)?;
     let (kind, prompts) = queue.kind(PROMPT)?;
-    Some(queue.pending_message(session, kind, queue.next_in(prompts)?))
+    Some(queue.pending_message(session, kind, queue.next_in(prompts, newest_prompt(pool, session))?))
 }
 
 /// The prompt of a session that is in flight or in doubt.

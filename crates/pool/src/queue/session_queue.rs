@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use protocol::message::{InDoubt, PROMPT};
+use protocol::message::InDoubt;
 use protocol::{Holder, MessageId, MessageReason, MessageState, MessageStatus, SessionId, Timestamp, Token};
 
 use crate::queue::entry::{EntryState, QueueEntry};
@@ -129,11 +129,6 @@ impl SessionQueue {
     /// The pending messages by kind.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = (&str, &KindQueue)> {
         self.kinds.iter().map(|(kind, messages)| (kind.as_ref(), messages))
-    }
-
-    /// True if a pending prompt has this id, or was queued earlier.
-    pub(crate) fn has_prompt_up_to(&self, last: MessageId) -> bool {
-        self.kinds.get(PROMPT).is_some_and(|prompts| prompts.iter().any(|(_, entry)| entry.id() <= last))
     }
 
     /// Adds a new message.
@@ -352,9 +347,16 @@ impl SessionQueue {
         }
     }
 
-    /// The next message of a kind: a suspended one comes before all others, whatever their priority.
-    pub(crate) fn next_in(&self, messages: &KindQueue) -> Option<(i8, QueueEntry)> {
-        let waits = |(_, entry): &(i8, QueueEntry)| entry.state() == EntryState::Waiting;
+    /// The next message of a kind, of those up to `newest`: a suspended one comes before all others, whatever their
+    /// priority.
+    pub(crate) fn next_in(
+        &self,
+        messages: &KindQueue,
+        newest: Option<MessageId>,
+    ) -> Option<(i8, QueueEntry)> {
+        let waits = |(_, entry): &(i8, QueueEntry)| {
+            entry.state() == EntryState::Waiting && newest.is_none_or(|newest| entry.id() <= newest)
+        };
         let begun = self.suspended.iter().filter_map(|id| messages.get(*id)).find(waits);
         begun.or_else(|| messages.iter().find(waits))
     }

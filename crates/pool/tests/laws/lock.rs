@@ -453,7 +453,7 @@ fn law_3_a_lock_in_the_record_ends_by_its_own_token_alone_and_once() {
         lease_ms: 60_000,
         since: Timestamp(3),
         op: OpId::Random([1; 16]),
-        last_prompt: None,
+        prompts: Default::default(),
         outer: None,
     };
     let held = |world: &World| world.pool.session(session).unwrap().lock.clone();

@@ -7,7 +7,7 @@ use pool::worker::Registration;
 use pool::{QueueRules, Volatile};
 use protocol::event::LaneEvent;
 use protocol::message::PROMPT;
-use protocol::request::{ClaimRef, Disposition};
+use protocol::request::{ClaimRef, Disposition, Send};
 use protocol::session::SessionLock;
 use protocol::{
     Epoch, Event, GeneratorId, Holder, Lifecycle, MessageId, MessageState, OpId, Reason, StuckReason, Token,
@@ -337,7 +337,7 @@ fn prompts_under_a_persons_lock_wait_on_purpose_and_other_messages_do_not() {
         lease_ms: 60_000,
         since: lanes.stage.now(),
         op: OpId::Random([7; 16]),
-        last_prompt: None,
+        prompts: Default::default(),
         outer: None,
     };
     lanes.stage.world.emit(Event::LockGranted { session, lock });
@@ -349,6 +349,52 @@ fn prompts_under_a_persons_lock_wait_on_purpose_and_other_messages_do_not() {
     assert_eq!(lanes.look().len(), 1);
     let lock = lanes.stage.session().lock.clone();
     assert_eq!(lock, None);
+}
+
+#[test]
+fn under_a_lock_the_prompts_of_its_holder_and_older_ones_are_typed_whatever_the_priority() {
+    let mut lanes = Lanes::new();
+    let session = lanes.stage.id;
+    let mut sent = 0;
+    let mut send_as = |lanes: &mut Lanes, priority: i8| {
+        sent += 1;
+        let asked = Send { priority, ..asked(session, PROMPT) };
+        let op = OpId::Named(format!("prompt-{sent}"));
+        send(&mut lanes.stage.world, &lanes.rules, &asked, &op).unwrap()
+    };
+    let older = send_as(&mut lanes, -5);
+    let token = Token { epoch: Epoch(1), n: 5 };
+    let lock = SessionLock {
+        token,
+        purpose: "vim".to_owned(),
+        holder: None,
+        lease_ms: 60_000,
+        since: lanes.stage.now(),
+        op: OpId::Random([7; 16]),
+        prompts: Default::default(),
+        outer: None,
+    };
+    lanes.stage.world.emit(Event::LockGranted { session, lock });
+    let own = [0, 10].map(|priority| {
+        let message = send_as(&mut lanes, priority);
+        lanes.stage.world.emit(Event::LockUsedForSend { session, token, message });
+        message
+    });
+    let later = send_as(&mut lanes, 100);
+    let mut typed = Vec::new();
+    for _ in 0..3 {
+        let id = lanes.stage.begin().unwrap();
+        typed.push(id);
+        lanes.stage.moves(id, MessageState::Typed);
+        lanes.stage.moves(id, MessageState::Done);
+    }
+    assert_eq!(
+        typed,
+        [own[1], own[0], later],
+        "without a prompt of its holder the gate holds back what is next"
+    );
+    let state = |id: MessageId| lanes.stage.message(id);
+    assert_eq!((state(older), state(later)), (MessageState::Queued, MessageState::Done));
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn lock_event() -> impl Strategy<Value = Event> {
                     lease_ms: 60_000,
                     since: Timestamp(n),
                     op,
-                    last_prompt: None,
+                    prompts: Default::default(),
                     outer: None,
                 };
                 Event::LockGranted { session, lock }

@@ -152,7 +152,7 @@ impl Scene {
                 lease_ms: 1,
                 since,
                 op,
-                last_prompt: None,
+                prompts: Default::default(),
                 outer: None,
             });
         });

@@ -65,7 +65,7 @@ impl Scene {
             lease_ms: 60_000,
             since,
             op,
-            last_prompt: None,
+            prompts: Default::default(),
             outer: None,
         };
         self.change(id, |s| s.lock = Some(lock));

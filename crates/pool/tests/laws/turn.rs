@@ -149,11 +149,11 @@ impl Engine {
     }
 
     /// A user's lock on a session.
-    fn lock(&mut self, id: SessionId, last_prompt: Option<protocol::MessageId>) {
+    fn lock(&mut self, id: SessionId, prompts: &[protocol::MessageId]) {
         let token = self.volatile.locks.issue_token();
         let (op, purpose, since) = (OpId::Random([1; 16]), "deploy".to_owned(), self.now());
-        let (holder, lease_ms, outer) = (None, MINUTE, None);
-        let lock = SessionLock { token, purpose, holder, lease_ms, since, op, last_prompt, outer };
+        let (holder, lease_ms, outer, prompts) = (None, MINUTE, None, prompts.iter().copied().collect());
+        let lock = SessionLock { token, purpose, holder, lease_ms, since, op, prompts, outer };
         self.change(id, |s| s.lock = Some(lock));
         let (ticket, deadline) = (pool::lock::Ticket(token.n), Mono(self.world.now + MINUTE));
         let lock = pool::lock::UserLock { ticket, token, deadline, outer: None };

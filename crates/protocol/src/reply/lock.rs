@@ -14,7 +14,7 @@ pub struct Locked {
     pub token: Token,
     /// The lease, in milliseconds: the longest time without a renewal.
     pub lease_ms: u64,
-    /// True if the request was made under this lock already, which somebody else holds and releases.
+    /// True if the request was made under this lock already: it has no token here, and is its holder's to release.
     pub is_inside: bool,
 }
 

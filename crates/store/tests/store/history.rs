@@ -336,7 +336,7 @@ impl History {
                     lease_ms: n,
                     since: Timestamp(self.clock),
                     op: if yes { OpId::Random([n as u8; 16]) } else { OpId::Named(format!("lock-{n}")) },
-                    last_prompt: None,
+                    prompts: Default::default(),
                     outer: yes.then(|| Token { epoch: self.now.pool.epoch(), n: n + 1 }),
                 };
                 Event::LockGranted { session, lock }

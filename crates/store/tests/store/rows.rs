@@ -235,7 +235,7 @@ fn lock(n: u64) -> SessionLock {
         lease_ms: 60_000,
         since,
         op: OpId::Random([3; 16]),
-        last_prompt: None,
+        prompts: Default::default(),
         outer: None,
     }
 }

@@ -194,10 +194,10 @@ fn server_document(server: ServerId) -> Value {
 
 /// A user's lock, without its operation.
 fn lock_document(lock: &SessionLock) -> Value {
-    let SessionLock { token, purpose, holder, lease_ms, since, op: _, last_prompt, outer } = lock;
+    let SessionLock { token, purpose, holder, lease_ms, since, op: _, prompts, outer } = lock;
     json!({
         "token": token, "purpose": redact::text(purpose), "holder": holder, "lease_ms": lease_ms,
-        "since": Json(since), "last_prompt": last_prompt, "outer": outer
+        "since": Json(since), "prompts": prompts, "outer": outer
     })
 }
 

@@ -175,14 +175,14 @@ fn a_lock_has_no_secrets() {
         lease_ms: 60_000,
         since: Timestamp(0),
         op: OpId::Named("x".into()),
-        last_prompt: None,
+        prompts: Default::default(),
         outer: None,
     };
     let granted = Event::LockGranted { session, lock };
     let expected = json!({
         "seq": 9, "at": "2023-11-14T22:13:20.000Z", "kind": "lock_granted", "session": "sess_12",
         "token": "3.17", "purpose": "deploy --token=…redacted…", "holder": {"pid": 5, "start": 6},
-        "last_prompt": null, "outer": null, "lease_ms": 60_000, "since": "1970-01-01T00:00:00.000Z"
+        "prompts": [], "outer": null, "lease_ms": 60_000, "since": "1970-01-01T00:00:00.000Z"
     });
     assert_eq!(shown(granted), expected);
     let (token, reason) = ("3.17".parse().unwrap(), "given back".to_owned());

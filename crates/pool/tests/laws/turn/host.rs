@@ -135,7 +135,7 @@ fn g07_who_would_lose_something_is_left_alone_and_that_is_told() {
     let changes: [(&str, Change); 6] = [
         ("pinned", |engine, id| engine.change(id, |s| s.policy.pinned = true)),
         ("attached", |engine, id| engine.change(id, |s| s.attached_clients = 1)),
-        ("lock", |engine, id| engine.lock(id, None)),
+        ("lock", |engine, id| engine.lock(id, &[])),
         ("cannot resume", |engine, id| engine.change(id, |s| s.spec.resume_args.clear())),
         ("messages", |engine, id| assert!(send_prompt(&mut engine.world, id).is_ok())),
         ("a moment ago", |engine, id| {

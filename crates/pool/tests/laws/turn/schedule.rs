@@ -168,11 +168,11 @@ fn a_session_that_a_user_locked_is_woken_for_the_users_prompts_only() {
     let mut engine = Engine::with_live(1);
     engine.wants_slot(ONE);
     let queued = engine.world.pool.pending_messages_of(ONE).next().unwrap().id;
-    engine.lock(ONE, None);
+    engine.lock(ONE, &[]);
     assert_eq!(started(&engine.tick().0.actions), [], "nothing was sent under the lock");
-    engine.lock(ONE, Some(MessageId(queued.0 - 1)));
-    assert_eq!(started(&engine.tick().0.actions), [], "it was sent after the user's prompt, which is done");
-    engine.lock(ONE, Some(queued));
+    engine.lock(ONE, &[MessageId(queued.0 - 1), MessageId(queued.0 + 1)]);
+    assert_eq!(started(&engine.tick().0.actions), [], "the user's prompts are done");
+    engine.lock(ONE, &[queued]);
     assert_eq!(started(&engine.tick().0.actions), [ONE]);
 }
 
