@@ -82,6 +82,14 @@ impl Reader {
                 }
                 Some(OpenFile::Current(file)) => {
                     let read = file.read(block)?;
+                    if read == 0
+                        && let Some((position, length)) = cut_off(file)?
+                    {
+                        // Somebody cut it off: what is written now begins at its end, which was before.
+                        self.missed += position - length;
+                        self.offset -= position - length;
+                        file.seek(SeekFrom::Start(length))?;
+                    }
                     if read > 0 || is_current(file, &self.dir) {
                         self.offset += read as u64;
                         return Ok(read);
@@ -190,6 +198,12 @@ pub(crate) fn read_range(dir: &Path, from: u64, end: u64) -> io::Result<Vec<u8>>
     }
     bytes.truncate(filled);
     Ok(bytes)
+}
+
+/// Returns the position in a file, and its length, if that is less.
+fn cut_off(file: &mut File) -> io::Result<Option<(u64, u64)>> {
+    let (position, length) = (file.stream_position()?, file.metadata()?.len());
+    Ok((length < position).then_some((position, length)))
 }
 
 fn is_current(file: &File, dir: &Path) -> bool {

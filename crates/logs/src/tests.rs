@@ -172,6 +172,18 @@ fn a_log_that_is_cleared_is_followed_on() {
 }
 
 #[test]
+fn a_log_that_is_cut_off_is_followed_on_and_the_cut_is_counted() {
+    let dir = log(0, &["one\n"], "two\n");
+    let mut reader = Reader::new(dir.path(), 0);
+    assert_eq!(collect(&mut reader), (0, "one\ntwo\n".to_owned()));
+    let mut file = File::options().append(true).open(dir.path().join(logs::CURRENT)).unwrap();
+    file.set_len(1).unwrap();
+    assert_eq!((reader.read(&mut [0; 9]).unwrap(), reader.take_missed(), reader.offset()), (0, 3, 5));
+    file.write_all(b"three\n").unwrap();
+    assert_eq!(collect(&mut reader), (5, "three\n".to_owned()));
+}
+
+#[test]
 fn a_writer_is_done_once_it_began_and_let_go() {
     let dir = tempfile::tempdir().unwrap();
     let tag = Tag([9; 16]);
