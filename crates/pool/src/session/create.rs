@@ -13,6 +13,7 @@ use crate::refusal::refuse;
 use crate::session::input;
 use crate::session::launch_job::is_reserved_variable;
 use crate::session::naming::{first_free, name_taken, next_number};
+use crate::session::resolve::similarity;
 use crate::settings::{Agent, EnvFilter, Naming, Settings};
 use crate::slots::capacity::free;
 
@@ -258,10 +259,10 @@ fn agent(settings: &Settings, kind: &str) -> Result<Agent, Refusal> {
         return Ok(Agent::default());
     }
     let known: Vec<&str> = settings.agents.keys().map(String::as_str).collect();
-    refuse(
-        ErrorCode::Usage,
-        format!("no agent kind {kind:?} in the configuration; there are {}", known.join(", ")),
-    )
+    let near = known.iter().find(|known| similarity(known, kind) >= 0.8);
+    let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    let why = format!("no agent kind {kind:?} in the configuration; there are {}{hint}", known.join(", "));
+    refuse(ErrorCode::Usage, why)
 }
 
 /// The environment: the caller's, overridden by the agent's, overridden by the request's.

@@ -38,12 +38,35 @@ pub fn not_found(pool: &Pool, wanted: &str) -> Refusal {
     Refusal::new(ErrorCode::NotFound, format!("no session {shown:?}{hint}"))
 }
 
+/// How alike two words are, from 0 to 1: at least 0.8 for those that one slip of a finger makes of each other.
+pub(crate) fn similarity(one: &str, other: &str) -> f64 {
+    let is_slip = one.len() > 2 && strsim::damerau_levenshtein(one, other) == 1;
+    strsim::jaro_winkler(one, other).max(if is_slip { 0.8 } else { 0.0 })
+}
+
 fn nearest(pool: &Pool, wanted: &str) -> Vec<String> {
     let mut scored: Vec<(f64, String)> = pool
         .user_sessions()
-        .map(|s| (strsim::jaro_winkler(s.name.as_str(), wanted), s.name.to_string()))
+        .map(|s| (similarity(s.name.as_str(), wanted), s.name.to_string()))
         .filter(|(score, _)| *score > 0.75)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     scored.into_iter().take(NEAREST).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::similarity;
+
+    #[test]
+    fn words_that_one_slip_makes_of_each_other_are_alike() {
+        for (one, other) in
+            [("wbe", "web"), ("we", "web"), ("webb", "web"), ("cluade", "claude"), ("wib", "web")]
+        {
+            assert!(similarity(one, other) > 0.75, "{one} {other}");
+        }
+        for (one, other) in [("a", "b"), ("ab", "ba"), ("job", "web"), ("codex", "claude")] {
+            assert!(similarity(one, other) <= 0.75, "{one} {other}");
+        }
+    }
 }
