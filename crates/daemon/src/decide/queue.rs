@@ -173,11 +173,12 @@ pub(crate) fn decide_first(
     })
 }
 
-/// Queues a first message that was decided.
-pub(crate) fn queue_first(turn: &mut Turn<'_>, (message, body): (Message, Vec<u8>)) {
+/// Queues a first message that was decided, perhaps under a user's lock on its session.
+pub(crate) fn queue_first(turn: &mut Turn<'_>, (message, body): (Message, Vec<u8>), under: Option<Token>) {
     let id = message.id;
-    turn.emit(Event::MessageQueued(Box::new(message)));
+    turn.emit(Event::MessageQueued(Box::new(message.clone())));
     turn.keep_body(id, body);
+    lock::mark_used_for_send(turn, &message, under);
 }
 
 /// True if a repeated operation asks for the same.

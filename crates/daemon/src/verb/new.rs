@@ -116,7 +116,7 @@ fn decide(
             turn.emit_all(made.events);
             op.record_begun(turn, made.session);
             turn.volatile.scheduler.begin_start(made.session);
-            message.into_iter().for_each(|message| queue::queue_first(turn, message));
+            message.into_iter().for_each(|message| queue::queue_first(turn, message, op.under));
             Ok(SlotDecision::Done(Outcome::Created(made.session)))
         }
         CreateOutcome::Existing(id) => {
@@ -124,7 +124,7 @@ fn decide(
             if let (Some((send, body)), Some(session)) = (prompt, turn.pool().session(id).cloned()) {
                 let seq = turn.next_seq();
                 let message = queue::decide_first(turn, daemon, &session, (send, body), seq)?;
-                message.into_iter().for_each(|message| queue::queue_first(turn, message));
+                message.into_iter().for_each(|message| queue::queue_first(turn, message, op.under));
                 op.record_begun(turn, id);
             }
             Ok(SlotDecision::Done(Outcome::Existing(id)))
@@ -163,7 +163,7 @@ fn start_existing(
     if let Some((message, body)) = message {
         // A message's id is its sequence number in the journal.
         let id = MessageId(turn.next_seq().0);
-        queue::queue_first(turn, (Message { id, ..message }, body));
+        queue::queue_first(turn, (Message { id, ..message }, body), op.under);
     }
     Ok(SlotDecision::Done(Outcome::Started(Box::new(before))))
 }
