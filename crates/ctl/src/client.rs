@@ -186,7 +186,10 @@ impl Client {
         }
         .map_err(|error| self.connect_failure(&error))?;
         let reply = reply.map_err(|error| match error {
-            TransportError::Closed | TransportError::Io(_) => Failure::Lost(error.refusal_of(is_read)),
+            TransportError::Closed | TransportError::Io(_) if is_read => {
+                Failure::Unreached(error.refusal_of(true))
+            }
+            TransportError::Closed | TransportError::Io(_) => Failure::Lost(error.refusal_of(false)),
             TransportError::Timeout | TransportError::Frame(_) => Failure::Final(error.refusal_of(is_read)),
         })?;
         self.connection = Some(connection);

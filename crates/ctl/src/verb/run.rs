@@ -331,7 +331,7 @@ impl Creation {
 impl SignalTarget {
     /// Passes the first signal on. The second one ends this command alone.
     fn pass_signals(self, first: Signal, signals: SigSet) {
-        let SignalTarget { session, mut client, json, ending, ends } = self;
+        let Self { session, mut client, json, ending, ends } = self;
         ending.store(first != Signal::SIGINT, Ordering::Relaxed);
         let second = ends;
         thread::spawn(move || {

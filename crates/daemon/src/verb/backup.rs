@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::{ErrorCode, OsBytes, Refusal, Reply, Response};
-use store::maintenance;
+use store::{StoreError, maintenance};
 
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::{self, Purpose};
@@ -14,10 +14,14 @@ pub(super) async fn backup(daemon: &Arc<Daemon>, path: OsBytes) -> Reply {
         return Err(Refusal::new(ErrorCode::Usage, "the path of a backup is absolute"));
     }
     let reader = database::reader(daemon).await?;
+    let file = path.as_path().display().to_string();
     let made = daemon.blocking.without_timeout(Purpose::DatabaseCopies, move || {
         maintenance::backup(&reader, path.as_path())
             .and_then(|()| Ok(std::fs::metadata(path.as_path())?.len()))
     });
-    let bytes = made.await.map_err(blocking_pool::refusal)?.map_err(|error| database::refusal(&error))?;
+    let bytes = made.await.map_err(blocking_pool::refusal)?.map_err(|error| match error {
+        StoreError::Io(error) => Refusal::new(ErrorCode::Failed, format!("{file}: {error}")),
+        other => database::refusal(&other),
+    })?;
     Ok(Response::Text(format!("{bytes} bytes")))
 }
