@@ -127,6 +127,25 @@ fn a_limit_that_is_over_before_anybody_looked_is_followed_up_too() {
 }
 
 #[test]
+fn q06_what_tells_it_to_go_on_is_not_typed_again_by_the_next_poold() {
+    let pool = fakes::pool(&fakes::kind("lossy", "claude", "", "go_on = 'LOST'"));
+    let agent = Agent::new(&pool, "lossy");
+    limited(&agent, now() - 60);
+    wait_until("it is told to go on", PATIENCE, || agent.prompts().len() == 2);
+    let all = pool.lines(&["queue", "ls", &agent.id]);
+    let told = all.iter().find(|message| message["origin"] == "pool:limit").unwrap()["id"].to_string();
+    agent.await_state(&told, "typed");
+    for _ in 0..2 {
+        pool.restart_poold();
+        // Its agents have been looked at once others were.
+        let other = pool.script("other", "exec cat");
+        pool.ok(&["send", &other, "--wait", "done", "text"]);
+        pool.ok(&["rm", "--force", &other]);
+        assert_eq!((agent.state(&told).as_str(), agent.prompts().len()), ("typed", 2));
+    }
+}
+
+#[test]
 fn a_limit_that_is_lifted_early_keeps_nobody_waiting() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);

@@ -10,8 +10,8 @@ use protocol::message::PROMPT;
 use protocol::request::Send;
 use protocol::session::Reason;
 use protocol::{
-    Event, Lifecycle, MessageId, MessageStatus, Notes, OpId, OsBytes, Session, SessionId, SessionRef, Tag,
-    Timestamp,
+    Event, Lifecycle, MessageId, MessageState, MessageStatus, Notes, OpId, OsBytes, Session, SessionId,
+    SessionRef, Tag, Timestamp,
 };
 
 use crate::decide::lock;
@@ -77,6 +77,10 @@ pub(crate) fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &
         in_doubt: None,
     };
     let op = OpId::Named(format!("go-on-{}-{}", session.id, until.0));
+    // An earlier daemon has sent it: it may be typed by now, or left to a person.
+    if let Some(known) = turn.pool().message_by_operation(&op) {
+        return delay_until(turn, session.id, known, until.after(CONTINUE_DELAY));
+    }
     let sent = body(&mut send).and_then(|body| queue_message(turn, daemon, (&op, None), (&send, body)));
     match sent {
         Ok(protocol::Response::Sent(sent)) => {
@@ -99,9 +103,10 @@ pub(crate) fn queued_continue(turn: &Turn<'_>, session: SessionId) -> Option<Mes
     (found.0.origin == ORIGIN).then_some(open.id)
 }
 
-/// Delays a queued message.
+/// Delays a message that is still queued.
 pub(crate) fn delay_until(turn: &mut Turn<'_>, session: SessionId, id: MessageId, at: Timestamp) {
-    let Some(open) = turn.pool().pending_message(session, id) else { return };
+    let open = turn.pool().pending_message(session, id);
+    let Some(open) = open.filter(|open| open.state == MessageState::Queued) else { return };
     let reason = Some("after the usage limit".into());
     let Event::MessageChanged { id, session, status } =
         queue::transition(&open, protocol::MessageState::Queued, reason, turn.now())
@@ -112,14 +117,18 @@ pub(crate) fn delay_until(turn: &mut Turn<'_>, session: SessionId, id: MessageId
     turn.emit(Event::MessageChanged { id, session, status });
 }
 
-/// Cancels the queued message that is to tell an agent to continue: it finished a turn, so its limit is over.
+/// Cancels the queued message that is to tell an agent to continue: it finished a turn, so its limit is over, and it goes
+/// on already.
 pub(crate) fn limit_lifted(turn: &mut Turn<'_>, session: SessionId) {
     let Some(id) = queued_continue(turn, session) else { return };
     let Some(open) = turn.pool().pending_message(session, id) else { return };
-    if open.not_before.is_none_or(|at| at <= turn.now()) {
-        return;
-    }
-    let why = Some("it finished a turn before the end of its usage limit".into());
+    let is_due = open.not_before.is_none_or(|at| at <= turn.now());
+    let why = if is_due {
+        "it finished a turn after its usage limit, before it was told to"
+    } else {
+        "it finished a turn before the end of its usage limit"
+    };
+    let why = Some(why.into());
     let event = queue::transition(&open, protocol::MessageState::Cancelled, why, turn.now());
     turn.emit(event);
 }
