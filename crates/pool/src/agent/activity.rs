@@ -98,7 +98,8 @@ fn corrected_by_screen(
     let busy = before.state == ActivityState::Busy;
     let asked = before.state == ActivityState::Attention;
     let by_screen = asked && before.source == Source::Screen;
-    if let Some(at) = observed.interrupted_at.filter(|at| (busy || by_screen) && *at > before.since) {
+    let is_later = |at: &Timestamp| pool.is_earlier(now, before.since, *at);
+    if let Some(at) = observed.interrupted_at.filter(|at| (busy || by_screen) && is_later(at)) {
         return Some(idle(Source::Transcript, at));
     }
     // The turn goes on, as its own record will say: since the same time.
@@ -107,7 +108,7 @@ fn corrected_by_screen(
     if let WindowTitle::Other(at) = observed.title
         && by_screen
         && questioned
-        && at > before.since
+        && is_later(&at)
     {
         let again = busy_again();
         return corrected_by_screen(pool, &again, notes, observed, now).or(Some(again));
@@ -121,8 +122,8 @@ fn corrected_by_screen(
     let ready = matches!(look.composer, Composer::Empty | Composer::Holds(_));
     // The title blinks while the agent asks, so the agent is not silent.
     let asks = match observed.title {
-        WindowTitle::Asks(since) => silent || look.at > since.max(before.since),
-        WindowTitle::Other(at) => silent && look.at >= at,
+        WindowTitle::Asks(since) => silent || is_later(&look.at) && pool.is_earlier(now, since, look.at),
+        WindowTitle::Other(at) => silent && !pool.is_earlier(now, look.at, at),
         WindowTitle::Unread => silent,
     };
     match &look.dialog {

@@ -376,6 +376,21 @@ fn its_own_record_tells_at_once_that_it_was_interrupted() {
 }
 
 #[test]
+fn an_interruption_of_before_the_clock_was_set_back_ends_no_later_turn() {
+    let mut stage = Stage::new("claude");
+    let interrupted_at = Some(stage.now());
+    stage.pass(1000);
+    stage.sets_clock(START / 2);
+    stage.says(signal::prompt());
+    stage.pass(1000);
+    let seen = AgentObservation { interrupted_at, has_known_screen: true, ..AgentObservation::default() };
+    assert_eq!(stage.see(&seen), None);
+    let interrupted_at = Some(stage.now());
+    stage.pass(1000);
+    assert_eq!(stage.see(&AgentObservation { interrupted_at, ..seen }).map(|seen| seen.state), Some(Idle));
+}
+
+#[test]
 fn hooks_of_an_earlier_incarnation_say_nothing() {
     let mut stage = Stage::new("claude");
     stage.says(signal::prompt());
