@@ -10,7 +10,9 @@ use protocol::activity::Ask;
 use protocol::event::AgentEvent;
 use protocol::hook::Decision;
 use protocol::request::Approve;
-use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, Reply, Response, Session, SessionId};
+use protocol::{
+    Activity, ActivityState, ErrorCode, Event, Refusal, Reply, Response, Session, SessionId, Tag, Timestamp,
+};
 use tokio::time::timeout;
 
 use crate::decide::asks;
@@ -43,9 +45,10 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: A
         let taken = turn.waiting.decisions.sent(session.id, ask.id);
         operation.record_begun(turn, session.id);
         withdraw(turn, &session, &ask);
-        Ok::<_, Refusal>((hook, taken, session, ask))
+        let heard = last_report(turn, session.id);
+        Ok::<_, Refusal>((hook, taken, (session, heard), ask))
     };
-    let (hook, taken, session, ask) = daemon.engine.turn(decide).await??;
+    let (hook, taken, (session, heard), ask) = daemon.engine.turn(decide).await??;
     crate::crash::point("ask-answered");
     let sent = hook.send(decision).is_ok();
     let taken = sent && timeout(TAKEN_LIMIT, taken).await.is_ok_and(|taken| taken.is_ok());
@@ -58,7 +61,10 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: A
             turn.emit(Event::Agent(answered));
             session_view::reply(turn, &context, session.id)
         } else {
-            restore(turn, &session, ask);
+            // An agent that has reported since was answered at its terminal.
+            if last_report(turn, session.id) == heard {
+                restore(turn, &session, ask);
+            }
             Err(Refusal::new(ErrorCode::Conflict, only_at_terminal(&session)))
         };
         operation.record_answer(turn, &reply);
@@ -96,6 +102,12 @@ fn withdraw(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
         detail: None,
         ..before
     });
+}
+
+/// Returns the incarnation of a session, and the time of its agent's last report.
+fn last_report(turn: &Turn<'_>, session: SessionId) -> (Option<Tag>, Option<Timestamp>) {
+    let run = turn.pool().session(session).and_then(|session| session.incarnation.as_ref());
+    (run.map(|run| run.tag), turn.pool().notes(session).and_then(|notes| notes.heard_at))
 }
 
 /// Restores a request whose answer may not have arrived. It can only be answered at the terminal then.
