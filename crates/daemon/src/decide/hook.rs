@@ -107,5 +107,8 @@ fn compare_prompt(turn: &Turn<'_>, agent: &Agent, (hook, moment): (&Hook, Moment
     let HookEvent::Prompt { text, cut, .. } = &hook.signal else {
         return if agent.is_clear(&body) { TextMatch::Exact } else { TextMatch::Different };
     };
-    compare(agent.adapter, &String::from_utf8_lossy(&body), text, *cut)
+    let found = compare(agent.adapter, &String::from_utf8_lossy(&body), text, *cut);
+    // Whoever resolves a prompt that was left to a person may type another one.
+    let is_left = turn.volatile.prompts.left_to_person(hook.session) == Some(open.id);
+    if is_left && found != TextMatch::Exact { TextMatch::Different } else { found }
 }
