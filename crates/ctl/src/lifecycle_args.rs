@@ -50,8 +50,8 @@ pub(crate) struct PolicyArgs {
     /// Start it again when it ends by itself [default: from the configuration]
     #[arg(long, value_name = "WHEN", value_parser = policy())]
     pub restart: Option<RestartPolicy>,
-    /// Number of automatic restarts before it stays ended [default: from the configuration]
-    #[arg(long, value_name = "N")]
+    /// Number of automatic restarts before it stays ended, 1 to 128 [default: from the configuration]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     pub max_restarts: Option<u32>,
     /// Park it after being idle for this long, or never [default: from the configuration]
     #[arg(long, value_name = "DUR", value_parser = positive)]

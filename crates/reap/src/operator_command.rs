@@ -7,7 +7,7 @@ use std::time::Duration;
 use process::identity;
 use process::kill;
 use process::tree::Evidence;
-use protocol::reap::{CandidateKind, Lease, Outcome};
+use protocol::reap::{CandidateKind, Lease, Outcome, Rule};
 use protocol::{OsBytes, ProcId, Tag};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_millis(500);
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs the command before, if one is configured, within this time. It can refuse only the end of something running that a
-/// rule found: ends requested by a user, and clean-up of ended things, go on.
+/// rule found: ends requested by a user, parks, and clean-up of ended things, go on.
 ///
 /// # Errors
 /// A sentence with the reason for the refusal.
@@ -32,7 +32,9 @@ pub(crate) async fn run_before(lease: &Lease, limit: Duration) -> Result<(), Str
         lease.candidate.kind,
         CandidateKind::ZombiePane | CandidateKind::RetiredTag | CandidateKind::Leftover
     );
-    if lease.candidate.rule.is_some() && !over { said } else { Ok(()) }
+    // What a shortage of the machine parks has been hung up by now.
+    let is_hung_up = lease.candidate.rule.is_some_and(Rule::is_about_host);
+    if lease.candidate.rule.is_some() && !over && !is_hung_up { said } else { Ok(()) }
 }
 
 /// Runs the command after, if one is configured, within this time.

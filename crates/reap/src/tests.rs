@@ -574,6 +574,17 @@ async fn t02_what_was_missing_and_is_there_is_not_left_over() {
 }
 
 #[tokio::test]
+async fn a_command_before_keeps_only_what_a_rule_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    for (rule, goes_on) in [(Some(Rule::Hung), false), (Some(Rule::HostMemory), true), (None, true)] {
+        let lease = lease(Candidate { rule, ..candidate("one") }, Token::default(), dir.path());
+        let lease = Lease { before: vec!["false".into()], ..lease };
+        let said = operator_command::run_before(&lease, LONG).await;
+        assert_eq!(said.is_ok(), goes_on, "{rule:?} {said:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_command_before_that_exceeds_its_time_refuses_and_is_ended_with_what_it_started() {
     let dir = tempfile::tempdir().unwrap();
     let noted = dir.path().join("pids");

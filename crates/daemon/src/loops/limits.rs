@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pool::reap::ResourceUse;
 use protocol::usage::Usage;
-use protocol::{Event, Lifecycle, Session, Tag};
+use protocol::{Event, Session, Tag};
 use tokio::time::{Instant, sleep, timeout};
 
 use world::processes::Processes;
@@ -42,10 +42,10 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     tokio::join!(memory_and_run_time(&daemon), disks(&daemon), log_writers(&daemon));
 }
 
-/// Returns the live sessions; none once the engine has stopped.
+/// Returns the sessions that run, also those that work off their queues; none once the engine has stopped.
 async fn live_sessions(daemon: &Daemon) -> Option<Vec<Session>> {
     let live = |turn: &mut Turn<'_>| {
-        let sessions = turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Live);
+        let sessions = turn.pool().sessions().filter(|s| s.takes_prompts());
         sessions.cloned().collect::<Vec<Session>>()
     };
     daemon.engine.turn(live).await.ok()

@@ -61,6 +61,11 @@ async fn remove_for(
     reason: Reason,
 ) -> Result<u64, Refusal> {
     let session = check(daemon, &asked).await?;
+    let is_expiry = reason != Reason::ApiDelete;
+    if is_expiry && session.lifecycle.holds_slot() {
+        let why = format!("{} was started again meanwhile", session.name);
+        return Err(Refusal::new(ErrorCode::Conflict, why));
+    }
     if session.lifecycle.holds_slot() && !asked.keep_tmux {
         end_first(daemon, &session).await?;
     }

@@ -347,18 +347,17 @@ impl SessionQueue {
         }
     }
 
-    /// The next message of a kind, of those up to `newest`: a suspended one comes before all others, whatever their
-    /// priority.
+    /// The next message of a kind: a suspended one comes before all others, whatever their priority; of these, the next one
+    /// up to `newest`.
     pub(crate) fn next_in(
         &self,
         messages: &KindQueue,
         newest: Option<MessageId>,
     ) -> Option<(i8, QueueEntry)> {
-        let waits = |(_, entry): &(i8, QueueEntry)| {
-            entry.state() == EntryState::Waiting && newest.is_none_or(|newest| entry.id() <= newest)
-        };
+        let waits = |(_, entry): &(i8, QueueEntry)| entry.state() == EntryState::Waiting;
+        let is_bounded = |(_, entry): &(i8, QueueEntry)| newest.is_none_or(|newest| entry.id() <= newest);
         let begun = self.suspended.iter().filter_map(|id| messages.get(*id)).find(waits);
-        begun.or_else(|| messages.iter().find(waits))
+        begun.or_else(|| messages.iter().find(|message| waits(message) && is_bounded(message)))
     }
 
     /// Time at which the oldest queued message was queued.

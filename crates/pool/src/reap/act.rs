@@ -32,7 +32,11 @@ pub fn decide(
     (rule, evidence): (Rule, String),
     now: Timestamp,
 ) -> Decision {
-    let wanted = rules::rule_action(settings, Some(session), rule).0;
+    let wanted = match rules::rule_action(settings, Some(session), rule).0 {
+        // It is not to run again.
+        Action::Restart | Action::Park if session.lifecycle == Lifecycle::Draining => Action::Kill,
+        wanted => wanted,
+    };
     let against = objection(pool, settings, session, wanted, now);
     let action = if against.is_some() { Action::Report } else { wanted };
     let evidence = match against {

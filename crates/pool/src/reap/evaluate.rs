@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use protocol::reap::{Action, Candidate, CandidateKind, Outcome, Rule};
 use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session, SessionId, Tag};
+use protocol::{Event, Session, SessionId, Tag};
 
 use crate::reap::act::{Decision, continue_refused, end_reason};
 use crate::reap::orphans::ended_owner;
@@ -22,11 +22,15 @@ pub fn evaluate_rules(turn: &mut Turn<'_>, settings: &Settings, force: bool) -> 
     let found = all_violations(turn, settings);
     let (mut parks, mut applied, mut held_back) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for (id, rule, evidence) in found {
-        // A session that an earlier rule ended is live no longer.
-        let live = turn.pool().session(id).filter(|s| s.lifecycle == Lifecycle::Live).cloned();
-        let Some(session) = live else { continue };
+        // A session that an earlier rule ended runs no longer.
+        let running = turn.pool().session(id).filter(|s| s.takes_prompts()).cloned();
+        let Some(session) = running else { continue };
         let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
         let Decision { action, events } = decide_violation(turn, settings, &session, (rule, evidence));
+        let is_deferred = turn.volatile.scheduler.is_parking_deferred(turn.pool(), id, turn.now());
+        if action == Action::Park && is_deferred {
+            continue;
+        }
         let (ends, mono) = (action != Action::Report, turn.mono());
         if ends && !force && turn.volatile.reaping.was_refused((tag, rule), mono) {
             continue;

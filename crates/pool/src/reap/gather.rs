@@ -40,7 +40,12 @@ pub fn all_candidates(
 ) -> Vec<Candidate> {
     let reaping = &volatile.reaping;
     let mut found = with_inputs(volatile, settings, now, |inputs| find_candidates(pool, settings, inputs));
-    found.retain(|candidate| !reaping.is_leased(candidate.tag) && !reaping.is_guarded(candidate.tag));
+    // A session that is to end for another reason meanwhile is parked no longer.
+    let is_guarded = |candidate: &Candidate| {
+        let is_parked = pool.session(candidate.session).is_none_or(Session::is_being_parked);
+        is_parked && reaping.is_guarded(candidate.tag)
+    };
+    found.retain(|candidate| !reaping.is_leased(candidate.tag) && !is_guarded(candidate));
     for candidate in &mut found {
         if let Some(evidence) = candidate.rule.and_then(|_| reaping.evidence(candidate.tag)) {
             candidate.evidence.clone_from(evidence);

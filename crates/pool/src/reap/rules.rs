@@ -112,7 +112,9 @@ pub fn rule_verdict(
     rule: Rule,
     inputs: &RuleInputs<'_>,
 ) -> RuleVerdict {
-    if session.lifecycle != Lifecycle::Live {
+    // Its limits hold also while a session works off its queue before it ends.
+    let is_limit = matches!(rule, Rule::Memory | Rule::Disk | Rule::RunTime);
+    if session.lifecycle != Lifecycle::Live && !(is_limit && session.takes_prompts()) {
         return RuleVerdict::no("it does not run");
     }
     if session.attached_clients > 0 {
@@ -141,10 +143,10 @@ pub fn violations(
         let verdict = rule_verdict(pool, settings, session, rule, inputs);
         verdict.applies.then_some((session.id, rule, verdict.why))
     };
-    let live = || pool.sessions().filter(|s| s.lifecycle == Lifecycle::Live);
+    let running = || pool.sessions().filter(|s| s.takes_prompts());
     SESSION_RULES
         .into_iter()
-        .flat_map(|rule| live().map(move |session| (session, rule)))
+        .flat_map(|rule| running().map(move |session| (session, rule)))
         .filter_map(applies)
         .collect()
 }

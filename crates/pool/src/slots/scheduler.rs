@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::session::Reason;
-use protocol::{Lifecycle, Session, SessionId, Tag};
+use protocol::{Event, Lifecycle, Session, SessionId, Tag};
 
 use crate::lock::hold_back::holds_back;
 use crate::reap::host_rules::held_by_host;
@@ -106,8 +106,17 @@ fn restore(turn: &mut Turn<'_>, spacing: Option<Duration>) -> Vec<Action> {
     if turn.volatile.observed.is_first() || !turn.volatile.scheduler.begin_restore() {
         return Vec::new();
     }
-    let lost = spacing.map(|spacing| restore_all(turn.pool(), spacing, turn.now()));
-    turn.emit_all(lost.into_iter().flatten());
+    let lost = spacing.map(|spacing| restore_all(turn.pool(), spacing, turn.now())).unwrap_or_default();
+    // What a copy of a database has runs in the original.
+    let is_own = |event: &Event| match event {
+        Event::BudgetChanged { session, .. } => {
+            let record = turn.pool().session(*session);
+            record.is_none_or(|record| record.reason != Some(Reason::DatabaseReplaced))
+        }
+        _ => true,
+    };
+    let lost: Vec<Event> = lost.into_iter().filter(is_own).collect();
+    turn.emit_all(lost);
     let parks = turn.pool().sessions().filter(|s| s.reason.is_some_and(|why| why.parks()));
     let tagged = parks.filter_map(|s| Some((s.id, s.incarnation.as_ref()?.tag)));
     let guarded = tagged.filter(|(_, tag)| turn.volatile.reaping.is_guarded(*tag));

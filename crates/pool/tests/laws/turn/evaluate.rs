@@ -65,6 +65,45 @@ fn a_violated_limit_ends_the_session_with_its_figures_and_its_evidence() {
 }
 
 #[test]
+fn limits_hold_while_a_session_works_off_its_queue_and_end_it_for_good() {
+    for action in [Action::Kill, Action::Restart, Action::Park] {
+        let mut engine = Engine::overdue(1);
+        engine.settings.reap.actions = [(Rule::RunTime, action)].into();
+        engine.is(ONE, Lifecycle::Draining, Reason::Drained);
+        assert_eq!(found(&engine.evaluate(false).1), [(Rule::RunTime, Action::Kill)]);
+        let session = engine.session(ONE);
+        assert_eq!((session.reason, session.budget.due_at), (Some(Reason::RunTime), None));
+    }
+}
+
+#[test]
+fn a_park_that_is_deferred_counts_as_no_kill_and_is_not_told() {
+    let mut engine = Engine::overdue(1);
+    engine.settings.reap.actions = [(Rule::RunTime, Action::Park)].into();
+    engine.settings.reap.max_kills_per_minute = 1;
+    engine.change(ONE, |s| s.conversation = Some(Conversation { id: "talk".to_owned(), begun: true }));
+    let (tag, now) = (engine.tag(ONE), engine.now());
+    engine.volatile.scheduler.defer_parking((ONE, tag), true, now);
+    for _ in 0..3 {
+        assert_eq!(engine.evaluate(false), (vec![], vec![]));
+    }
+    engine.pass(MINUTE);
+    let (parks, events) = engine.evaluate(false);
+    assert_eq!((parks, found(&events)), (vec![(ONE, tag)], vec![(Rule::RunTime, Action::Park)]));
+}
+
+#[test]
+fn a_park_that_another_end_overtakes_guards_nothing() {
+    let mut engine = Engine::overdue(1);
+    let tag = engine.tag(ONE);
+    engine.volatile.reaping.guard(tag);
+    engine.is(ONE, Lifecycle::Draining, Reason::Parked);
+    assert_eq!(engine.candidates(), []);
+    engine.is(ONE, Lifecycle::Draining, Reason::Killed);
+    assert_eq!(engine.candidates().len(), 1);
+}
+
+#[test]
 fn the_limit_on_kills_holds_sessions_back_for_a_minute_unless_forced() {
     let mut engine = Engine::overdue(3);
     engine.settings.reap.max_kills_per_minute = 1;

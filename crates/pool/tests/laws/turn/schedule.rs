@@ -178,10 +178,12 @@ fn a_session_that_a_user_locked_is_woken_for_the_users_prompts_only() {
 
 #[test]
 fn lost_sessions_are_restored_once_and_only_after_the_first_observation() {
-    let mut engine = Engine::with_live(2);
+    let mut engine = Engine::with_live(3);
     for id in [ONE, TWO] {
         engine.is(id, Lifecycle::Lost, Reason::ServerGone);
     }
+    // A copy of another pool's database: what it has runs there.
+    engine.is(THREE, Lifecycle::Lost, Reason::DatabaseReplaced);
     let before = std::mem::replace(&mut engine.volatile, Engine::new().volatile);
     engine.restore_spacing = Some(Duration::from_secs(5));
     let (tick, events) = engine.tick();
@@ -190,6 +192,7 @@ fn lost_sessions_are_restored_once_and_only_after_the_first_observation() {
     let (tick, _) = engine.tick();
     assert_eq!(started(&tick.actions), [ONE], "one now");
     assert_eq!(engine.session(TWO).budget.due_at, Some(Timestamp(engine.world.now + 5000)), "one later");
+    assert_eq!(engine.session(THREE).budget.due_at, None);
     engine.change(TWO, |s| s.budget.due_at = None);
     let (tick, events) = engine.tick();
     assert_eq!((tick.actions, events), (vec![], vec![]), "only once");
