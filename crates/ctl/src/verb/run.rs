@@ -237,10 +237,10 @@ fn report(json: bool, what: &str, error: &Error) {
     exit::report(&error, json, exit::OWN_FAILURE);
 }
 
-/// Blocks the signals that are for the session, but for those that are ignored: HUP under `nohup`, say.
+/// Blocks the signals that are for the session. HUP is left alone if it is ignored, as under `nohup`.
 fn block_signals() -> Result<SigSet, Error> {
-    let all = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
-    signals::block(all.into_iter().filter(|signal| !process::identity::caller_ignores(*signal)))
+    let hup = Some(Signal::SIGHUP).filter(|hup| !process::identity::caller_ignores(*hup));
+    signals::block([Signal::SIGINT, Signal::SIGTERM].into_iter().chain(hup))
 }
 
 /// A session that is created, as the thread that receives signals needs it.

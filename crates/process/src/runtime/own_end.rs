@@ -1,9 +1,13 @@
 //! The end of this process by a signal, as its parent sees it.
 
-use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::signal::{SigHandler, SigSet, Signal, raise, signal};
 
-/// Ends this process as the signal would by itself, also where it is blocked. Returns if it is ignored or handled.
-pub fn end_by(signal: Signal) {
-    // Only an unknown signal is an error.
-    SigSet::from(signal).thread_unblock().and_then(|()| raise(signal)).ok();
+/// Ends this process as the signal would by itself, also where it is blocked or ignored. Returns only for a signal that
+/// ends no process.
+pub fn end_by(last: Signal) {
+    // SAFETY: the default disposition runs no handler.
+    #[expect(unsafe_code, reason = "setting a disposition is unsafe for the sake of handlers")]
+    let reset = unsafe { signal(last, SigHandler::SigDfl) };
+    // None of these fails for a signal that a process can have.
+    reset.and_then(|_| SigSet::from(last).thread_unblock()).and_then(|()| raise(last)).ok();
 }
