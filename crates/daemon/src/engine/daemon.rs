@@ -20,6 +20,7 @@ use crate::engine::engine_handle::EngineHandle;
 use crate::engine::sample_requests::SampleRequests;
 use crate::engine::turn::JournalRetention;
 use crate::host::blocking_pool::BlockingPool;
+use crate::host::closing::Closing;
 use crate::host::dir_watcher::DirWatcher;
 use crate::host::display_cache::DisplayCache;
 use crate::host::free_disk::FreeDisk;
@@ -62,7 +63,7 @@ pub(crate) struct Daemon {
     /// Held while the database is compacted.
     pub(crate) compaction: Mutex<()>,
     /// How far the daemon's end has got.
-    pub(crate) closing: watch::Sender<Closing>,
+    pub(crate) closing: Closing,
     pub(crate) cgroups: Cgroups,
     /// Free space on the file system of the database.
     pub(crate) disk: FreeDisk,
@@ -74,17 +75,6 @@ pub(crate) struct Daemon {
     pub(crate) launch_permits: Semaphore,
     /// The last readings of files that are shown.
     pub(crate) displayed: Arc<DisplayCache>,
-}
-
-/// How far the end of the daemon has got, for its connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Closing {
-    /// It serves.
-    No,
-    /// The engine ends: nothing is accepted, and what it leaves undecided is not answered.
-    Engine,
-    /// The engine has ended: connections are closed. Before, the end of one would give its claims back.
-    Connections,
 }
 
 /// The configuration file, and the settings that it gives.

@@ -8,7 +8,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use world::transport::Listener;
 
-use crate::engine::daemon::{Closing, Daemon};
+use crate::engine::daemon::Daemon;
+use crate::host::closing::Step;
 use crate::net::{handshake, role};
 
 /// Maximum number of connections: enough for a thousand sessions with a hook each. Fewer where the system
@@ -37,14 +38,13 @@ type Pending = VecDeque<(Instant, oneshot::Sender<()>)>;
 /// asks the next daemon. With too many hellos pending, the oldest peer is evicted, so that silent peers never keep
 /// others waiting.
 pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>) {
-    let mut closing = daemon.closing.subscribe();
     let (connections_max, pending_max) = limits();
     let places = Arc::new(Semaphore::new(connections_max));
     let mut pending = Pending::new();
     for id in 1.. {
         let incoming = tokio::select! {
             biased;
-            _ = closing.wait_for(|closing| *closing >= Closing::Engine) => return,
+            () = daemon.closing.reach(Step::Engine) => return,
             incoming = listener.accept(&*daemon.world.processes) => incoming,
         };
         let incoming = match incoming {
@@ -60,7 +60,7 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>)
         let (peer, evicted) = oneshot::channel();
         pending.push_back((Instant::now(), peer));
         let (daemon, world) = (Arc::clone(&daemon), daemon.world.clone());
-        let (place, mut closing) = (Arc::clone(&places).try_acquire_owned().ok(), closing.clone());
+        let place = Arc::clone(&places).try_acquire_owned().ok();
         world.spawn("connection", async move {
             let served = async {
                 let handshake = handshake::shake_hands(&daemon, id, incoming, place.is_some());
@@ -75,7 +75,7 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>)
             };
             tokio::select! {
                 biased;
-                _ = closing.wait_for(|closing| *closing >= Closing::Connections) => {}
+                () = daemon.closing.reach(Step::Connections) => {}
                 () = served => {}
             }
         });

@@ -7,7 +7,8 @@ use protocol::hello::HelloReply;
 use protocol::{ErrorCode, Hello, ProcId, Refusal, Welcome, frame, job};
 use world::transport::{Incoming, Receiver, Sender};
 
-use crate::engine::daemon::{BUILD, Closing, Daemon};
+use crate::engine::daemon::{BUILD, Daemon};
+use crate::host::closing::Step;
 use crate::host::outbox::{self, Outbox};
 use crate::net::connection::Connection;
 use crate::net::registration::Registration;
@@ -60,7 +61,7 @@ async fn greet(
     };
     let registration = Registration::new(daemon, id);
     if let Err(refusal) = role::register(daemon, id, &hello, (pid, process)).await {
-        if *daemon.closing.borrow() == Closing::No {
+        if !daemon.closing.has_begun(Step::Engine) {
             refuse(&*writer, refusal).await;
         }
         return None;

@@ -2,6 +2,7 @@
 //! the [`handshake`], and what each [`role`] may request.
 
 pub(crate) mod accept;
+mod answer;
 mod connection;
 mod handshake;
 pub(crate) mod listen;

@@ -15,7 +15,7 @@ use world::signals::{Signals, SystemSignals};
 use world::transport::Listener;
 
 use crate::config::file::Config;
-use crate::engine::daemon::{Closing, Daemon, LoadedConfig};
+use crate::engine::daemon::{Daemon, LoadedConfig};
 use crate::engine::engine_handle::EngineHandle;
 use crate::engine::sample_requests::SampleRequests;
 use crate::host::blocking_pool::BlockingPool;
@@ -139,7 +139,7 @@ pub(super) fn daemon(site: Site, parts: Parts) -> Result<Daemon, DaemonError> {
         watcher_connection: watch::channel(None).0,
         listing: Mutex::new(()),
         compaction: Mutex::new(()),
-        closing: watch::channel(Closing::No).0,
+        closing: Default::default(),
         cgroups: Default::default(),
         disk: FreeDisk::new(site.paths.state.clone()),
         machine: watch::channel(Default::default()).0,

@@ -8,9 +8,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use world::signals::{Signal, Signals};
 
 use crate::engine::Turn;
-use crate::engine::daemon::{Closing, Daemon};
+use crate::engine::daemon::Daemon;
 use crate::engine::thread::EngineEnd;
 use crate::host::blocking_pool::Purpose;
+use crate::host::closing::Step;
 use crate::host::timeline;
 use crate::verb::config;
 
@@ -62,13 +63,13 @@ pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd, deadline: 
         tracing::warn!("stopped before it was known whether the tmux server is empty and ended");
     }
     // What is asked from now on is for the next daemon.
-    daemon.closing.send_replace(Closing::Engine);
+    daemon.closing.begin(Step::Engine);
     daemon.engine.post(|turn| turn.stop_engine());
     if let Ok(Ok(Some(last))) = timeout_at(deadline - FILE_LIMIT, engine_end).await {
         let paths = daemon.paths.clone();
         within_file_limit(daemon, move || timeline::mark_ended(&paths, last.0)).await;
     }
-    daemon.closing.send_replace(Closing::Connections);
+    daemon.closing.begin(Step::Connections);
 }
 
 /// Ends a tmux server without sessions. The next session starts another one.

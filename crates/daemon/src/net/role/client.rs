@@ -9,9 +9,9 @@ use tokio::task::JoinSet;
 
 use crate::decide::queue;
 use crate::engine::Turn;
-use crate::engine::daemon::{Closing, Daemon};
+use crate::engine::daemon::Daemon;
 use crate::engine::turn::Work;
-use crate::host::outbox::Outbox;
+use crate::net::answer::answer_call;
 use crate::net::connection::Connection;
 use crate::verb::caller::Caller;
 use crate::verb::{approve, dispatch, send};
@@ -70,7 +70,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
             let reply = dispatch::answer(&daemon, Some(&caller), call).await;
             // A peer that is gone needs no answer, and one that reads slowly waits for it.
             drop(caller.outbox.wait_for_space().await);
-            answer_call(&daemon, &caller.outbox, (id, reply));
+            drop(answer_call(&daemon, &caller.outbox, (id, reply)));
             drop(place);
         });
     }
@@ -94,7 +94,7 @@ impl Client {
         match call.request {
             Request::Send(asked) => match send::send(&daemon, (call.op, call.lock), asked).await {
                 Ok(decide) => self.submit(id, (place, "send-stored"), decide),
-                Err(refusal) => answer_call(&daemon, &self.caller.outbox, (id, Err(refusal))),
+                Err(refusal) => drop(answer_call(&daemon, &self.caller.outbox, (id, Err(refusal)))),
             },
             Request::DecisionTaken { session, ask } => {
                 self.submit(id, (place, "decision-taken"), move |turn| {
@@ -138,16 +138,7 @@ impl Client {
             })
         });
         if let Err(refusal) = self.daemon.engine.submit(work) {
-            answer_call(&self.daemon, &self.caller.outbox, (id, Err(refusal)));
+            drop(answer_call(&self.daemon, &self.caller.outbox, (id, Err(refusal))));
         }
-    }
-}
-
-/// Answers a call, unless the daemon ends and left it undecided: the next one answers then.
-fn answer_call(daemon: &Daemon, outbox: &Outbox, (id, reply): (u64, Reply)) {
-    let is_undecided = reply.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Storage);
-    if !is_undecided || *daemon.closing.borrow() == Closing::No {
-        // A peer that is gone needs no answer.
-        drop(outbox.reply(id, reply));
     }
 }

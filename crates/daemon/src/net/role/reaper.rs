@@ -22,6 +22,7 @@ use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
 use crate::host::files;
+use crate::net::answer::answer_call;
 use crate::net::connection::Connection;
 use crate::net::role::reaper_leases::Leases;
 use crate::sense::{exit_reports, tmux_snapshot};
@@ -92,7 +93,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
             reply = answering => reply,
             _ = connection.reader.next() => break,
         };
-        if connection.outbox.reply(id, reply).is_err() {
+        if answer_call(daemon, &connection.outbox, (id, reply)).is_err() {
             break;
         }
     }

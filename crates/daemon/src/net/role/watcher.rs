@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::engine::daemon::Daemon;
 use crate::engine::{ObservedTmux, Turn};
+use crate::net::answer::answer_call;
 use crate::net::connection::Connection;
 use crate::sense::observe::{RECHECK_DELAY, take_in};
 use crate::sense::tmux_snapshot;
@@ -128,7 +129,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
             _ => Err(Refusal::new(ErrorCode::Usage, "a watcher only observes")),
         };
         let replaced = reply.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Conflict);
-        if connection.outbox.reply(call.id, reply).is_err() || replaced {
+        if answer_call(daemon, &connection.outbox, (call.id, reply)).is_err() || replaced {
             return "it went away".to_owned();
         }
     }

@@ -1,0 +1,48 @@
+//! How far the end of the daemon has got, for its connections.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio::sync::Notify;
+
+/// A step of the daemon's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Step {
+    /// The engine ends: nothing is accepted, and what it leaves undecided is not answered.
+    Engine = 1,
+    /// The engine has ended: connections are closed. Before, the end of one would give its claims back.
+    Connections = 2,
+}
+
+/// The last step that was begun. Whoever waits is woken in the order of coming.
+#[derive(Debug, Default)]
+pub(crate) struct Closing {
+    step: AtomicU8,
+    begun: Notify,
+}
+
+impl Closing {
+    /// Begins a step.
+    pub(crate) fn begin(&self, step: Step) {
+        self.step.store(step as u8, Ordering::SeqCst);
+        self.begun.notify_waiters();
+    }
+
+    /// True if this step was begun.
+    pub(crate) fn has_begun(&self, step: Step) -> bool {
+        self.step.load(Ordering::SeqCst) >= step as u8
+    }
+
+    /// Waits until this step is begun.
+    pub(crate) async fn reach(&self, step: Step) {
+        loop {
+            let begun = self.begun.notified();
+            tokio::pin!(begun);
+            begun.as_mut().enable();
+            if self.has_begun(step) {
+                return;
+            }
+            begun.await;
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Answers to calls on a connection.
+
+use protocol::{ErrorCode, Reply};
+
+use crate::engine::daemon::Daemon;
+use crate::host::closing::Step;
+use crate::host::outbox::{Outbox, PeerGone};
+
+/// Answers a call, unless the daemon ends and left it undecided: the next one answers then.
+///
+/// # Errors
+/// The peer is gone.
+pub(super) fn answer_call(
+    daemon: &Daemon,
+    outbox: &Outbox,
+    (id, reply): (u64, Reply),
+) -> Result<(), PeerGone> {
+    let is_undecided = reply.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Storage);
+    if is_undecided && daemon.closing.has_begun(Step::Engine) {
+        return Ok(());
+    }
+    outbox.reply(id, reply)
+}
