@@ -82,15 +82,15 @@ impl Reader {
                 }
                 Some(OpenFile::Current(file)) => {
                     let read = file.read(block)?;
-                    if read == 0
-                        && let Some((position, length)) = cut_off(file)?
-                    {
-                        // Somebody cut it off: what is written now begins at its end, which was before.
+                    let cut = if read == 0 { cut_off(file)? } else { None };
+                    let is_current = read > 0 || is_current(file, &self.dir);
+                    // Parts that are dropped are cut off, too, but not under the name of the current file.
+                    if let Some((position, length)) = cut.filter(|_| is_current) {
                         self.missed += position - length;
                         self.offset -= position - length;
                         file.seek(SeekFrom::Start(length))?;
                     }
-                    if read > 0 || is_current(file, &self.dir) {
+                    if is_current {
                         self.offset += read as u64;
                         return Ok(read);
                     }

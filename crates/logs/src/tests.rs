@@ -162,6 +162,8 @@ fn a_log_that_is_cleared_is_followed_on() {
     let dir = log(0, &["one\n"], "two\n");
     let mut reader = Reader::new(dir.path(), 0);
     assert_eq!(collect(&mut reader), (0, "one\ntwo\n".to_owned()));
+    log_writer::clear(dir.path()).unwrap();
+    assert_eq!((collect(&mut reader), reader.take_missed()), ((8, String::new()), 0), "all was read");
     let mut file = File::options().append(true).open(dir.path().join(logs::CURRENT)).unwrap();
     file.write_all(b"three\n").unwrap();
     log_writer::clear(dir.path()).unwrap();

@@ -186,10 +186,12 @@ async fn kill_daemon(land: &Land, daemon: DaemonProcess, rng: &mut Rng) -> Daemo
 /// Tells the daemon to end, and waits until it has.
 async fn end(land: &Land, daemon: &DaemonProcess) {
     daemon.stop();
+    land.judge.note_stopping(!daemon.faults.is_planned());
     let until = Instant::now() + Duration::from_secs(10);
     while daemon.result().is_none() && !daemon.life.is_dead() && Instant::now() < until {
         sleep(Duration::from_millis(20)).await;
     }
+    land.judge.note_stopping(false);
     if daemon.result().is_none() && !daemon.life.is_dead() {
         land.judge.violated("O2: poold did not end within 10 s of being told to".to_owned());
     }

@@ -85,6 +85,8 @@ struct State {
     locks: BTreeMap<SessionId, (Token, Instant)>,
     /// The last event that a subscriber has seen.
     seen: Seq,
+    /// True while the daemon ends because it was told to, and its disk works.
+    is_stopping: bool,
     counts: BTreeMap<String, u64>,
     violations: Vec<String>,
 }
@@ -116,6 +118,18 @@ impl Judge {
     /// Returns the broken promises.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.state().violations.clone()
+    }
+
+    /// Notes that the daemon ends because it was told to, or has ended.
+    pub(crate) fn note_stopping(&self, is_stopping: bool) {
+        self.state().is_stopping = is_stopping;
+    }
+
+    /// Checks that a stop answers no client: it asks the next daemon.
+    pub(crate) fn check_stop(&self, shown: &str) {
+        if self.state().is_stopping {
+            self.violated(format!("O2: a stop refused what the next daemon has to answer: {shown:.200}"));
+        }
     }
 
     /// Counts something for the coverage.

@@ -74,11 +74,12 @@ impl ClientOperation {
 
     /// True if a requester still waits for its answer.
     pub(crate) fn is_awaited(&self, turn: &Turn<'_>) -> bool {
-        let repeated = || {
-            let running = turn.waiting.operations.get(&self.id);
-            running.is_some_and(|(_, waiters)| waiters.iter().any(|waiter| !waiter.is_closed()))
-        };
-        !turn.waiting.withdrawn.contains(&self.id) && (self.asker.strong_count() > 0 || repeated())
+        let running = turn.waiting.operations.get(&self.id);
+        let repeated =
+            running.map_or(0, |(_, waiters)| waiters.iter().filter(|waiter| !waiter.is_closed()).count());
+        let requesters = self.asker.strong_count().min(1) + repeated;
+        // One of several withdraws for itself only.
+        requesters > usize::from(turn.waiting.withdrawn.contains(&self.id))
     }
 
     /// Returns the state of the operation; an unknown one is in progress from now on, unless its user's lock has ended.
@@ -144,7 +145,7 @@ impl ClientOperation {
     }
 }
 
-/// Withdraws an operation in progress: it gives up its place in every wait queue.
+/// Withdraws an operation in progress: it gives up its place among those that wait for a slot.
 pub(crate) fn withdraw(turn: &mut Turn<'_>, op: OpId) {
     if turn.waiting.operations.contains_key(&op) {
         turn.waiting.withdrawn.insert(op);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pool::session;
 use pool::worker::HANDLER_END;
+use protocol::message::PROMPT;
 use protocol::request::{Messages, Purge, ResolveMessage};
 use protocol::{
     ErrorCode, Event, Message, MessageId, MessageState, OsBytes, Refusal, Reply, Response, SessionRef,
@@ -13,7 +14,7 @@ use protocol::{
 
 use crate::decide::blocked::blocked_prompt;
 use crate::decide::idempotency::{self, ClientOperation};
-use crate::decide::queue;
+use crate::decide::{lock, queue};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::{self, Purpose};
@@ -127,7 +128,7 @@ pub(super) async fn retry(daemon: &Arc<Daemon>, op: &ClientOperation, id: Messag
     let decide = move |turn: &mut Turn<'_>, daemon: &Daemon| {
         if let Some(left) = time_of_handler(turn, daemon, id)? {
             let why = format!(
-                "{id} was cancelled in work, and its handler may still run: retry it in {} s, or once its worker has ended",
+                "{id} was cancelled in work, and its handler may still run: retry it in {} s",
                 left.as_secs() + 1
             );
             return Err(Refusal::new(ErrorCode::Conflict, why));
@@ -138,7 +139,7 @@ pub(super) async fn retry(daemon: &Arc<Daemon>, op: &ClientOperation, id: Messag
 }
 
 /// The time for which a handler of a cancelled message may still run. After a start of the daemon it is not known which
-/// worker had it: all had the usual lease.
+/// worker had it, if any: the usual lease is taken.
 fn time_of_handler(turn: &Turn<'_>, daemon: &Daemon, id: MessageId) -> Result<Option<Duration>, Refusal> {
     if let Some((_, left)) = turn.volatile.workers.cancelled_handler(id, turn.mono()) {
         return Ok(Some(left));
@@ -149,7 +150,8 @@ fn time_of_handler(turn: &Turn<'_>, daemon: &Daemon, id: MessageId) -> Result<Op
     }
     let Some((message, _)) = queue::message(turn, id)? else { return Ok(None) };
     let status = &message.status;
-    let was_held = status.state == MessageState::Cancelled && status.token.is_some();
+    let was_held =
+        status.state == MessageState::Cancelled && status.token.is_some() && message.kind != PROMPT;
     let is_from_before = turn.pool().is_surely_earlier(turn.now(), status.changed_at, daemon.started_at);
     let left = window.saturating_sub(turn.age(status.changed_at));
     Ok(Some(left).filter(|left| was_held && is_from_before && !left.is_zero()))
@@ -167,6 +169,11 @@ async fn settle(
         let events = decide(turn, &context)?;
         turn.emit_all(events);
         let reply = queue::shown(turn, id);
+        if let Ok(Response::Message(message)) = &reply
+            && message.status.state == MessageState::Queued
+        {
+            lock::mark_used_for_send(turn, message, operation.under);
+        }
         // The prompts behind it, and those who wait for it.
         turn.wake();
         operation.record_answer(turn, &reply);

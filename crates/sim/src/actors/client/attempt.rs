@@ -85,6 +85,9 @@ impl Actor {
             return None;
         }
         let reply = call.await;
+        if reply.as_ref().is_some_and(is_in_doubt) {
+            self.land.judge.check_stop(&shown);
+        }
         if reply.is_none()
             && let Some(lost) = self.client.take()
             && lost.is_unanswered
