@@ -9,7 +9,8 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use process::runtime::untrusted_file;
-use protocol::ProcId;
+use protocol::{OsBytes, ProcId};
+use serde::{Deserialize, Serialize};
 
 /// The held lock; dropping it releases it and removes the holder's name. The name of a killed holder stays in
 /// the file.
@@ -25,24 +26,37 @@ impl Drop for SupervisorLock {
     }
 }
 
+/// How a supervisor was started, for the one that replaces it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Terms {
+    /// The configuration file, if it was named.
+    pub config: Option<OsBytes>,
+    /// The limit of its watchdog, in milliseconds.
+    pub watchdog_ms: Option<u64>,
+    /// True if somebody else supervises it (`up --foreground`).
+    pub is_foreground: bool,
+}
+
+/// The contents of the file.
+#[derive(Serialize, Deserialize)]
+struct Named {
+    #[serde(flatten)]
+    process: ProcId,
+    #[serde(flatten)]
+    terms: Terms,
+}
+
 /// Acquires the lock; `None` if another process holds it.
-pub(crate) fn try_acquire(path: &Path) -> io::Result<Option<SupervisorLock>> {
-    lock(path, FlockArg::LockExclusiveNonblock)
-}
-
-/// Acquires the lock, waiting until its holder releases it.
-pub(crate) fn acquire(path: &Path) -> io::Result<SupervisorLock> {
-    lock(path, FlockArg::LockExclusive)?.ok_or_else(|| Errno::EWOULDBLOCK.into())
-}
-
-fn lock(path: &Path, arg: FlockArg) -> io::Result<Option<SupervisorLock>> {
+pub(crate) fn try_acquire(path: &Path, terms: &Terms) -> io::Result<Option<SupervisorLock>> {
     let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    let mut file = match Flock::lock(file, arg) {
+    let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(file) => file,
         Err((_, Errno::EWOULDBLOCK)) => return Ok(None),
         Err((_, error)) => return Err(error.into()),
     };
-    let me = serde_json::to_string(&process::identity::me()?)?;
+    let me = Named { process: process::identity::me()?, terms: terms.clone() };
+    let me = serde_json::to_string(&me)?;
     // Written before the file is truncated: on a full disk the blocks of the previous name can be reused.
     file.write_all(me.as_bytes())?;
     file.set_len(me.len() as u64)?;
@@ -69,17 +83,23 @@ pub(crate) fn is_held(path: &Path) -> bool {
 #[must_use]
 pub(crate) fn holder(path: &Path) -> Option<ProcId> {
     // Read before the lock is tested, so that the name is that of a process that still holds it.
-    named(path).filter(|_| is_held(path))
+    named(path).map(|named| named.process).filter(|_| is_held(path))
+}
+
+/// How the holder of the lock was started.
+#[must_use]
+pub(crate) fn terms(path: &Path) -> Terms {
+    named(path).filter(|_| is_held(path)).map(|named| named.terms).unwrap_or_default()
 }
 
 /// True if the last holder was killed: the file still names it, and it has ended.
 #[must_use]
 pub(crate) fn is_orphaned(path: &Path) -> bool {
     let ended = |id| process::identity::exited(id).unwrap_or(false);
-    named(path).is_some_and(|id| !is_held(path) && ended(id))
+    named(path).is_some_and(|named| !is_held(path) && ended(named.process))
 }
 
-fn named(path: &Path) -> Option<ProcId> {
+fn named(path: &Path) -> Option<Named> {
     let mut text = String::new();
     File::open(path).ok()?.read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
@@ -94,12 +114,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("up.lock");
         assert!(!is_held(&path) && holder(&path).is_none());
-        let held = try_acquire(&path).unwrap().unwrap();
-        assert!(try_acquire(&path).unwrap().is_none());
+        let held = try_acquire(&path, &Terms::default()).unwrap().unwrap();
+        assert!(try_acquire(&path, &Terms::default()).unwrap().is_none());
         assert_eq!(holder(&path), Some(process::identity::me().unwrap()));
         drop(held);
         assert!(!is_held(&path) && holder(&path).is_none());
-        assert!(try_acquire(&path).unwrap().is_some());
+        let terms = Terms { config: Some("/c".into()), watchdog_ms: Some(5), is_foreground: true };
+        let held = try_acquire(&path, &terms).unwrap().unwrap();
+        assert_eq!(super::terms(&path), terms);
+        // As an earlier build writes it.
+        std::fs::write(&path, serde_json::to_string(&process::identity::me().unwrap()).unwrap()).unwrap();
+        assert_eq!(super::terms(&path), Terms::default());
+        assert_eq!(holder(&path), Some(process::identity::me().unwrap()));
+        drop(held);
     }
 
     #[test]
@@ -107,7 +134,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("up.lock");
         assert!(!is_orphaned(&path));
-        drop(try_acquire(&path).unwrap());
+        drop(try_acquire(&path, &Terms::default()).unwrap());
         assert!(!is_orphaned(&path), "a regular end");
         let me = process::identity::me().unwrap();
         std::fs::write(&path, serde_json::to_string(&me).unwrap()).unwrap();

@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use process::runtime::logfile;
-use protocol::Request;
 use protocol::paths::Paths;
 use protocol::reply::Status;
+use protocol::{ConnectError, Request, Role};
 
 use crate::calls::expect_status;
 use crate::client::Client;
@@ -34,6 +34,14 @@ pub(crate) fn status(context: &Context) -> Option<Status> {
 #[must_use]
 pub(crate) fn status_within(context: &Context, limit: Duration) -> Option<Status> {
     Client::new(context, Some(limit)).ask_once(Request::Status, limit).and_then(expect_status).ok()
+}
+
+/// True if what listens for `poold` refuses this client, as one that has as many connections as it can hold: it does not
+/// hang.
+#[must_use]
+pub(crate) fn is_refused(context: &Context, limit: Duration) -> bool {
+    let refused = Client::new(context, Some(limit)).connect(Role::Client, Some(limit));
+    matches!(refused, Err(ConnectError::Refused(_) | ConnectError::Version { .. }))
 }
 
 /// Returns the status once the pool is up. `supervised` is true while a supervisor runs.

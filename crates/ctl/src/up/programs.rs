@@ -6,16 +6,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 
 use protocol::paths::Paths;
-use protocol::{ErrorCode, Refusal};
+use protocol::{ErrorCode, OsBytes, Refusal};
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 
 /// The variables that a daemon gets, beside those that name its pool.
-const DAEMON_VARIABLES: [&str; 3] = ["POOL_CONFIG", "POOL_LOG", "POOL_BIN_DIR"];
+const DAEMON_VARIABLES: [&str; 2] = ["POOL_LOG", "POOL_BIN_DIR"];
+
+/// The variable that names the configuration file, and the file of the supervisor that is replaced.
+const CONFIG: &str = "POOL_CONFIG";
+static KEPT_CONFIG: OnceLock<OsBytes> = OnceLock::new();
 
 /// The path of a program of the pool: in `POOL_BIN_DIR`, else beside this one, else in `PATH`.
 #[must_use]
@@ -49,6 +54,22 @@ pub(crate) fn environment(command: &mut Command, paths: &Paths) {
             command.env(name, value);
         }
     }
+    if let Some(config) = config() {
+        command.env(CONFIG, config.as_os_str());
+    }
+}
+
+/// The configuration file that is named: by the user, else by the supervisor that is replaced.
+pub(crate) fn config() -> Option<OsBytes> {
+    let named = std::env::var_os(CONFIG).filter(|path| !path.is_empty());
+    let absolute = |path| std::path::absolute(path).ok();
+    named.and_then(absolute).map(OsBytes::from).or_else(|| KEPT_CONFIG.get().cloned())
+}
+
+/// Keeps the configuration file of the supervisor that is replaced, unless the user names one.
+pub(crate) fn keep_config(config: Option<OsBytes>) {
+    // Set once: a command replaces one supervisor.
+    config.into_iter().for_each(|config| drop(KEPT_CONFIG.set(config)));
 }
 
 /// A command line of `poold` with one flag.

@@ -30,7 +30,9 @@ pub(super) fn run(context: &Context, limit: Duration, report: impl Fn(Finding) -
     loop {
         thread::sleep(pause);
         let status = health::status_within(context, pause);
-        let excused = status.is_some() || is_in_long_operation(&context.paths.run);
+        let excused = status.is_some()
+            || is_in_long_operation(&context.paths.run)
+            || health::is_refused(context, pause);
         missed = if excused { 0 } else { missed + 1 };
         let finding = match status {
             Some(status) => Finding::Answered(Box::new(status)),

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::{escape, out, status, time};
-use crate::supervisor_lock;
+use crate::supervisor_lock::{self, Terms};
 use crate::up::{builds, health, programs, service, stop, supervisor};
 
 /// Number of attempts, and the interval between them, to acquire the lock: another command may be testing it.
@@ -23,21 +23,30 @@ const LOCK_TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Start the pool's daemons, unless they run already, and keep them running
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
     /// Supervise them in this process, not in the background
     #[arg(long)]
     foreground: bool,
-    /// End and restart poold if it has not answered for this long; 0s: never
-    #[arg(long, value_name = "DUR", value_parser = time::parse_duration, default_value = "30s")]
-    watchdog: Duration,
+    /// End and restart poold if it has not answered for this long; 0s: never [default: 30s]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
+    watchdog: Option<Duration>,
     /// Only restart outdated daemons of a pool that already has a supervisor
     #[arg(long, hide = true)]
     if_kept: bool,
     /// Take over from the present supervisor, once it ends
     #[arg(long, hide = true, requires = "foreground")]
     next: bool,
+    /// Started in the background by another `up`
+    #[arg(long, hide = true, requires = "foreground")]
+    detached: bool,
 }
+
+/// Time without an answer after which `poold` is restarted, unless the user sets another one.
+const WATCHDOG: Duration = Duration::from_secs(30);
+
+/// Time for which a supervisor waits for the end of the one that it replaces.
+const NEXT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns once the pool is up.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
@@ -83,6 +92,23 @@ fn hurry(context: &Context) -> Result<(), Error> {
 /// Replaces the supervisor of an older build: the new one waits for the lock, the old one stops its daemons
 /// and ends, and the new one starts them again. Sessions live on.
 fn replace(context: &Context, args: &Args, old: &[&str]) -> Result<(), Error> {
+    let path = &context.paths.up_lock;
+    let (holder, terms) = (supervisor_lock::holder(path), supervisor_lock::terms(path));
+    if let Some(holder) = holder.filter(|_| terms.is_foreground) {
+        let what = format!(
+            "older build: {}; the pool is kept by `poolctl up --foreground` (pid {}): restart that",
+            old.join(", "),
+            holder.pid
+        );
+        if !args.if_kept {
+            return Err(Error::refused(what));
+        }
+        out::note(&format!("poolctl: {what}"));
+        return Ok(());
+    }
+    programs::keep_config(terms.config);
+    let watchdog = args.watchdog.or(terms.watchdog_ms.map(Duration::from_millis));
+    let args = &Args { watchdog, ..args.clone() };
     programs::check_config(context)?;
     context.say(&format!("older build: {}; restarting", old.join(", ")))?;
     let mut child = detach(context, args, &["--next"])?;
@@ -117,15 +143,29 @@ fn wait_for_supervisor(context: &Context, child: &mut Child) -> Result<(), Error
 fn foreground(context: &Context, args: &Args) -> Result<(), Error> {
     let path = &context.paths.up_lock;
     let failed = |error: std::io::Error| Error::failed(format!("{}: {error}", path.display()));
+    let watchdog = args.watchdog.unwrap_or(WATCHDOG);
+    let terms = Terms {
+        config: programs::config(),
+        watchdog_ms: Some(time::millis(watchdog)),
+        is_foreground: !args.detached,
+    };
     if args.next {
-        let lock = supervisor_lock::acquire(path).map_err(failed)?;
-        supervisor::run(context, &lock, args.watchdog)?;
-        return Ok(());
+        let (former, began) = (supervisor_lock::holder(path), Instant::now());
+        while began.elapsed() < NEXT_LIMIT {
+            if let Some(lock) = supervisor_lock::try_acquire(path, &terms).map_err(failed)? {
+                return supervisor::run(context, &lock, watchdog);
+            }
+            // Another one has taken over.
+            if supervisor_lock::holder(path).is_some_and(|holder| Some(holder) != former) {
+                return Ok(());
+            }
+            thread::sleep(PAUSE);
+        }
+        return Err(Error::timeout(format!("the supervisor before has not ended within {NEXT_LIMIT:?}")));
     }
     for _ in 0..LOCK_TRIES {
-        if let Some(lock) = supervisor_lock::try_acquire(path).map_err(failed)? {
-            supervisor::run(context, &lock, args.watchdog)?;
-            return Ok(());
+        if let Some(lock) = supervisor_lock::try_acquire(path, &terms).map_err(failed)? {
+            return supervisor::run(context, &lock, watchdog);
         }
         // Tries again only if the lock is held without a holder's name: it was merely tested.
         if supervisor_lock::holder(path).is_some() {
@@ -143,7 +183,10 @@ fn detach(context: &Context, args: &Args, more: &[&str]) -> Result<Child, Error>
     let log = logfile::open(&context.paths.log("up")).map_err(failed)?;
     let mut command = Command::new(programs::this());
     programs::environment(&mut command, &context.paths);
-    command.args(["up", "--foreground", "--watchdog"]).arg(format!("{}ms", args.watchdog.as_millis()));
+    command.args(["up", "--foreground", "--detached"]);
+    if let Some(watchdog) = args.watchdog {
+        command.arg("--watchdog").arg(format!("{}ms", watchdog.as_millis()));
+    }
     command.args(more).current_dir("/");
     command.stdout(Stdio::from(log.try_clone().map_err(failed)?)).stderr(Stdio::from(log));
     process::runtime::detach::spawn_detached(command).map_err(failed)
