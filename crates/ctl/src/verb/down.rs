@@ -19,10 +19,16 @@ pub(crate) struct Args {
     /// End the sessions first
     #[arg(long)]
     stop_sessions: bool,
+    /// Do nothing unless `up` keeps the pool running: of the installation
+    #[arg(long, hide = true)]
+    if_kept: bool,
 }
 
 /// Returns once they have stopped.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
+    if args.if_kept && supervisor_lock::holder(&context.paths.up_lock).is_none() {
+        return Ok(());
+    }
     if args.stop_sessions && is_inside(context) {
         return from_inside(context);
     }
