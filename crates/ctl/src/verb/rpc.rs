@@ -3,6 +3,7 @@
 
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use protocol::request::Output;
 use protocol::{Frame, OpId, Refusal, Request, Response, Token};
@@ -131,7 +132,25 @@ fn ask(context: &Context, client: &mut Client, line: Line) -> Result<Response, E
         None => None,
     };
     client.lock = line.lock.or(context.lock);
+    client.set_limit(limit_of(context, &line.request));
     client.call(op, line.request)
+}
+
+/// The time limit of a request: the usual one, beyond the time for which it asks to wait.
+fn limit_of(context: &Context, request: &Request) -> Option<Duration> {
+    let waits = match request {
+        Request::Claim(claim) => Some(claim.wait_ms),
+        Request::Wait(wait) => wait.timeout_ms,
+        Request::Lock(lock) => lock.wait_ms,
+        Request::New(new) => Some(new.wait_slot_ms.unwrap_or(0)),
+        Request::Restart(restart) => Some(restart.wait_slot_ms.unwrap_or(0)),
+        Request::Restore(restore) => Some(restore.wait_slot_ms.unwrap_or(0)),
+        _ => Some(0),
+    };
+    match waits {
+        Some(ms) => context.limit_with(Duration::from_millis(ms)),
+        None => context.waiting_limit(),
+    }
 }
 
 #[cfg(test)]
