@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::decide::lock;
 use crate::engine::Turn;
+use crate::engine::waiters::RunningOperation;
 
 /// Maximum number of remembered answers, and of their bytes; beyond them the oldest are forgotten.
 const ANSWERS_MAX: usize = 50_000;
@@ -75,16 +76,12 @@ impl ClientOperation {
     /// True if a requester still waits for its answer.
     pub(crate) fn is_awaited(&self, turn: &Turn<'_>) -> bool {
         let running = turn.waiting.operations.get(&self.id);
-        let repeated =
-            running.map_or(0, |(_, waiters)| waiters.iter().filter(|waiter| !waiter.is_closed()).count());
-        let requesters = self.asker.strong_count().min(1) + repeated;
-        // One of several withdraws for itself only.
-        requesters > usize::from(turn.waiting.withdrawn.contains(&self.id))
+        !turn.waiting.withdrawn.contains(&self.id) && running.is_some_and(|running| running.requesters() > 0)
     }
 
     /// Returns the state of the operation; an unknown one is in progress from now on, unless its user's lock has ended.
     pub(crate) fn begin(&self, turn: &mut Turn<'_>) -> OperationStatus {
-        if let Some((digest, waiters)) = turn.waiting.operations.get_mut(&self.id) {
+        if let Some(RunningOperation { digest, waiters, .. }) = turn.waiting.operations.get_mut(&self.id) {
             if *digest != self.digest {
                 return OperationStatus::Answered(Err(id_reused()));
             }
@@ -105,7 +102,9 @@ impl ClientOperation {
                 OperationStatus::Answered(Err(lock::not_held()))
             }
             None => {
-                turn.waiting.operations.insert(self.id.clone(), (self.digest, Vec::new()));
+                let (digest, asker) = (self.digest, self.asker.clone());
+                let running = RunningOperation { digest, asker, waiters: Vec::new() };
+                turn.waiting.operations.insert(self.id.clone(), running);
                 OperationStatus::Fresh
             }
         }
@@ -137,17 +136,18 @@ impl ClientOperation {
             self.record_answer(turn, reply);
         }
         turn.waiting.withdrawn.remove(&self.id);
-        let (_, waiters) = turn.waiting.operations.remove(&self.id).unwrap_or_default();
-        for waiter in waiters {
+        let running = turn.waiting.operations.remove(&self.id);
+        for waiter in running.into_iter().flat_map(|running| running.waiters) {
             // The requester may be gone.
             drop(waiter.send(reply.clone()));
         }
     }
 }
 
-/// Withdraws an operation in progress: it gives up its place among those that wait for a slot.
+/// Withdraws an operation in progress: it gives up its place among those that wait for a slot, unless others than the one
+/// who withdraws wait for it.
 pub(crate) fn withdraw(turn: &mut Turn<'_>, op: OpId) {
-    if turn.waiting.operations.contains_key(&op) {
+    if turn.waiting.operations.get(&op).is_some_and(|running| running.requesters() < 2) {
         turn.waiting.withdrawn.insert(op);
         turn.wake();
     }

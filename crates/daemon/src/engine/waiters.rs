@@ -2,6 +2,7 @@
 //! request. Tasks that wait for a condition are in [`crate::engine::turn`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Weak;
 
 use pool::lock::Ticket;
 use protocol::activity::Ask;
@@ -15,12 +16,29 @@ use tokio::sync::oneshot;
 pub(crate) struct Waiters {
     /// Tasks that wait for session locks, by their tickets in the lock table.
     pub(crate) locks: BTreeMap<Ticket, LockWaiter>,
-    /// Operations in progress: the digest of each, and the tasks that repeated it.
-    pub(crate) operations: BTreeMap<OpId, (u64, Vec<oneshot::Sender<Reply>>)>,
+    /// Operations in progress.
+    pub(crate) operations: BTreeMap<OpId, RunningOperation>,
     /// Operations in progress whose clients wait for no slot any more.
     pub(crate) withdrawn: BTreeSet<OpId>,
     /// Tasks that wait for decisions on agents' requests.
     pub(crate) decisions: PendingDecisions,
+}
+
+/// An operation in progress.
+pub(crate) struct RunningOperation {
+    pub(crate) digest: u64,
+    /// The first requester, while it waits.
+    pub(crate) asker: Weak<()>,
+    /// The tasks that repeated the request.
+    pub(crate) waiters: Vec<oneshot::Sender<Reply>>,
+}
+
+impl RunningOperation {
+    /// Number of requesters that wait for its answer.
+    pub(crate) fn requesters(&self) -> usize {
+        let repeats = self.waiters.iter().filter(|waiter| !waiter.is_closed()).count();
+        self.asker.strong_count().min(1) + repeats
+    }
 }
 
 /// A task that waits for a lock.

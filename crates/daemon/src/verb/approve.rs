@@ -10,9 +10,7 @@ use protocol::activity::Ask;
 use protocol::event::AgentEvent;
 use protocol::hook::Decision;
 use protocol::request::Approve;
-use protocol::{
-    Activity, ActivityState, ErrorCode, Event, Refusal, Reply, Response, Session, SessionId, Tag, Timestamp,
-};
+use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, Reply, Response, Session, SessionId};
 use tokio::time::timeout;
 
 use crate::decide::asks;
@@ -45,10 +43,9 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: A
         let taken = turn.waiting.decisions.sent(session.id, ask.id);
         operation.record_begun(turn, session.id);
         withdraw(turn, &session, &ask);
-        let heard = last_report(turn, session.id);
-        Ok::<_, Refusal>((hook, taken, (session, heard), ask))
+        Ok::<_, Refusal>((hook, taken, session, ask))
     };
-    let (hook, taken, (session, heard), ask) = daemon.engine.turn(decide).await??;
+    let (hook, taken, session, ask) = daemon.engine.turn(decide).await??;
     crate::crash::point("ask-answered");
     let sent = hook.send(decision).is_ok();
     let taken = sent && timeout(TAKEN_LIMIT, taken).await.is_ok_and(|taken| taken.is_ok());
@@ -61,8 +58,8 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: A
             turn.emit(Event::Agent(answered));
             session_view::reply(turn, &context, session.id)
         } else {
-            // An agent that has reported since was answered at its terminal.
-            if last_report(turn, session.id) == heard {
+            // A turn that is over was answered at its terminal.
+            if is_at_work(turn, &session) {
                 restore(turn, &session, ask);
             }
             Err(Refusal::new(ErrorCode::Conflict, only_at_terminal(&session)))
@@ -104,10 +101,13 @@ fn withdraw(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
     });
 }
 
-/// Returns the incarnation of a session, and the time of its agent's last report.
-fn last_report(turn: &Turn<'_>, session: SessionId) -> (Option<Tag>, Option<Timestamp>) {
-    let run = turn.pool().session(session).and_then(|session| session.incarnation.as_ref());
-    (run.map(|run| run.tag), turn.pool().notes(session).and_then(|notes| notes.heard_at))
+/// True if the agent of the same incarnation is in a turn.
+fn is_at_work(turn: &Turn<'_>, session: &Session) -> bool {
+    let tag = session.incarnation.as_ref().map(|run| run.tag);
+    let now = tag.and_then(|tag| turn.pool().activity_in(session.id, tag));
+    let is_same =
+        turn.pool().session(session.id).is_some_and(|now| now.incarnation.as_ref().map(|run| run.tag) == tag);
+    is_same && now.is_some_and(|now| now.state.is_at_work())
 }
 
 /// Restores a request whose answer may not have arrived. It can only be answered at the terminal then.

@@ -32,9 +32,9 @@ pub fn decide(
     (rule, evidence): (Rule, String),
     now: Timestamp,
 ) -> Decision {
+    let drains = session.lifecycle == Lifecycle::Draining;
     let wanted = match rules::rule_action(settings, Some(session), rule).0 {
-        // It is not to run again.
-        Action::Restart | Action::Park if session.lifecycle == Lifecycle::Draining => Action::Kill,
+        Action::Restart | Action::Park if drains => Action::Kill,
         wanted => wanted,
     };
     let against = objection(pool, settings, session, wanted, now);
@@ -45,6 +45,8 @@ pub fn decide(
     };
     let mut events = vec![Event::StaleFound { session: session.id, rule, action, evidence }];
     match action {
+        // It is not to run again, and nobody is asked whether it may end.
+        Action::Kill if drains => events.push(begin_end(session, Reason::DrainDeadline)),
         Action::Kill => events.push(begin_end(session, end_reason(rule))),
         Action::Restart => {
             events.push(begin_end(session, end_reason(rule)));

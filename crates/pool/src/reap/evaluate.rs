@@ -25,6 +25,9 @@ pub fn evaluate_rules(turn: &mut Turn<'_>, settings: &Settings, force: bool) -> 
         // A session that an earlier rule ended runs no longer.
         let running = turn.pool().session(id).filter(|s| s.takes_prompts()).cloned();
         let Some(session) = running else { continue };
+        if turn.volatile.scheduler.drained().contains(&id) {
+            continue;
+        }
         let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
         let Decision { action, events } = decide_violation(turn, settings, &session, (rule, evidence));
         let is_deferred = turn.volatile.scheduler.is_parking_deferred(turn.pool(), id, turn.now());

@@ -71,8 +71,9 @@ fn limits_hold_while_a_session_works_off_its_queue_and_end_it_for_good() {
         engine.settings.reap.actions = [(Rule::RunTime, action)].into();
         engine.is(ONE, Lifecycle::Draining, Reason::Drained);
         assert_eq!(found(&engine.evaluate(false).1), [(Rule::RunTime, Action::Kill)]);
-        let session = engine.session(ONE);
-        assert_eq!((session.reason, session.budget.due_at), (Some(Reason::RunTime), None));
+        assert_eq!(engine.session(ONE).reason, Some(Reason::DrainDeadline), "it is not to run again");
+        let named = engine.candidates();
+        assert_eq!((named.len(), named[0].rule), (1, None), "nor may anybody refuse its end");
     }
 }
 
