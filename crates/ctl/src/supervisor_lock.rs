@@ -26,7 +26,7 @@ impl Drop for SupervisorLock {
     }
 }
 
-/// How a supervisor was started, for the one that replaces it.
+/// The terms on which a supervisor was started, for the one that replaces it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Terms {
@@ -86,7 +86,7 @@ pub(crate) fn holder(path: &Path) -> Option<ProcId> {
     named(path).map(|named| named.process).filter(|_| is_held(path))
 }
 
-/// How the holder of the lock was started.
+/// The terms on which the holder of the lock was started.
 #[must_use]
 pub(crate) fn terms(path: &Path) -> Terms {
     named(path).filter(|_| is_held(path)).map(|named| named.terms).unwrap_or_default()

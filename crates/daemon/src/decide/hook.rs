@@ -63,13 +63,7 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     }
     follow_up::queue_message(turn, daemon, &session, (agent, &hook));
     if matches!(hook.signal, HookEvent::TurnOver { .. }) {
-        let (pool, now) = (turn.pool(), turn.now());
-        let since = usage_limit::queued_continue(turn, session.id)
-            .and_then(|queued| Some(pool.pending_message(session.id, queued)?.created_at));
-        // The late report of a turn from before the limit does not end it.
-        if since.is_some_and(|since| !is_before(pool, (moment, now), since)) {
-            usage_limit::limit_lifted(turn, session.id);
-        }
+        usage_limit::limit_lifted(turn, session.id, moment);
     }
     let HookEvent::Permission { wait_ms, .. } = hook.signal else { return None };
     open.iter().find(|ask| ask.id == hook.id && ask.answerable)?;

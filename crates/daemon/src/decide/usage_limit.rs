@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use pool::agent::is_before;
+use pool::clock::Moment;
 use pool::slots::begin_park;
 use pool::{queue, slots};
 use protocol::event::AgentEvent;
@@ -119,9 +121,13 @@ pub(crate) fn delay_until(turn: &mut Turn<'_>, session: SessionId, id: MessageId
 
 /// Cancels the queued message that is to tell an agent to continue: it finished a turn, so its limit is over, and it goes
 /// on already.
-pub(crate) fn limit_lifted(turn: &mut Turn<'_>, session: SessionId) {
+pub(crate) fn limit_lifted(turn: &mut Turn<'_>, session: SessionId, moment: Moment) {
     let Some(id) = queued_continue(turn, session) else { return };
     let Some(open) = turn.pool().pending_message(session, id) else { return };
+    // The late report of a turn from before the limit does not end it.
+    if is_before(turn.pool(), (moment, turn.now()), open.created_at) {
+        return;
+    }
     let is_due = open.not_before.is_none_or(|at| at <= turn.now());
     let why = if is_due {
         "it finished a turn after its usage limit, before it was told to"

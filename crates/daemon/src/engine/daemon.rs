@@ -62,7 +62,7 @@ pub(crate) struct Daemon {
     pub(crate) listing: Mutex<()>,
     /// Held while the database is compacted.
     pub(crate) compaction: Mutex<()>,
-    /// How far the daemon's end has got.
+    /// Progress of the daemon's end.
     pub(crate) closing: Closing,
     pub(crate) cgroups: Cgroups,
     /// Free space on the file system of the database.

@@ -1,4 +1,4 @@
-//! How far the end of the daemon has got, for its connections.
+//! Progress of the daemon's end, for its connections.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

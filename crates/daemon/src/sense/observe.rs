@@ -27,7 +27,7 @@ pub(crate) struct TakenIn {
     pub(crate) is_missing: bool,
 }
 
-/// What an observation found to be over.
+/// Incarnations and panes that an observation found to be over.
 struct Over {
     /// Incarnations.
     tags: Vec<Tag>,

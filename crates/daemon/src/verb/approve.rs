@@ -103,11 +103,9 @@ fn withdraw(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
 
 /// True if the agent of the same incarnation is in a turn.
 fn is_at_work(turn: &Turn<'_>, session: &Session) -> bool {
-    let tag = session.incarnation.as_ref().map(|run| run.tag);
-    let now = tag.and_then(|tag| turn.pool().activity_in(session.id, tag));
-    let is_same =
-        turn.pool().session(session.id).is_some_and(|now| now.incarnation.as_ref().map(|run| run.tag) == tag);
-    is_same && now.is_some_and(|now| now.state.is_at_work())
+    let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { return false };
+    let is_same = turn.pool().tagged(tag).is_some_and(|found| found.id == session.id);
+    is_same && turn.pool().activity_in(session.id, tag).is_some_and(|now| now.state.is_at_work())
 }
 
 /// Restores a request whose answer may not have arrived. It can only be answered at the terminal then.

@@ -19,14 +19,14 @@ pub(super) async fn compact(daemon: &Arc<Daemon>) -> Reply {
     let context = Arc::clone(daemon);
     let work = async move {
         let _turn = context.compaction.lock().await;
-        announce(&context).await
+        compact_now(&context).await
     };
     daemon.world.detach("compact", work).await.ok_or_else(in_doubt)?
 }
 
 /// Run by the engine after a turn. Nothing else is answered meanwhile; `poolctl up` and the watchdog are told
 /// how long that may take.
-async fn announce(daemon: &Arc<Daemon>) -> Reply {
+async fn compact_now(daemon: &Arc<Daemon>) -> Reply {
     let bytes = std::fs::metadata(&daemon.paths.database).map_or(0, |found| found.len());
     let limit = BASE_LIMIT + Duration::from_secs(bytes / BYTES_PER_SECOND);
     let notice = daemon.paths.run.join("compacting");

@@ -30,8 +30,8 @@ pub fn evaluate_rules(turn: &mut Turn<'_>, settings: &Settings, force: bool) -> 
         }
         let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
         let Decision { action, events } = decide_violation(turn, settings, &session, (rule, evidence));
-        let is_deferred = turn.volatile.scheduler.is_parking_deferred(turn.pool(), id, turn.now());
-        if action == Action::Park && is_deferred {
+        let is_deferred = || turn.volatile.scheduler.is_parking_deferred(turn.pool(), id, turn.now());
+        if action == Action::Park && is_deferred() {
             continue;
         }
         let (ends, mono) = (action != Action::Report, turn.mono());

@@ -38,7 +38,7 @@ pub fn not_found(pool: &Pool, wanted: &str) -> Refusal {
     Refusal::new(ErrorCode::NotFound, format!("no session {shown:?}{hint}"))
 }
 
-/// How alike two words are, from 0 to 1: at least 0.8 for those that one slip of a finger makes of each other.
+/// Similarity of two words, from 0 to 1: at least 0.8 for those that one slip of a finger makes of each other.
 pub(crate) fn similarity(one: &str, other: &str) -> f64 {
     let is_slip = one.len() > 2 && strsim::damerau_levenshtein(one, other) == 1;
     strsim::jaro_winkler(one, other).max(if is_slip { 0.8 } else { 0.0 })

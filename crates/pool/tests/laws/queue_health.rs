@@ -10,8 +10,8 @@ use protocol::message::PROMPT;
 use protocol::request::{ClaimRef, Disposition, Send};
 use protocol::session::SessionLock;
 use protocol::{
-    Epoch, Event, GeneratorId, Holder, Lifecycle, MessageId, MessageState, OpId, Reason, StuckReason, Token,
-    UnstuckReason,
+    Epoch, Event, GeneratorId, Holder, Lifecycle, MessageId, MessageState, OpId, Reason, StuckReason,
+    Timestamp, Token, UnstuckReason,
 };
 
 use crate::queue::{asked, send};
@@ -325,21 +325,26 @@ fn prompts_of_a_session_that_was_put_aside_wait_on_purpose() {
     );
 }
 
+/// A person's lock, granted at this time.
+fn lock(token: Token, since: Timestamp) -> SessionLock {
+    SessionLock {
+        token,
+        purpose: "vim".to_owned(),
+        holder: None,
+        lease_ms: 60_000,
+        since,
+        op: OpId::Random([7; 16]),
+        prompts: Default::default(),
+        outer: None,
+    }
+}
+
 #[test]
 fn prompts_under_a_persons_lock_wait_on_purpose_and_other_messages_do_not() {
     let mut lanes = Lanes::new();
     lanes.send(PROMPT);
     let (session, token) = (lanes.stage.id, Token { epoch: Epoch(1), n: 5 });
-    let lock = SessionLock {
-        token,
-        purpose: "vim".to_owned(),
-        holder: None,
-        lease_ms: 60_000,
-        since: lanes.stage.now(),
-        op: OpId::Random([7; 16]),
-        prompts: Default::default(),
-        outer: None,
-    };
+    let lock = lock(token, lanes.stage.now());
     lanes.stage.world.emit(Event::LockGranted { session, lock });
     lanes.stage.pass(LIMIT);
     assert_eq!(lanes.look(), []);
@@ -364,16 +369,7 @@ fn under_a_lock_the_prompts_of_its_holder_and_older_ones_are_typed_whatever_the_
     };
     let older = send_as(&mut lanes, -5);
     let token = Token { epoch: Epoch(1), n: 5 };
-    let lock = SessionLock {
-        token,
-        purpose: "vim".to_owned(),
-        holder: None,
-        lease_ms: 60_000,
-        since: lanes.stage.now(),
-        op: OpId::Random([7; 16]),
-        prompts: Default::default(),
-        outer: None,
-    };
+    let lock = lock(token, lanes.stage.now());
     lanes.stage.world.emit(Event::LockGranted { session, lock });
     let own = [0, 10].map(|priority| {
         let message = send_as(&mut lanes, priority);
