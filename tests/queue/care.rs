@@ -14,7 +14,7 @@ use protocol::request::Disposition;
 use serde_json::Value;
 
 use super::support::{Client, held, lasting, pool, session};
-use crate::harness::{PATIENCE, Pool, Program, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, Talk, alive, wait_until};
 
 /// A pool that never ran, with a copy of this database.
 fn with_database(config: &str, from: &Path) -> Pool {
@@ -102,16 +102,23 @@ fn an_export_makes_the_same_pool_elsewhere() {
     third.ctl_in(&["import", "-"], text.as_bytes()).expect(0);
     third.start(Program::Poold);
     third.await_poold();
-    // Each import is a pool of its own: sessions that ran in the first are lost to it. Nothing else differs.
+    // Each import is a pool of its own: sessions that ran in the first are lost to it, and so are workers. Nothing else
+    // differs.
     let journal = |pool: &Pool| pool.events();
     let (one, three) = (journal(&pool), journal(&third));
     assert_eq!(three[..one.len()], one);
-    let begins = ["pool_started", "session_created", "tmux_server_changed"];
+    let begins = ["pool_started", "session_created", "tmux_server_changed", "message_claimed"];
     let kinds = three[one.len()..].iter().map(|event| event["kind"].as_str().unwrap());
     assert!(kinds.clone().all(|kind| begins.contains(&kind)), "{:?}", &three[one.len()..]);
     assert_eq!(kinds.filter(|kind| *kind == "pool_started").count(), 2);
     for id in messages(&pool) {
-        assert_eq!(lasting(&third, &id), lasting(&pool, &id));
+        let (there, here) = (lasting(&third, &id), lasting(&pool, &id));
+        if here["state"] == "claimed" {
+            assert_eq!((&there["state"], &there["attempts"]), (&here["state"], &here["attempts"]));
+            assert!(there["claim"]["process"].is_null(), "{there}");
+        } else {
+            assert_eq!(there, here);
+        }
         let body = |pool: &Pool| pool.ctl(&["queue", "show", "web", &id, "--body"]).expect(0).bytes;
         assert_eq!(body(&third), body(&pool), "{id}");
     }
@@ -300,6 +307,12 @@ fn a_pool_made_of_an_export_or_of_a_copy_touches_nothing_of_the_first() {
     let pool = Pool::new();
     let id = pool.script("v", "touch here; exec sleep 1000");
     let (init, program) = pool.pane_pids(&id);
+    let message = pool.ok(&["send", "v", "--kind", "job", "x"]);
+    let work = ["work", "v", "--kind", "job", "--lease", "1s", "--", "sh", "-c", "echo $$; exec sleep 1000"];
+    let worker = Talk::start(pool.poolctl().args(work));
+    wait_until("it works", PATIENCE, || !worker.lines().is_empty());
+    let handler: u32 = worker.lines()[0].trim().parse().unwrap();
+    let state = |pool: &Pool| pool.json(&["queue", "show", "v", &message])["state"].clone();
     let export = pool.path("export");
     pool.ok(&["export", export.to_str().unwrap()]);
     let imported = Pool::bare("");
@@ -319,6 +332,7 @@ fn a_pool_made_of_an_export_or_of_a_copy_touches_nothing_of_the_first() {
         );
         let dir = there["dir"].as_str().unwrap();
         assert!(dir.starts_with(other.state().to_str().unwrap()), "{dir}");
+        wait_until("nobody holds its copy of the message", PATIENCE, || state(other) == "queued");
         drop(other.ctl(&["kill", "v"]));
         drop(other.ctl(&["down", "--stop-sessions"]));
         other.ok(&["restart", "v"]);
@@ -329,6 +343,7 @@ fn a_pool_made_of_an_export_or_of_a_copy_touches_nothing_of_the_first() {
     }
     assert_eq!(pool.pane_pids(&id), (init, program), "the first runs on");
     assert_eq!(pool.lifecycle(&id), "live");
+    assert!(alive(handler) && state(&pool) == "claimed", "its worker works on");
     assert!(
         pool.state().join("sessions").join(&id).join("work/here").exists(),
         "nothing of its files is gone"

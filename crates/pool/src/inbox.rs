@@ -19,6 +19,7 @@ use crate::prompt::blocked::Blocked;
 use crate::queue::prompts::{held_prompt, waiting_prompt};
 use crate::queue::{admin, doubt, health};
 use crate::session::lifecycle::is_restarting;
+use crate::session::restart_budget::is_held_as_copy;
 use crate::settings::QueueRules;
 use crate::volatile::Volatile;
 
@@ -61,7 +62,7 @@ pub fn items(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestam
 fn lost(pool: &Pool, now: Timestamp) -> Option<InboxItem> {
     let stays = |s: &&Session| {
         let starts = s.budget.due_at.is_some() || s.policy.restart == RestartPolicy::Always;
-        s.lifecycle == Lifecycle::Lost && !starts && !s.budget.exhausted
+        s.lifecycle == Lifecycle::Lost && !starts && (!s.budget.exhausted || is_held_as_copy(s))
     };
     let lost: Vec<&Session> = pool.user_sessions().filter(stays).collect();
     let last = lost.iter().max_by_key(|s| s.changed_at)?;
@@ -202,12 +203,18 @@ impl SessionItems<'_> {
     fn exhausted(&self) -> Option<InboxItem> {
         let why = self.session.detail.as_ref().filter(|_| self.session.lifecycle == Lifecycle::Failed);
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-        let text = format!("it ended too often and is no longer started automatically{why}");
+        let is_copy = is_held_as_copy(self.session);
+        let text = if is_copy {
+            "it is not started automatically, as this pool is a copy or was restored".to_owned()
+        } else {
+            format!("it ended too often and is no longer started automatically{why}")
+        };
         let next = match &self.session.worker {
             Some(worker) => format!("poolctl worker start {}", worker.name),
             None => self.restart(),
         };
-        let held = self.session.budget.exhausted;
+        // What was lost has an item of its own.
+        let held = self.session.budget.exhausted && !(is_copy && self.session.lifecycle == Lifecycle::Lost);
         held.then(|| self.item("exhausted", self.session.changed_at, (text, next)))
     }
 

@@ -10,7 +10,7 @@ use pool::Pool;
 use protocol::paths::Paths;
 use protocol::policy::{Budget, RestartPolicy};
 use protocol::session::{Origin, Reason};
-use protocol::{Event, Lifecycle, OsBytes, Session, SessionId};
+use protocol::{Event, Lifecycle, OsBytes, Session, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::Timeline;
 
@@ -56,7 +56,7 @@ pub(crate) struct TimelineFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StateDirId {
     path: OsBytes,
-    /// Boot id of the machine: device numbers may change with each boot.
+    /// Boot id of the machine: device numbers may change with each boot, and some with each mount.
     boot: String,
     device: u64,
     inode: u64,
@@ -73,9 +73,18 @@ impl StateDirId {
     /// True if both are the same directory: a moved one is, a copied one is not.
     fn is_same(&self, other: &Self) -> bool {
         let same_path = self.path == other.path;
-        let same_device = self.device == other.device || self.boot != other.boot && same_path;
-        self.inode == other.inode && same_device
+        let may_differ = self.boot != other.boot || [self, other].iter().all(|one| is_of_mount(one.device));
+        self.inode == other.inode && (self.device == other.device || may_differ && same_path)
     }
+}
+
+/// True for the number of a device that each mount gets anew: a file system without a device of its own (overlay, NFS,
+/// FUSE, btrfs), and any on macOS.
+fn is_of_mount(device: u64) -> bool {
+    #[cfg(target_os = "linux")]
+    return nix::sys::stat::major(device) == 0;
+    #[cfg(not(target_os = "linux"))]
+    return device > 0;
 }
 
 /// The relation between the database and the timeline file.
@@ -258,12 +267,13 @@ fn highest_session(paths: &Paths) -> u64 {
 }
 
 /// Returns the events that start a new timeline: all sessions without their incarnations, which belong to
-/// another pool, and none that would start by itself.
-pub(crate) fn fork_events(pool: &Pool, paths: &Paths, database: Timeline) -> Vec<Event> {
+/// another pool, and none that would start by itself; messages in work without their workers.
+pub(crate) fn fork_events(pool: &Pool, paths: &Paths, database: Timeline, now: Timestamp) -> Vec<Event> {
     let origin = if database.imported { Origin::Imported } else { Origin::Restored };
     let forked = pool.sessions().map(|session| without_incarnation(session, paths, origin));
     let mut events = vec![Event::TmuxServerChanged { server: None }];
     events.extend(forked.map(|session| Event::SessionCreated(Box::new(session))));
+    events.extend(pool::queue::forget_workers(pool, now));
     events
 }
 
@@ -351,6 +361,10 @@ mod tests {
         assert!(same(mine, (5, 100), Some(file()), moved), "a directory that was moved");
         let rebooted = StateDirId { boot: "c".to_owned(), device: 9, ..place(3) };
         assert!(same(mine, (5, 100), Some(file()), rebooted));
+        let remounted = |device| same(mine, (5, 100), Some(file()), StateDirId { device, ..place(3) });
+        assert!(remounted(2), "its file system was mounted again");
+        // A disk partition, 8:1.
+        assert_eq!(remounted(0x801), !cfg!(target_os = "linux"));
 
         assert!(!same(Timeline { copied: true, ..mine }, (5, 100), Some(file()), place(3)), "a backup");
         assert!(!same(mine, (5, 100), None, place(3)), "a database that was copied without its file");

@@ -105,7 +105,7 @@ pub(super) fn begin(
         Continuity::Missing => tracing::error!("the database is missing: a new, empty one was begun"),
         Continuity::Other(why) => {
             tracing::warn!(why, "this pool begins another timeline: what ran is lost, and not touched");
-            events.extend(timeline::fork_events(&pool, paths, database));
+            events.extend(timeline::fork_events(&pool, paths, database, reading.wall));
         }
         Continuity::Same | Continuity::First => {
             load::remove_stale_run_files(&pool, &paths.run);

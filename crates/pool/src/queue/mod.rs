@@ -45,6 +45,7 @@
 //! - Trouble: `doubt` (a message that may not have arrived), `health` (messages that stand still).
 
 pub(crate) mod admin;
+pub(crate) mod archived;
 pub(crate) mod backoff;
 pub(crate) mod breaker;
 pub(crate) mod claim;
@@ -69,6 +70,7 @@ pub use admin::{
     FORGET_BATCH, cancel, check_purge, forget_finished, forget_messages, purge, resolve, resolve_command,
     retry,
 };
+pub use archived::ArchivedMessages;
 pub use backoff::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX};
 pub use claim::{ClaimQuery, begin_typing, came_due, claimable, claimed, next_due};
 pub use doubt::{doubt, doubt_cut_off, settle_doubts, waits_for_person};
@@ -79,5 +81,7 @@ pub use pending::PendingMessage;
 pub use prompts::{deliverable, has_prompt_work, held_prompt, next_prompt, waiting_prompt};
 pub use retention::{KEEP_RANDOM, keep_time, past_retention};
 pub use send::{Body, EarlierMessages, SendInputs, SendOutcome, check_kind, send, strip_controls};
-pub use settle::{LeaseEnd, ack, fail, give_back, is_cut_off, lease_ended, release_dead_worker};
+pub use settle::{
+    LeaseEnd, ack, fail, forget_workers, give_back, is_cut_off, lease_ended, release_dead_worker,
+};
 pub use transition::transition;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::message::{REASON_MAX, RESULT_MAX};
+use protocol::message::{Holder, REASON_MAX, RESULT_MAX};
 use protocol::request::{ClaimRef, Disposition};
 use protocol::session::Reason;
 use protocol::{
@@ -266,6 +266,25 @@ pub fn release_dead_worker(
     };
     let held = pool.held_messages().filter(|message| its(message) && !withheld(message));
     held.flat_map(|message| take_away(pool, rules, &message, "its worker died", now)).collect()
+}
+
+/// Forgets the workers that hold messages, as they are those of another timeline: nobody ends them here. A claim is only
+/// fenced by its token from now on; a message whose worker was to be ended first waits for the next one.
+#[must_use]
+pub fn forget_workers(pool: &Pool, now: Timestamp) -> Vec<Event> {
+    let why = || MessageReason::from("the database was replaced");
+    let forgotten = |message: PendingMessage<'_>| match (message.state, message.holder) {
+        (MessageState::Revoking, _) => {
+            Some(give_back(&PendingMessage { token: None, ..message }, why(), now))
+        }
+        (MessageState::Claimed, Some(holder)) => {
+            let holder = Some(Holder { generator: None, process: None, ..holder.clone() });
+            let status = status_now(&message, MessageState::Claimed, Some(why()), now);
+            Some(status_changed(&message, MessageStatus { holder, ..status }))
+        }
+        _ => None,
+    };
+    pool.held_messages().filter_map(forgotten).collect()
 }
 
 /// Releases the messages that hosts of workers hold which `is_over` tells to be proved gone.

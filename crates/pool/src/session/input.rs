@@ -46,7 +46,9 @@ pub(crate) fn check_command(argv: &[OsBytes]) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub(crate) fn check_environment(env: &[(OsBytes, OsBytes)]) -> Result<(), Refusal> {
+/// # Errors
+/// Usage: a variable that no program can be started with.
+pub fn check_environment(env: &[(OsBytes, OsBytes)]) -> Result<(), Refusal> {
     for (key, value) in env {
         let bad_key = key.0.is_empty() || key.0.contains(&b'=') || key.0.contains(&0);
         if bad_key || value.0.contains(&0) {

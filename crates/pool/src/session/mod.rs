@@ -69,6 +69,7 @@ pub use conversation::{begin_conversation, replace_conversation};
 pub use create::{CreateInputs, CreateOutcome, Creation, create, pool_full};
 pub use drain::{drain, is_drained};
 pub use in_use::check_unused;
+pub use input::check_environment;
 pub use kill::kill;
 pub use label::label;
 pub use launch_job::{LaunchInputs, launch_job, leftover_policy};
@@ -81,7 +82,8 @@ pub use rename::rename;
 pub use resolve::{not_found, resolve};
 pub use restart::{NextRun, next_incarnation, restart, restart_fresh};
 pub use restart_budget::{
-    check_restarts, decide_restarts, reset_budget, shift_due_starts, spend_restart, wake_ended, will_restart,
+    check_restarts, decide_restarts, is_held_as_copy, reset_budget, shift_due_starts, spend_restart,
+    wake_ended, will_restart,
 };
 pub use restore::restore_all;
 pub use retention::past_retention;

@@ -74,6 +74,12 @@ pub fn spend_restart(pool: &Pool, settings: &Settings, session: &Session, now: T
     Event::BudgetChanged { session: session.id, budget }
 }
 
+/// True for a session that is not started by itself because the pool is a copy or was restored.
+#[must_use]
+pub fn is_held_as_copy(session: &Session) -> bool {
+    session.budget.exhausted && session.budget.starts.is_empty() && session.incarnation.is_none()
+}
+
 /// Forgets earlier starts and failures: a user started the session, or wants it to stay as it is. Returns no
 /// event if there are none.
 #[must_use]

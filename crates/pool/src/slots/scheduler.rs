@@ -107,11 +107,11 @@ fn restore(turn: &mut Turn<'_>, spacing: Option<Duration>) -> Vec<Action> {
         return Vec::new();
     }
     let lost = spacing.map(|spacing| restore_all(turn.pool(), spacing, turn.now())).unwrap_or_default();
-    // What a copy of a database has runs in the original.
+    // What a copy of a database has, which is without incarnations, may run in the original.
     let is_own = |event: &Event| match event {
         Event::BudgetChanged { session, .. } => {
             let record = turn.pool().session(*session);
-            record.is_none_or(|record| record.reason != Some(Reason::DatabaseReplaced))
+            record.is_none_or(|record| record.incarnation.is_some())
         }
         _ => true,
     };

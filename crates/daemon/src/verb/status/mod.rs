@@ -158,7 +158,7 @@ fn pending_asks(pool: &pool::Pool, agents: &agent::Agents) -> Vec<PendingAsk> {
 fn exhausted(pool: &pool::Pool) -> impl Iterator<Item = String> {
     let stopped = || pool.user_sessions().filter(|s| s.budget.exhausted);
     let names = |of_copy: bool| {
-        let of = stopped().filter(move |s| s.budget.starts.is_empty() == of_copy);
+        let of = stopped().filter(move |s| pool::session::is_held_as_copy(s) == of_copy);
         of.map(|s| s.name.as_str()).take(NAMED).collect::<Vec<_>>()
     };
     let (often, copied) = (names(false), names(true));

@@ -12,8 +12,8 @@ pub(super) fn problems(pool: &Pool) -> impl Iterator<Item = String> {
         let name = &worker.name;
         let logs = format!("`poolctl worker logs {name}` may tell why");
         let again = format!("`poolctl worker start {name}` tries again");
-        let Session { budget, incarnation, .. } = host;
-        if budget.exhausted && incarnation.is_none() {
+        let budget = &host.budget;
+        if pool::session::is_held_as_copy(host) {
             return Some(format!(
                 "worker {name}: not started, as this pool is a copy or was restored; {again}"
             ));
