@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::support::{KEEPER, await_lines, await_slots, dir, events, keeper, restart_and_look};
 use crate::faults::support::{has, is_root};
-use crate::harness::{Mount, Output, PATIENCE, Pool, Program, wait_until};
+use crate::harness::{Mount, Output, PATIENCE, Pool, Program, Talk, wait_until};
 
 const QUICK: &str = "[pool]\nidle_quiet = '200ms'\nidle_settle = '200ms'\n[reaper]\ngrace = '200ms'\n";
 
@@ -251,6 +251,50 @@ fn g11_prune_removes_what_is_over_and_what_belongs_to_nobody() {
     let left: Vec<Value> = pool.lines(&["ls", "--all"]).iter().map(|s| s["name"].clone()).collect();
     assert_eq!(left, ["live", "parked", "over0"]);
     assert!(dir(&pool, &live).join("work").exists() && dir(&pool, &parked).join("work").exists());
+}
+
+/// Begins a request that archives a session, which takes a while.
+fn begin_to_archive(pool: &Pool, id: &str, args: &[&str]) -> Talk {
+    let large = dir(pool, id).join("work/large");
+    fs::File::create(&large).unwrap().set_len(64 << 20).unwrap();
+    let talk = Talk::start(pool.poolctl().args(args));
+    let archives = pool.state().join("archive");
+    wait_until("an archive is begun", PATIENCE, || {
+        fs::read_dir(&archives).is_ok_and(|mut archives| archives.next().is_some())
+    });
+    talk
+}
+
+#[test]
+fn what_was_started_again_since_it_was_listed_is_not_pruned() {
+    let pool = quick();
+    let first = pool.ok(&["new", "first", "--cwd", "own", "--", "true"]);
+    let second = keeper(&pool, "second");
+    pool.ok(&["kill", &second]);
+    pool.await_lifecycle(&first, "stopped");
+    let mut prune = begin_to_archive(&pool, &first, &["--timeout", "60s", "prune", "--purge", "--archive"]);
+    pool.ok(&["restart", &second]);
+    assert_eq!(prune.await_end(), Some(1));
+    assert!(prune.errors().contains("second was used since it had ended"), "{}", prune.errors());
+    assert_eq!(pool.lifecycle(&second), "live");
+    pool.ctl(&["show", &first]).expect(3);
+}
+
+#[test]
+fn what_is_not_in_the_archive_is_not_removed() {
+    let pool = quick();
+    let id = keeper(&pool, "web");
+    pool.ok(&["park", &id]);
+    let rm = ["--timeout", "60s", "rm", &id, "--purge", "--archive"];
+    let mut removal = begin_to_archive(&pool, &id, &rm);
+    let message = pool.ok(&["send", &id, "--kind", "job", "late"]);
+    pool.ok(&["queue", "cancel", &id, &message]);
+    assert_eq!(removal.await_end(), Some(4));
+    assert!(removal.errors().contains("was used while it was archived"), "{}", removal.errors());
+    assert_eq!(pool.json(&["queue", "show", &id, &message])["state"], "cancelled");
+    assert!(dir(&pool, &id).join("work/large").exists());
+    pool.ok(&rm);
+    pool.ctl(&["show", &id]).expect(3);
 }
 
 #[test]

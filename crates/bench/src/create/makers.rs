@@ -73,7 +73,7 @@ impl<'a> Makers<'a> {
         let remove = |name: &str| {
             let session = SessionRef(name.to_owned());
             let (keep_tmux, force, purge, archive) = (false, true, true, false);
-            let remove = Remove { session, keep_tmux, force, purge, archive };
+            let remove = Remove { session, keep_tmux, force, purge, archive, only_ended: false };
             Client::connect(self.pool)?.call(Request::Remove(remove)).map(drop)
         };
         many(names, AT_A_TIME, remove).map(drop)

@@ -131,7 +131,14 @@ impl<'a> Crowd<'a> {
     pub(super) fn remove(&self) -> Result<()> {
         let remove = |name: &str| {
             let session = SessionRef(name.to_owned());
-            let remove = Remove { session, keep_tmux: false, force: true, purge: true, archive: false };
+            let remove = Remove {
+                session,
+                keep_tmux: false,
+                force: true,
+                purge: true,
+                archive: false,
+                only_ended: false,
+            };
             Client::connect(self.pool)?.call(Request::Remove(remove)).map(drop)
         };
         many(&self.names, AT_A_TIME, remove).map(drop)

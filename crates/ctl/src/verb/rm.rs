@@ -75,7 +75,7 @@ fn remove(context: &Context, args: &Args, target: &Target) -> Result<Option<OsBy
         Some(Ok(Response::Session(view))) => Some(view.session.dir),
         _ => None,
     };
-    let remove = Remove { session, keep_tmux, force, purge, archive };
+    let remove = Remove { session, keep_tmux, force, purge, archive, only_ended: args.stopped };
     expect_done(&client.change(&args.repeat, Request::Remove(remove))?)?;
     Ok(dir)
 }

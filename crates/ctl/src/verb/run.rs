@@ -222,7 +222,14 @@ fn finish(context: &Context, client: &mut Client, view: &SessionView, rm: bool) 
 }
 
 fn remove(context: &Context, client: &mut Client, id: SessionId) {
-    let remove = Remove { session: id.into(), keep_tmux: false, force: true, purge: false, archive: false };
+    let remove = Remove {
+        session: id.into(),
+        keep_tmux: false,
+        force: true,
+        purge: false,
+        archive: false,
+        only_ended: false,
+    };
     let removed = client.change(&Repeat::default(), Request::Remove(remove));
     if let Err(error) = removed.and_then(|response| expect_done(&response))
         && error.code() != ErrorCode::NotFound

@@ -182,8 +182,14 @@ fn run_removes_what_is_ephemeral_when_it_is_shown() {
     assert_eq!((ran.code, ran.err.contains("not removed")), (125, false), "{}", ran.err);
     let Request::New(new) = requests(&pool)[0].clone() else { panic!() };
     assert_eq!((new.ephemeral, new.prompt), (true, Some("hi".into())));
-    let remove =
-        Remove { session: named("sess_1"), keep_tmux: false, force: true, purge: false, archive: false };
+    let remove = Remove {
+        session: named("sess_1"),
+        keep_tmux: false,
+        force: true,
+        purge: false,
+        archive: false,
+        only_ended: false,
+    };
     assert_eq!(requests(&pool).last(), Some(&Request::Remove(remove)));
 }
 
@@ -536,8 +542,14 @@ fn rm_archives_and_takes_all_that_are_over() {
     });
     let told = "2 sessions to remove\nsess_2  removed\nsess_3  removed\narchived in /state/archive\n";
     assert_eq!(pool.run("rm --all --stopped --archive").success(), told);
-    let remove =
-        |name| Remove { session: named(name), keep_tmux: false, force: false, purge: false, archive: true };
+    let remove = |name| Remove {
+        session: named(name),
+        keep_tmux: false,
+        force: false,
+        purge: false,
+        archive: true,
+        only_ended: true,
+    };
     let removes = [Request::Remove(remove("sess_2")), Request::Remove(remove("sess_3"))];
     assert_eq!(unordered(requests(&pool)[1..3].to_vec()), removes);
     assert_eq!(requests(&pool)[3..], [Request::Status]);

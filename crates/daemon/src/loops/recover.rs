@@ -8,19 +8,21 @@ use pool::slots::renew_incarnation;
 use protocol::{Incarnation, Lifecycle, Refusal, Session, SessionId};
 use tokio::time::sleep;
 
+use crate::effect::slot::Requester;
 use crate::effect::{claimed_job, launch};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::files::{self, Fence};
 use crate::host::random::identity;
-use crate::verb::adopt;
 use crate::verb::start::{StartClaim, StartOptions, start_next};
+use crate::verb::{adopt, detached};
 
 /// Pause after an attempt, before the next one for the same session.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Settles, until the daemon ends, the sessions whose start no other task has claimed.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
+    daemon.world.spawn("release", detached::release_left(Arc::clone(&daemon)));
     let mut turns = daemon.engine.turns();
     loop {
         turns.mark_seen();
@@ -49,7 +51,7 @@ async fn settle(daemon: Arc<Daemon>, session: SessionId, is_restart: bool) {
     let claim = StartClaim::new(&daemon, session);
     let settled = if is_restart {
         let options = StartOptions { is_restart, ..StartOptions::default() };
-        start_next(&daemon, None, (session, options), |_| ()).await.map(drop)
+        start_next(&daemon, Requester::Pool, (session, options), |_| ()).await.map(drop)
     } else {
         resume(&daemon, session).await
     };
@@ -74,8 +76,20 @@ async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal>
         Ok(Fence::Never) => {
             // This incarnation never ran and never will. The start is still decided, and gets a new tag.
             let identity = identity(&*daemon.world.random)?;
-            daemon.engine.turn(move |turn| renew_incarnation(turn, session, false, &identity)).await?;
-            launch::launch(daemon, (session, false), |_| ()).await?;
+            // It may have been killed or removed meanwhile.
+            let renew = move |turn: &mut Turn<'_>| {
+                let is_due = turn.pool().session(session).is_some_and(|record| {
+                    let tag = record.incarnation.as_ref().map(|run| run.tag);
+                    record.lifecycle == Lifecycle::Starting && tag == Some(run.tag)
+                });
+                if is_due {
+                    renew_incarnation(turn, session, false, &identity);
+                }
+                is_due
+            };
+            if daemon.engine.turn(renew).await? {
+                launch::launch(daemon, (session, false), |_| ()).await?;
+            }
         }
         Ok(Fence::Claimed) => resume_claimed(daemon, session, &run).await?,
         Err(error) => tracing::error!(%session, %error, "its job file cannot be read"),

@@ -20,6 +20,7 @@ mod clear_context;
 mod compact;
 pub(crate) mod config;
 mod database;
+pub(crate) mod detached;
 mod dismiss;
 pub(crate) mod dispatch;
 mod drain;

@@ -18,7 +18,7 @@ use crate::host::archive::{self, Contents};
 use crate::host::blocking_pool::Purpose;
 use crate::host::clock::{FileAges, name_stamp};
 use crate::host::remove_tree::{self, Removed, UnrecordedDir};
-use crate::verb::removal;
+use crate::verb::{detached, removal};
 
 pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Prune) -> Reply {
     let older = Duration::from_millis(asked.older_ms);
@@ -29,12 +29,15 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pru
             let settled = s.budget.due_at.is_none() && !pool::session::is_restarting(s);
             over && settled && pool.age(now, s.changed_at) >= older
         };
-        let named = |s: &Session| (s.id, s.name.clone(), pool.queue_size(s.id).0);
-        pool.user_sessions().filter(over).map(named).partition(|(_, _, waiting)| *waiting == 0)
+        let (kept, found): (Vec<&Session>, Vec<&Session>) =
+            pool.user_sessions().filter(over).partition(|s| pool.queue_size(s.id).0 > 0);
+        let kept = kept.into_iter().map(|s| (s.id, s.name.clone(), pool.queue_size(s.id).0));
+        let found = found.into_iter().map(|s| (s.id, s.name.clone(), s.changed_at));
+        (found.collect(), kept.collect())
     };
-    let (found, kept): (Vec<(SessionId, Name, u64)>, _) = daemon.engine.turn(find).await?;
+    let (found, kept): (Vec<(SessionId, Name, Timestamp)>, _) = daemon.engine.turn(find).await?;
     let mut pruned = Pruned { kept, ..Pruned::default() };
-    for (id, name, _) in found {
+    for (id, name, listed_at) in found {
         if asked.dry_run {
             pruned.sessions.push((id, name));
             continue;
@@ -45,8 +48,9 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pru
             force: false,
             purge: asked.purge,
             archive: asked.archive,
+            only_ended: true,
         };
-        match removal::remove(daemon, None, remove).await {
+        match removal::remove_listed(daemon, remove, listed_at).await {
             Ok(bytes) => {
                 pruned.bytes += bytes;
                 pruned.sessions.push((id, name));
@@ -61,9 +65,11 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pru
     reply
 }
 
-/// True if the directory is unchanged for `older`: no entry was added or removed.
+/// True if a session's directory and its `work/` are unchanged for `older`: no entry was added or removed.
 fn is_old(dir: &Path, older: Duration, ages: &FileAges) -> bool {
-    older.is_zero() || ages.is_old(std::fs::symlink_metadata(dir), older)
+    let work = std::fs::symlink_metadata(dir.join("work"));
+    let is_worked_in = work.is_ok() && !ages.is_old(work, older);
+    older.is_zero() || !is_worked_in && ages.is_old(std::fs::symlink_metadata(dir), older)
 }
 
 /// Removes directories of sessions without a record. A user's files are removed only with `--purge`; with
@@ -109,7 +115,7 @@ impl Leftovers {
             let wanted = self.asked.purge || !leftover.needs_purge;
             wanted
                 && is_old(&leftover.path, older, ages)
-                && !removal::is_in_use(processes, &self.paths.meta_of(leftover.id))
+                && !detached::is_in_use(processes, &self.paths.meta_of(leftover.id))
         };
         for leftover in found.into_iter().filter(due) {
             if self.asked.dry_run {

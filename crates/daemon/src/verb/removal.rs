@@ -1,32 +1,27 @@
 //! Removal of sessions, for `rm`, `prune` and retention: ends the incarnation, archives the session if asked,
 //! forgets its record, then removes its files.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use protocol::request::{Messages, Remove};
+use pool::queue::ArchivedMessages;
+use protocol::request::Remove;
 use protocol::session::Reason;
-use protocol::{ErrorCode, Event, MessageId, OsBytes, Refusal, Response, Session, SessionId};
+use protocol::{
+    ErrorCode, Event, Lifecycle, MessageId, OsBytes, Refusal, Response, Session, SessionId, Timestamp,
+};
 use store::Reader;
-
-use world::processes::Processes;
 
 use crate::decide::idempotency::{self, ClientOperation};
 use crate::decide::lock;
 use crate::effect::cgroup;
 use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::daemon::{Daemon, LoadedConfig};
 use crate::host::archive::Contents;
 use crate::host::blocking_pool::Purpose;
 use crate::host::{files, remove_tree};
 use crate::sense::tmux_snapshot;
-use crate::verb::{message_selection, termination};
-
-/// The file, in a session's metadata, with the process that still uses the session's directory after it was
-/// given back to tmux.
-const DETACHED_FILE: &str = "detached";
-
-/// Maximum size of that file, in bytes: it holds one process.
-const DETACHED_MAX: u64 = 1024;
+use crate::verb::{detached, termination};
 
 /// Number of messages that are read for an archive at a time.
 const ARCHIVE_PAGE: usize = 200;
@@ -34,8 +29,10 @@ const ARCHIVE_PAGE: usize = 200;
 /// Removes a session whose retention is over.
 pub(crate) async fn remove_expired(daemon: &Arc<Daemon>, id: SessionId, reason: Reason) {
     let force = reason == Reason::Ephemeral;
-    let asked = Remove { session: id.into(), keep_tmux: false, force, purge: false, archive: false };
-    match remove_for(daemon, None, asked, reason).await {
+    let session = id.into();
+    let asked = Remove { session, keep_tmux: false, force, purge: false, archive: false, only_ended: false };
+    let ground = Ground::Expired(reason, daemon.loaded());
+    match remove_for(daemon, None, Removal { asked, ground }).await {
         Ok(_) => tracing::info!(session = %id, ?reason, "removed"),
         Err(refusal) => tracing::warn!(session = %id, %refusal, "not removed"),
     }
@@ -44,53 +41,86 @@ pub(crate) async fn remove_expired(daemon: &Arc<Daemon>, id: SessionId, reason: 
     });
 }
 
+/// A removal of a session.
+#[derive(Clone)]
+struct Removal {
+    asked: Remove,
+    ground: Ground,
+}
+
+/// The ground on which a session is chosen to be removed.
+#[derive(Clone)]
+enum Ground {
+    /// A user named it.
+    Named,
+    /// It was listed as one that has ended; the time of its last change then.
+    Listed(Timestamp),
+    /// Its retention is over.
+    Expired(Reason, Arc<LoadedConfig>),
+}
+
+impl Ground {
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Named | Self::Listed(_) => Reason::ApiDelete,
+            Self::Expired(reason, _) => *reason,
+        }
+    }
+}
+
 /// Removes a session for a user. Returns the number of bytes freed.
 pub(super) async fn remove(
     daemon: &Arc<Daemon>,
     op: Option<&ClientOperation>,
     asked: Remove,
 ) -> Result<u64, Refusal> {
-    remove_for(daemon, op, asked, Reason::ApiDelete).await
+    remove_for(daemon, op, Removal { asked, ground: Ground::Named }).await
 }
 
-/// Removes a session for the given reason. Returns the number of bytes freed.
+/// Removes a session that was listed as one that had ended at this time, unless it was used since. Returns the number of
+/// bytes freed.
+pub(super) async fn remove_listed(
+    daemon: &Arc<Daemon>,
+    asked: Remove,
+    listed_at: Timestamp,
+) -> Result<u64, Refusal> {
+    remove_for(daemon, None, Removal { asked, ground: Ground::Listed(listed_at) }).await
+}
+
+/// Removes a session. Returns the number of bytes freed.
 async fn remove_for(
     daemon: &Arc<Daemon>,
     op: Option<&ClientOperation>,
-    asked: Remove,
-    reason: Reason,
+    removal: Removal,
 ) -> Result<u64, Refusal> {
-    let session = check(daemon, &asked).await?;
-    let is_expiry = reason != Reason::ApiDelete;
-    if is_expiry && session.lifecycle.holds_slot() {
-        let why = format!("{} was started again meanwhile", session.name);
-        return Err(Refusal::new(ErrorCode::Conflict, why));
-    }
+    let session = check(daemon, &removal).await?;
+    let asked = &removal.asked;
     if session.lifecycle.holds_slot() && !asked.keep_tmux {
         end_first(daemon, &session).await?;
     }
     let grant = daemon.engine.lock(session.id, "rm").await?;
-    let id = session.id;
-    if asked.archive {
-        archive(daemon, &asked, id).await?;
+    if asked.keep_tmux {
+        mark_detached(daemon, session.id).await?;
     }
-    let removed = loop {
-        let (operation, ask) = (op.cloned(), asked.clone());
-        let step = move |turn: &mut Turn<'_>| remove_step(turn, id, (&ask, reason), operation.as_ref());
-        match daemon.engine.turn(step).await?? {
-            Step::MoreMessages => {}
-            Step::Removed(session) => break session.map(|session| *session),
-        }
-    };
-    let freed = match removed {
-        Some(session) => clean_up(daemon, &session, &asked).await,
+    let removed = forget(daemon, op, (&session, &removal)).await;
+    if removed.is_err() && asked.keep_tmux {
+        detached::unmark(daemon, session.id);
+    }
+    let freed = match removed? {
+        Some(session) => clean_up(daemon, &session, asked).await,
         None => Ok(0),
     };
     drop(grant);
     match freed {
-        Err(why) if asked.purge => {
-            let what =
-                format!("{id} is removed, but not its directory: {why}; `poolctl prune --purge` tries again");
+        Err(why) if asked.purge || asked.keep_tmux => {
+            let id = session.id;
+            let what = if asked.purge {
+                format!("{id} is removed, but not its directory: {why}; `poolctl prune --purge` tries again")
+            } else {
+                format!(
+                    "{id} is removed, but its pane keeps the pool's marks: {why}; the next start of poold takes them away"
+                )
+            };
             let refusal = Refusal::new(ErrorCode::Failed, what);
             // In place of the answer that was recorded with the removal of the record.
             if let Some(op) = op.cloned() {
@@ -103,23 +133,53 @@ async fn remove_for(
     }
 }
 
+/// Forgets the record and the messages of a session, after an archive of them if asked. Returns the session; none if its
+/// record was removed meanwhile.
+async fn forget(
+    daemon: &Arc<Daemon>,
+    op: Option<&ClientOperation>,
+    (session, removal): (&Session, &Removal),
+) -> Result<Option<Session>, Refusal> {
+    let id = session.id;
+    let archived =
+        if removal.asked.archive { Some(Arc::new(archive(daemon, removal, id).await?)) } else { None };
+    loop {
+        let (operation, removal, archived) = (op.cloned(), removal.clone(), archived.clone());
+        let step = move |turn: &mut Turn<'_>| {
+            remove_step(turn, id, (&removal, archived.as_deref()), operation.as_ref())
+        };
+        match daemon.engine.turn(step).await?? {
+            Step::MoreMessages => {}
+            Step::Removed(session) => return Ok(session.map(|session| *session)),
+        }
+    }
+}
+
+/// The content of an archive.
+struct Archived {
+    messages: ArchivedMessages,
+    /// The last change of the session.
+    changed_at: Timestamp,
+    path: PathBuf,
+}
+
 /// Archives the record, the messages and the files of a session. The archive is verified before anything is
 /// removed.
-async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<(), Refusal> {
-    let wanted = asked.clone();
+async fn archive(daemon: &Arc<Daemon>, removal: &Removal, id: SessionId) -> Result<Archived, Refusal> {
+    let wanted = removal.clone();
     let read = move |turn: &mut Turn<'_>| {
         let Some(session) = turn.pool().session(id).cloned() else {
             return Err(pool::session::not_found(turn.pool(), &id.to_string()));
         };
         check_removable(turn, &session, &wanted)?;
-        let all = Messages { session: id.into(), kinds: Vec::new(), states: Vec::new(), limit: u32::MAX };
-        Ok((session, message_selection::select(turn, id, &all, u32::MAX), turn.reader(), turn.now()))
+        Ok((session, ArchivedMessages::of(turn.pool(), id), turn.reader(), turn.now()))
     };
-    let (session, ids, reader, now) = daemon.engine.turn(read).await??;
+    let (session, archived, reader, now) = daemon.engine.turn(read).await??;
+    let (ids, changed_at) = (archived.ids(), session.changed_at);
     let (archives, sessions) = (daemon.paths.archives(), daemon.paths.sessions.clone());
     let meta = daemon.paths.meta();
     let name = format!("{id}-{}-{}", session.name, crate::host::clock::name_stamp(now));
-    let purge = asked.purge;
+    let purge = removal.asked.purge;
     let write = move || {
         let record = serde_json::to_vec_pretty(&pool::redaction::session(&session))?;
         let mut pages = ids.chunks(ARCHIVE_PAGE);
@@ -132,11 +192,23 @@ async fn archive(daemon: &Arc<Daemon>, asked: &Remove, id: SessionId) -> Result<
     match daemon.blocking.without_timeout(Purpose::Removal, write).await {
         Ok(Ok(path)) => {
             tracing::info!(session = %id, path = %path.display(), "archived");
-            Ok(())
+            Ok(Archived { messages: archived, changed_at, path })
         }
         Ok(Err(error)) => Err(failed(error.to_string())),
         Err(_) => Err(failed("the work was interrupted".to_owned())),
     }
+}
+
+/// Marks the directories of a session as used by what it runs now, before the record is gone, by which `prune` spares them
+/// until then.
+async fn mark_detached(daemon: &Arc<Daemon>, id: SessionId) -> Result<(), Refusal> {
+    let record = daemon.engine.turn(move |turn| turn.pool().session(id).cloned()).await?;
+    let Some(session) = record else { return Ok(()) };
+    detached::mark(daemon, &session).map_err(|error| {
+        let name = &session.name;
+        let why = format!("{name} stays in the pool, as its directory cannot be marked as in use: {error}");
+        Refusal::new(ErrorCode::Failed, why)
+    })
 }
 
 /// The reason why a session, or what is left of it, is not removed.
@@ -173,7 +245,7 @@ enum Step {
 fn remove_step(
     turn: &mut Turn<'_>,
     id: SessionId,
-    (asked, reason): (&Remove, Reason),
+    (removal, archived): (&Removal, Option<&Archived>),
     operation: Option<&ClientOperation>,
 ) -> Result<Step, Refusal> {
     let record_answer = |turn: &mut Turn<'_>| {
@@ -186,7 +258,10 @@ fn remove_step(
         record_answer(turn);
         return Ok(Step::Removed(None));
     };
-    check_removable(turn, &session, asked)?;
+    check_removable(turn, &session, removal)?;
+    if let Some(archived) = archived {
+        archived.check(turn, &session)?;
+    }
     let forgotten = pool::queue::forget_finished(turn.pool(), id);
     if forgotten.len() == pool::queue::FORGET_BATCH {
         idempotency::keep_message_operations(turn, &forgotten);
@@ -194,7 +269,8 @@ fn remove_step(
         return Ok(Step::MoreMessages);
     }
     let observed = (turn.volatile.observed.state(), turn.now());
-    let events = pool::session::remove(turn.pool(), &session, (asked, reason), observed)?;
+    let events =
+        pool::session::remove(turn.pool(), &session, (&removal.asked, removal.ground.reason()), observed)?;
     idempotency::keep_message_operations(turn, &events);
     turn.emit_all(forgotten);
     turn.emit_all(events);
@@ -203,8 +279,22 @@ fn remove_step(
     Ok(Step::Removed(Some(Box::new(session))))
 }
 
+impl Archived {
+    /// Refuses the removal of a session, or of messages, which the archive does not have as they are now.
+    fn check(&self, turn: &Turn<'_>, session: &Session) -> Result<(), Refusal> {
+        if session.changed_at == self.changed_at && self.messages.covers(turn.pool(), session.id) {
+            return Ok(());
+        }
+        let (name, path) = (&session.name, self.path.display());
+        let why = format!("{name} was used while it was archived, and stays; try again ({path} is kept)");
+        Err(Refusal::new(ErrorCode::Conflict, why))
+    }
+}
+
 /// Refuses the removal of a session that was started again, or is in use.
-fn check_removable(turn: &Turn<'_>, session: &Session, asked: &Remove) -> Result<(), Refusal> {
+fn check_removable(turn: &Turn<'_>, session: &Session, removal: &Removal) -> Result<(), Refusal> {
+    let asked = &removal.asked;
+    check_ended(turn, session, removal)?;
     if session.lifecycle.holds_slot() && !asked.keep_tmux {
         let why = format!("{} was started again meanwhile", session.name);
         return Err(Refusal::new(ErrorCode::Conflict, why));
@@ -216,13 +306,31 @@ fn check_removable(turn: &Turn<'_>, session: &Session, asked: &Remove) -> Result
     }
 }
 
+/// Refuses a session that was chosen because it had ended, and has been used since.
+fn check_ended(turn: &Turn<'_>, session: &Session, removal: &Removal) -> Result<(), Refusal> {
+    let is_over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
+    let was_used = match &removal.ground {
+        Ground::Named => removal.asked.only_ended && !is_over,
+        Ground::Listed(listed_at) => !is_over || session.changed_at != *listed_at,
+        Ground::Expired(reason, loaded) => {
+            let (settings, keep_stopped) = (&loaded.settings, loaded.daemon.keep_stopped);
+            let mut over = pool::session::past_retention(turn.pool(), settings, keep_stopped, turn.now());
+            !over.any(|(found, why)| found.id == session.id && why == *reason)
+        }
+    };
+    let why = || format!("{} was used since it had ended, and stays", session.name);
+    if was_used { Err(Refusal::new(ErrorCode::Conflict, why())) } else { Ok(()) }
+}
+
 /// Refuses a session that is locked or in use, before anything is ended.
-async fn check(daemon: &Arc<Daemon>, asked: &Remove) -> Result<Session, Refusal> {
-    let (asked, under) = (asked.clone(), lock::current());
+async fn check(daemon: &Arc<Daemon>, removal: &Removal) -> Result<Session, Refusal> {
+    let (removal, under) = (removal.clone(), lock::current());
     let check = move |turn: &mut Turn<'_>| {
+        let asked = &removal.asked;
         let session = pool::session::resolve(turn.pool(), &asked.session)?;
+        check_ended(turn, session, &removal)?;
         lock::check_unlocked(turn, session.id, under)?;
-        pool::worker::check_removable(session, &asked)?;
+        pool::worker::check_removable(session, asked)?;
         if !asked.force {
             pool::session::check_unused(turn.pool(), session, pool::session::REMOVE_HINT)?;
         }
@@ -253,17 +361,12 @@ async fn end_first(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusa
 async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Result<u64, String> {
     let run = session.incarnation.as_ref();
     if asked.keep_tmux {
-        mark_detached(daemon, session);
-        let held = run.filter(|_| session.lifecycle.holds_slot());
-        if let Some((run, pane)) = held.and_then(|run| Some((run, pane_of(run)?))) {
-            if let Err(error) = daemon.tmux.release(pane, run.is_adopted()).await {
-                tracing::warn!(session = %session.id, %error, "its pane keeps the pool's marks");
-            }
-            // tmux does not notify of options.
-            let (daemon, world) = (Arc::clone(daemon), daemon.world.clone());
-            world.spawn("snapshot", async move { drop(tmux_snapshot::take(&daemon).await) });
-        }
-        return Ok(0);
+        let Some(run) = run.filter(|_| session.lifecycle.holds_slot()) else { return Ok(0) };
+        let released = detached::release(daemon, run).await;
+        // tmux does not notify of options.
+        let (snapshot, world) = (Arc::clone(daemon), daemon.world.clone());
+        world.spawn("snapshot", async move { drop(tmux_snapshot::take(&snapshot).await) });
+        return released.map(|()| 0).map_err(|error| error.to_string());
     }
     if let Some(run) = run {
         files::remove_run_files(&daemon.paths.run, run.tag);
@@ -286,22 +389,4 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
     };
     tracing::warn!(session = %session.id, why, "its directory was not removed");
     Err(why)
-}
-
-/// Records that a program still uses the session's directory, if one runs.
-fn mark_detached(daemon: &Daemon, session: &Session) {
-    let init = session.incarnation.as_ref().and_then(|run| run.init);
-    let Some(init) = init.filter(|_| session.lifecycle.holds_slot()) else { return };
-    let path = daemon.paths.meta_of(session.id).join(DETACHED_FILE);
-    let written = serde_json::to_vec(&init).map_err(std::io::Error::from);
-    if let Err(error) = written.and_then(|text| files::write_atomic(&path, &text)) {
-        tracing::warn!(session = %session.id, %error, "its directory is not marked as in use");
-    }
-}
-
-/// True if a program that was given back to tmux still uses the directory of the session with this metadata.
-pub(super) fn is_in_use(processes: &dyn Processes, meta: &std::path::Path) -> bool {
-    let text = files::read_bounded(&meta.join(DETACHED_FILE), DETACHED_MAX).ok();
-    let init = text.and_then(|text| serde_json::from_slice(&text).ok());
-    init.is_some_and(|init| !processes.has_exited(init))
 }

@@ -198,6 +198,8 @@ pub struct Remove {
     pub purge: bool,
     /// Writes an archive first and verifies it.
     pub archive: bool,
+    /// Only if the session is stopped or failed.
+    pub only_ended: bool,
 }
 
 /// `prune`.

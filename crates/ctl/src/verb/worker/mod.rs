@@ -105,7 +105,7 @@ fn remove(context: &Context, name: &str, force: bool) -> Result<(), Error> {
         )));
     }
     let session = reference(name);
-    let remove = Remove { session, keep_tmux: false, force, purge: true, archive: false };
+    let remove = Remove { session, keep_tmux: false, force, purge: true, archive: false, only_ended: false };
     expect_done(&client.change(&Repeat::default(), Request::Remove(remove))?)?;
     if context.style.json {
         return out::json(&json!({"worker": name, "removed": true}));

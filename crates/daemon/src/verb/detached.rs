@@ -1,0 +1,126 @@
+//! Sessions that were removed and left to tmux: their programs still use the directories of the pool, and their panes
+//! lose the pool's marks once the record is gone.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::{Incarnation, ProcId, Session, SessionId};
+use serde::{Deserialize, Serialize};
+use tmux::TmuxError;
+use tokio::time::sleep;
+use world::processes::Processes;
+
+use crate::engine::daemon::{Daemon, pane_of};
+use crate::host::blocking_pool::Purpose;
+use crate::host::{files, remove_tree};
+
+/// The file, in a session's metadata, with the incarnation that was left to tmux.
+const NAME: &str = "detached";
+
+/// Maximum size of that file, in bytes: it holds one incarnation.
+const SIZE_MAX: u64 = 64 * 1024;
+
+/// Pause before a tmux that did not answer is asked again, and the number of attempts.
+const PAUSE: Duration = Duration::from_secs(5);
+const TRIES: u32 = 60;
+
+/// An incarnation that was left to tmux.
+#[derive(Debug, Serialize, Deserialize)]
+struct Detached {
+    /// The process by which it is told whether anything still uses the directories; if it is not known, something does.
+    init: Option<ProcId>,
+    incarnation: Incarnation,
+}
+
+impl Detached {
+    fn has_ended(&self, processes: &dyn Processes) -> bool {
+        self.init.is_some_and(|init| processes.has_exited(init))
+    }
+}
+
+/// Records that a program uses the session's directory from the removal of the record on, if one runs. Until then the
+/// record tells that.
+///
+/// # Errors
+/// The file cannot be written.
+pub(super) fn mark(daemon: &Daemon, session: &Session) -> io::Result<()> {
+    let Some(run) = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()) else {
+        return Ok(());
+    };
+    let detached = Detached { init: run.init, incarnation: run.clone() };
+    let text = serde_json::to_vec(&detached).map_err(io::Error::from)?;
+    files::write_atomic(&daemon.paths.meta_of(session.id).join(NAME), &text)
+}
+
+/// Removes the mark of a session that stays.
+pub(super) fn unmark(daemon: &Daemon, session: SessionId) {
+    let removed = std::fs::remove_file(daemon.paths.meta_of(session).join(NAME));
+    if let Err(error) = removed
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(%session, %error, "it stays marked as left to tmux, which has no effect while it has a record");
+    }
+}
+
+/// True if a program that was left to tmux still uses the directory of the session with this metadata, or may.
+pub(super) fn is_in_use(processes: &dyn Processes, meta: &Path) -> bool {
+    match read(meta) {
+        Ok(Some(detached)) => !detached.has_ended(processes),
+        Ok(None) => false,
+        Err(error) => {
+            tracing::warn!(meta = %meta.display(), %error, "its mark cannot be read: it counts as in use");
+            true
+        }
+    }
+}
+
+/// Takes the pool's marks from the pane of an incarnation.
+///
+/// # Errors
+/// tmux does not answer.
+pub(super) async fn release(daemon: &Daemon, run: &Incarnation) -> Result<(), TmuxError> {
+    let Some(pane) = pane_of(run) else { return Ok(()) };
+    daemon.tmux.release(pane, run.is_adopted()).await.map(drop)
+}
+
+/// Takes the pool's marks from panes that an earlier daemon left to tmux, but did not release.
+pub(crate) async fn release_left(daemon: Arc<Daemon>) {
+    let known = daemon.engine.turn(|turn| turn.pool().sessions().map(|s| s.id).collect::<Vec<_>>()).await;
+    let Ok(known) = known else { return };
+    let (meta, processes) = (daemon.paths.meta(), daemon.processes());
+    let find = move || {
+        let keep = |id: SessionId| known.contains(&id);
+        let dirs = remove_tree::unrecorded_dirs(&meta, &keep).unwrap_or_default();
+        let detached = dirs.iter().filter_map(|dir| read(&dir.path).ok()?);
+        detached.filter(|detached| !detached.has_ended(&*processes)).collect::<Vec<_>>()
+    };
+    for detached in daemon.blocking.without_timeout(Purpose::Removal, find).await.unwrap_or_default() {
+        daemon.world.spawn("release", release_one(Arc::clone(&daemon), detached));
+    }
+}
+
+/// Releases one pane, as soon as its tmux server answers.
+async fn release_one(daemon: Arc<Daemon>, detached: Detached) {
+    for _ in 0..TRIES {
+        match release(&daemon, &detached.incarnation).await {
+            // Its server is gone, with the pane.
+            Ok(()) | Err(TmuxError::NoServer) => return,
+            Err(error) => {
+                tracing::debug!(tag = %detached.incarnation.tag, %error, "its pane keeps the pool's marks for now");
+            }
+        }
+        sleep(PAUSE).await;
+    }
+    tracing::warn!(tag = %detached.incarnation.tag, "its pane keeps the pool's marks, as tmux does not answer");
+}
+
+/// Reads the mark below this metadata; `None` if there is none.
+fn read(meta: &Path) -> io::Result<Option<Detached>> {
+    match files::read_bounded(&meta.join(NAME), SIZE_MAX) {
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::from),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
