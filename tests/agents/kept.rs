@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::fakes::{self, Agent};
-use crate::harness::{PATIENCE, wait_until};
+use crate::harness::{PATIENCE, Talk, wait_until};
 
 /// Number of times the session was to be parked and was not.
 fn kept(agent: &Agent<'_>) -> usize {
@@ -74,4 +74,17 @@ fn by_name_and_force_it_is_parked_all_the_same() {
     agent.tell("BACKGROUND");
     pool.ok(&["park", "--force", &agent.id]);
     pool.await_lifecycle(&agent.id, "parked");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn by_force_it_is_parked_while_another_one_still_looks_at_what_would_be_lost() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    agent.tell("TREE");
+    let mut looks = Talk::start(pool.poolctl().args(["park", &agent.id]));
+    pool.await_lifecycle(&agent.id, "draining");
+    pool.ok(&["park", "--force", &agent.id]);
+    assert_eq!(agent.show()["lifecycle"], "parked");
+    assert_eq!(looks.await_end(), Some(0), "{}", looks.errors());
 }

@@ -56,6 +56,33 @@ fn park_waits_for_a_launch_in_progress() {
     pool.await_lifecycle("late", "parked");
 }
 
+#[test]
+fn park_waits_for_the_launch_of_a_restart() {
+    let pool = Pool::with("[reaper]\ngrace = '700ms'\n");
+    let id = pool.script("web", "trap '' TERM; echo begins; while :; do sleep 0.1; done");
+    wait_until("it ignores TERM", PATIENCE, || pool.ok(&["logs", &id]).contains("begins"));
+    let mut restart = Talk::start(pool.poolctl().args(["restart", &id]));
+    pool.await_lifecycle(&id, "draining");
+    pool.ok(&["park", &id]);
+    restart.await_end();
+    let shown = pool.show(&id);
+    assert_eq!((&shown["lifecycle"], &shown["restarts"]), (&"parked".into(), &1.into()), "{shown}");
+}
+
+#[test]
+fn what_its_user_split_off_keeps_no_session_from_starting_again() {
+    let pool = Pool::with(&few_slots(4));
+    let id = keeper(&pool, "web");
+    for end in ["park", "kill"] {
+        pool.tmux_text(&["split-window", "-d", "-t", "=web:", "exec sleep 1000"]);
+        pool.ok(&[end, &id]);
+        pool.ok(&["restart", &id]);
+        assert_eq!(pool.lifecycle(&id), "live", "after {end}");
+    }
+    let names = pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]);
+    assert_eq!(names.lines().filter(|name| name.starts_with("stale-")).count(), 2, "{names}");
+}
+
 /// Parks a session once it counts as idle; returns its document then.
 #[track_caller]
 fn park(pool: &Pool, session: &str) -> Value {

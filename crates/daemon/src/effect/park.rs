@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use agents::Confirm;
 use pool::Agent;
+use pool::slots::LossSource;
 use protocol::{Event, ProcId, SessionId, Tag};
-use tmux::Answer;
+use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
 use crate::effect::last_screen::save_screen;
@@ -15,7 +16,7 @@ use crate::engine::daemon::{Daemon, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::sense::pane_state::read_screen;
 
-/// Number of further samples in which a process has to show up before it counts as background work, and the
+/// Number of further samples in which a process, or work on the screen, has to show up before it counts, and the
 /// time between them: an agent's hooks and helpers may run for a moment after its turn.
 const RECHECKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(400);
@@ -28,18 +29,22 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
     let loss = expected_loss(daemon, session, tag).await;
     let (deferred, kept) = match loss {
         Loss::None => (None, hang_up(daemon, session, tag).await.err()),
-        Loss::Known(what) => (Some(true), Some(what)),
-        Loss::Unknown(why) => (Some(false), Some(format!("it is not known what would be lost: {why}"))),
+        Loss::Known(source, what) => (Some(source), Some(what)),
+        Loss::Unknown(why) => {
+            (Some(LossSource::Unknown), Some(format!("it is not known what would be lost: {why}")))
+        }
     };
     let continues = kept.is_some();
     let settle = move |turn: &mut Turn<'_>| {
+        // Without the guard, somebody has forced the parking meanwhile.
+        let is_undecided = turn.volatile.reaping.is_guarded(tag);
         turn.volatile.reaping.end_guard(tag);
-        if continues {
+        if continues && is_undecided {
             resume_running(turn, session, tag);
         }
-        if let Some(is_known) = deferred {
+        if let Some(source) = deferred {
             let now = turn.now();
-            turn.volatile.scheduler.defer_parking((session, tag), is_known, now);
+            turn.volatile.scheduler.defer_parking((session, tag), source, now);
         }
         turn.wake();
     };
@@ -53,7 +58,7 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
 enum Loss {
     None,
     /// A draft, or work in the background.
-    Known(String),
+    Known(LossSource, String),
     /// Its terminal or its processes cannot be read, for this reason.
     Unknown(String),
 }
@@ -67,18 +72,34 @@ async fn expected_loss(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Lo
     let Some(pane) = pane_of(run) else { return Loss::None };
     let agent = daemon.loaded().settings.agent_of(&record).clone();
     if agent.shows_composer() {
-        match read_screen(daemon, &agent, pane).await {
-            Ok((_, look)) => {
-                if let Some(shown) = look.as_ref().and_then(pool::slots::loss_if_parked) {
-                    return Loss::Known(shown);
-                }
-            }
-            Err(blocked) if blocked.is_closed() => {}
-            Err(blocked) => return Loss::Unknown(blocked.to_string()),
+        match shown_loss(daemon, &agent, pane).await {
+            Loss::None => {}
+            loss => return loss,
         }
     }
     let Some(processes) = run.init.zip(run.agent) else { return Loss::None };
     background_work(daemon, processes, &agent).await
+}
+
+/// Determines the loss that the screen of an agent shows. Its hook may tell the end of a turn before its screen does.
+async fn shown_loss(daemon: &Daemon, agent: &Agent, pane: PaneRef) -> Loss {
+    for rechecks in (0..=RECHECKS).rev() {
+        let look = match read_screen(daemon, agent, pane).await {
+            Ok((_, look)) => look,
+            Err(blocked) if blocked.is_closed() => return Loss::None,
+            Err(blocked) => return Loss::Unknown(blocked.to_string()),
+        };
+        let works = look.as_ref().is_some_and(|look| look.works == Some(true));
+        if let Some(shown) = look.as_ref().and_then(pool::slots::loss_if_parked)
+            && (!works || rechecks == 0)
+        {
+            return Loss::Known(LossSource::Screen, shown);
+        } else if !works {
+            return Loss::None;
+        }
+        sleep(PAUSE).await;
+    }
+    Loss::None
 }
 
 /// Determines whether an agent works in the background, by the process table. `init_and_program` are its processes.
@@ -106,7 +127,8 @@ async fn background_work(daemon: &Daemon, init_and_program: (ProcId, ProcId), ag
     let Some(first) = found.first() else { return Loss::None };
     let more = if found.len() > 1 { format!(" and {} more", found.len() - 1) } else { String::new() };
     let name = protocol::redact::text(&first.command.to_string_lossy());
-    Loss::Known(format!("it runs {name} (pid {}){more} in the background", first.pid))
+    let what = format!("it runs {name} (pid {}){more} in the background", first.pid);
+    Loss::Known(LossSource::Processes, what)
 }
 
 /// Hangs up. The error says why the session continues: a client is attached, or tmux failed.

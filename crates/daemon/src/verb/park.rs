@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use protocol::request::Park;
+use protocol::session::Reason;
 use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Session, SessionId, Tag};
 
 use crate::decide::idempotency::ClientOperation;
@@ -10,7 +11,7 @@ use crate::decide::lock;
 use crate::effect::park;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::verb::transition::{decide_settled, is_ending_for_restart, is_starting};
+use crate::verb::transition::{decide_settled, is_starting_or_restarting};
 use crate::verb::{session_view, termination};
 
 /// Answers once the slot is free. Waits for a launch in progress, or for that of a restart: its program may park itself at
@@ -18,21 +19,26 @@ use crate::verb::{session_view, termination};
 /// attached client is not ended.
 pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park) -> Reply {
     let found = session_view::resolve(daemon, asked.session.clone()).await?;
-    let waits = |session: &Session| {
-        session.worker.is_none() && (is_starting(session) || is_ending_for_restart(session))
-    };
+    let waits = |session: &Session| session.worker.is_none() && is_starting_or_restarting(session);
     let begin = || begin(daemon, op, (found.id, &asked));
-    let (session, guarded) = decide_settled(daemon, found.id, waits, begin).await?;
-    let kept = match guarded {
+    let Begun { session, ends, guarded } = decide_settled(daemon, found.id, waits, begin).await?;
+    let kept = match ends.filter(|_| guarded) {
         Some(tag) => park::end_unattended(daemon, session.id, tag).await,
         None => None,
     };
-    termination::wait_unless(daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
+    let is_decided = |s: &Session| s.lifecycle == Lifecycle::Live || is_restarted(s);
+    termination::wait_unless(daemon, &session, is_decided).await?;
     let (context, operation, id) = (Arc::clone(daemon), op.clone(), session.id);
     let conclude = move |turn: &mut Turn<'_>| {
-        let live = turn.pool().session(id).is_some_and(|s| s.lifecycle == Lifecycle::Live);
-        let reply = if live && guarded.is_some() {
-            let why = kept.unwrap_or_else(|| "a client attached to it meanwhile".to_owned());
+        let now = turn.pool().session(id);
+        let live = now.filter(|s| s.lifecycle == Lifecycle::Live);
+        let continues = ends.is_some() && live.and_then(|s| Some(s.incarnation.as_ref()?.tag)) == ends;
+        let reply = if ends.is_some() && now.is_some_and(is_restarted) {
+            let why = format!("{} was restarted before it was parked", session.name);
+            Err(Refusal::new(ErrorCode::Conflict, why))
+        } else if continues {
+            let why =
+                kept.unwrap_or_else(|| "something would be lost, or a client attached meanwhile".to_owned());
             let why = format!("{} is not parked: {why}; park --force parks it all the same", session.name);
             Err(Refusal::new(ErrorCode::Conflict, why))
         } else {
@@ -44,13 +50,28 @@ pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park
     daemon.engine.turn(conclude).await?
 }
 
-/// Commits that the incarnation of a session is to end. Returns the session as it is then, and the tag of an end that a
-/// client which attaches meanwhile prevents.
+/// True if a restart has overtaken the parking of a session.
+fn is_restarted(session: &Session) -> bool {
+    session.reason == Some(Reason::Restarted)
+        && matches!(session.lifecycle, Lifecycle::Draining | Lifecycle::Stopped)
+}
+
+/// A parking that is committed.
+struct Begun {
+    /// The session as it is then.
+    session: Session,
+    /// The incarnation that ends; none if none runs.
+    ends: Option<Tag>,
+    /// True if the parking is decided by this request, and a loss, or a client which attaches meanwhile, prevents it.
+    guarded: bool,
+}
+
+/// Commits that the incarnation of a session is to end. A forced parking does not wait for the decision on another one.
 async fn begin(
     daemon: &Arc<Daemon>,
     op: &ClientOperation,
     (id, asked): (SessionId, &Park),
-) -> Result<(Session, Option<Tag>), Refusal> {
+) -> Result<Begun, Refusal> {
     let (operation, force, grace_ms) = (op.clone(), asked.force, asked.grace_ms);
     let (under, usual) = (lock::current(), daemon.settings().grace_ms);
     let decide = move |turn: &mut Turn<'_>| {
@@ -58,13 +79,15 @@ async fn begin(
         lock::check_unlocked(turn, session.id, under)?;
         let events = pool::session::park(turn.pool(), &session, force)?;
         let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
-        if let Some(tag) = run.map(|run| run.tag) {
+        let ends = run.map(|run| run.tag);
+        let guarded = !force && !events.is_empty();
+        if let Some(tag) = ends {
             termination::expect_end(turn, tag, (grace_ms, usual));
-        }
-        let tag = session.incarnation.as_ref().map(|run| run.tag).filter(|_| !events.is_empty());
-        let guarded = tag.filter(|_| !force);
-        if let Some(tag) = guarded {
-            turn.volatile.reaping.guard(tag);
+            if guarded {
+                turn.volatile.reaping.guard(tag);
+            } else if force {
+                turn.volatile.reaping.end_guard(tag);
+            }
         }
         if session.worker.is_some() {
             let now = turn.now();
@@ -73,7 +96,7 @@ async fn begin(
         operation.record_begun(turn, session.id);
         turn.emit_all(events);
         let now = turn.pool().session(session.id).cloned();
-        Ok((now.unwrap_or(session), guarded))
+        Ok(Begun { session: now.unwrap_or(session), ends, guarded })
     };
     daemon.engine.turn(decide).await?
 }

@@ -32,14 +32,18 @@ pub(super) async fn decide_settled<T, F: Future<Output = Result<T, Refusal>>>(
     decide: impl Fn() -> F,
 ) -> Result<T, Refusal> {
     let deadline = Instant::now() + OUTCOME_LIMIT;
+    let mut was_passing = true;
     loop {
         wait_while(daemon, id, passes).await?;
         let decided = decide().await;
         let conflicts = decided.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Conflict);
         let is_passing = move |turn: &mut Turn<'_>| turn.pool().session(id).is_some_and(passes);
-        if !conflicts || Instant::now() >= deadline || !daemon.engine.turn(is_passing).await? {
+        let is_passing = conflicts && daemon.engine.turn(is_passing).await?;
+        // A state may have come and passed around the decision: the next one is made in peace.
+        if !conflicts || Instant::now() >= deadline || !is_passing && !was_passing {
             return decided;
         }
+        was_passing = is_passing;
     }
 }
 
@@ -48,9 +52,10 @@ pub(super) fn is_starting(session: &Session) -> bool {
     session.lifecycle == Lifecycle::Starting
 }
 
-/// True if the incarnation of the session ends so that another one can start.
-pub(super) fn is_ending_for_restart(session: &Session) -> bool {
-    session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Restarted)
+/// True if a launch of the session is in progress, or comes next: it is restarted.
+pub(super) fn is_starting_or_restarting(session: &Session) -> bool {
+    let is_ending = session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Restarted);
+    is_starting(session) || is_ending || pool::session::is_restarting(session)
 }
 
 /// True if the session starts, ends by itself, or is between two incarnations: its next state is still
@@ -58,7 +63,5 @@ pub(super) fn is_ending_for_restart(session: &Session) -> bool {
 pub(super) fn is_in_transition(session: &Session) -> bool {
     let is_asked_for =
         matches!(session.reason, Some(Reason::Drained | Reason::DrainDeadline | Reason::Killed));
-    is_starting(session)
-        || pool::session::is_restarting(session)
-        || session.lifecycle == Lifecycle::Draining && !is_asked_for
+    is_starting_or_restarting(session) || session.lifecycle == Lifecycle::Draining && !is_asked_for
 }

@@ -23,7 +23,7 @@ pub fn park(pool: &Pool, session: &Session, force: bool) -> Result<Vec<Event>, R
         (Lifecycle::Parked, _) => return Ok(Vec::new()),
         (Lifecycle::Draining, Some(reason)) if reason.parks() => return Ok(Vec::new()),
         (Lifecycle::Live, _) => {}
-        (Lifecycle::Starting | Lifecycle::Draining, _) => {
+        (Lifecycle::Starting | Lifecycle::Draining, _) | (Lifecycle::Stopped, Some(Reason::Restarted)) => {
             return refuse(ErrorCode::Conflict, format!("{name} is just starting or ending; try again"));
         }
         (Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Lost, _) => {

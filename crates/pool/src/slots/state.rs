@@ -32,8 +32,18 @@ struct ParkDeferral {
     tag: Tag,
     at: Timestamp,
     pause: Duration,
-    /// True if something would have been lost; false if that could not be determined.
-    is_known: bool,
+    seen_by: LossSource,
+}
+
+/// The source by which it is known that something would be lost if a session were parked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossSource {
+    /// Its screen, which its program draws again when that changes.
+    Screen,
+    /// The process table, of whose changes nothing tells.
+    Processes,
+    /// None: what would be lost could not be determined.
+    Unknown,
 }
 
 /// Sessions in transition, and waiters for slots.
@@ -161,22 +171,25 @@ impl Scheduler {
 
     /// Defers the parking of a session, because something would be lost now, or because its terminal does not tell whether
     /// something would. The pause doubles each time.
-    pub fn defer_parking(&mut self, (session, tag): (SessionId, Tag), is_known: bool, now: Timestamp) {
-        let is_same = |deferred: &&ParkDeferral| deferred.tag == tag && deferred.is_known == is_known;
+    pub fn defer_parking(&mut self, (session, tag): (SessionId, Tag), seen_by: LossSource, now: Timestamp) {
+        let is_same = |deferred: &&ParkDeferral| deferred.tag == tag && deferred.seen_by == seen_by;
         let before = self.deferred.get(&session).filter(is_same);
-        let most = if is_known { DEFERRAL_MAX } else { UNREAD_MAX };
+        let most = if seen_by == LossSource::Unknown { UNREAD_MAX } else { DEFERRAL_MAX };
         let pause = before.map_or(DEFERRAL_MIN, |deferred| (deferred.pause * 2).min(most));
-        self.deferred.insert(session, ParkDeferral { tag, at: now, pause, is_known });
+        self.deferred.insert(session, ParkDeferral { tag, at: now, pause, seen_by });
     }
 
-    /// True until the pause of a session's deferred parking is over and, if a loss was known, its program has written again.
+    /// True until the pause of a session's deferred parking is over and, if its screen showed a loss, its program has
+    /// written again.
     #[must_use]
     pub fn is_parking_deferred(&self, pool: &Pool, session: SessionId, now: Timestamp) -> bool {
         let Some(deferred) = self.deferred.get(&session).filter(|deferred| runs(pool, session, deferred.tag))
         else {
             return false;
         };
-        let is_unchanged = |since: &Timestamp| deferred.is_known && pool.is_earlier(now, *since, deferred.at);
+        let is_unchanged = |since: &Timestamp| {
+            deferred.seen_by == LossSource::Screen && pool.is_earlier(now, *since, deferred.at)
+        };
         self.quiet_since.get(&session).is_some_and(is_unchanged)
             || pool.age(now, deferred.at) < deferred.pause
     }

@@ -186,6 +186,7 @@ impl Machine {
             Lifecycle::Parked => Ok(false),
             Lifecycle::Draining if parks => Ok(false),
             Lifecycle::Starting | Lifecycle::Draining => Err(ErrorCode::Conflict),
+            Lifecycle::Stopped if session::is_restarting(session) => Err(ErrorCode::Conflict),
             Lifecycle::Live if open && !force => Err(ErrorCode::Conflict),
             Lifecycle::Live => Ok(true),
             Lifecycle::Stopped | Lifecycle::Lost | Lifecycle::Failed => Err(ErrorCode::Refused),

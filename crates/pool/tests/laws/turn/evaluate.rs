@@ -2,6 +2,7 @@
 
 use pool::deadlines::Mono;
 use pool::reap;
+use pool::slots::LossSource;
 use protocol::reap::{Action, Candidate, Outcome, Rule};
 use protocol::session::{Conversation, Reason};
 use protocol::{Event, Lifecycle, SessionId, Tag};
@@ -84,7 +85,7 @@ fn a_park_that_is_deferred_counts_as_no_kill_and_is_not_told() {
     engine.settings.reap.max_kills_per_minute = 1;
     engine.change(ONE, |s| s.conversation = Some(Conversation { id: "talk".to_owned(), begun: true }));
     let (tag, now) = (engine.tag(ONE), engine.now());
-    engine.volatile.scheduler.defer_parking((ONE, tag), true, now);
+    engine.volatile.scheduler.defer_parking((ONE, tag), LossSource::Screen, now);
     for _ in 0..3 {
         assert_eq!(engine.evaluate(false), (vec![], vec![]));
     }

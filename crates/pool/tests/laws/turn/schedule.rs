@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pool::slots::{self, Action, Waiter, Wanted};
+use pool::slots::{self, Action, LossSource, Waiter, Wanted};
 use pool::{prompt, session};
 use proptest::prelude::*;
 use protocol::clock::{Clock, ClockStep};
@@ -107,18 +107,23 @@ fn nothing_is_parked_by_an_old_sample_or_while_its_parking_is_deferred() {
     let now = engine.world.now;
     engine.quiet(&[now - 2 * MINUTE, now - 3 * MINUTE]);
     let (tag, at) = (engine.tag(TWO), engine.now());
-    engine.volatile.scheduler.defer_parking((TWO, tag), true, at);
+    engine.volatile.scheduler.defer_parking((TWO, tag), LossSource::Screen, at);
     let (tick, _) = engine.tick();
     assert!(parked(&tick.actions) == [ONE] && !tick.wants_sample);
 }
 
 #[test]
 fn parking_goes_on_after_a_pause_or_after_output_if_something_would_have_been_lost() {
-    for (is_known, wrote, goes_on) in [(false, false, true), (true, false, false), (true, true, true)] {
+    for (source, wrote, goes_on) in [
+        (LossSource::Unknown, false, true),
+        (LossSource::Processes, false, true),
+        (LossSource::Screen, false, false),
+        (LossSource::Screen, true, true),
+    ] {
         let mut engine = Engine::full();
         let tag = engine.tag(TWO);
         let at = engine.now();
-        engine.volatile.scheduler.defer_parking((TWO, tag), is_known, at);
+        engine.volatile.scheduler.defer_parking((TWO, tag), source, at);
         let is_deferred = |engine: &Engine| {
             engine.volatile.scheduler.is_parking_deferred(&engine.world.pool, TWO, engine.now())
         };
@@ -128,7 +133,7 @@ fn parking_goes_on_after_a_pause_or_after_output_if_something_would_have_been_lo
         engine.pass(11_000);
         let quiet = if wrote { engine.world.now - 1000 } else { before };
         engine.quiet(&[before, quiet]);
-        assert_eq!(!is_deferred(&engine), goes_on, "{is_known} {wrote}");
+        assert_eq!(!is_deferred(&engine), goes_on, "{source:?} {wrote}");
     }
 }
 
@@ -184,6 +189,7 @@ fn lost_sessions_are_restored_once_and_only_after_the_first_observation() {
     }
     // A copy of another pool's database: what it has runs there.
     engine.is(THREE, Lifecycle::Lost, Reason::DatabaseReplaced);
+    engine.change(THREE, |session| session.incarnation = None);
     let before = std::mem::replace(&mut engine.volatile, Engine::new().volatile);
     engine.restore_spacing = Some(Duration::from_secs(5));
     let (tick, events) = engine.tick();
