@@ -34,6 +34,27 @@ fn repeat(pool: &Pool, op: &str, script: &str) -> Output {
     pool.ctl(&["--json", "--timeout", "40s", "new", op, "--op-id", op, "--", "sh", "-c", script])
 }
 
+#[test]
+fn a_crash_after_a_rename_was_recorded_renames_no_other_session() {
+    let pool = Pool::new();
+    let id = pool.script("first", "true");
+    pool.await_lifecycle(&id, "stopped");
+    // By its first name a session is found for ever.
+    pool.ok(&["rename", &id, "www"]);
+    pool.kill9(Program::Poold);
+    pool.start_as(Program::Poold, crashing(&pool, "rename-recorded"));
+    pool.await_poold();
+    thread::scope(|scope| {
+        let rename = || pool.ctl(&["--timeout", "40s", "rename", "www", "site"]);
+        let client = scope.spawn(rename);
+        assert_eq!(pool.await_end(Program::Poold), ABORTED, "{}", pool.logs());
+        pool.kill9(Program::Poold);
+        pool.start(Program::Poold);
+        client.join().unwrap().expect(0);
+    });
+    assert_eq!(pool.show(&id)["name"], "site");
+}
+
 /// Tags of all panes.
 fn tags(pool: &Pool) -> Vec<String> {
     pool.tmux_panes("#{@pool_id}")

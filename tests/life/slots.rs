@@ -157,3 +157,19 @@ fn g08_a_waiter_outlives_poold() {
     keeper(&pool, "k");
     assert_eq!(slots(&pool), 1);
 }
+
+#[test]
+fn a_reset_that_finds_no_slot_has_emptied_nothing() {
+    let pool = Pool::with(&few_slots(1));
+    let id = keeper(&pool, "web");
+    pool.ok(&["send", &id, "--wait", "done", "hello"]);
+    pool.ok(&["park", &id]);
+    let other = pool.script("other", "exec sleep 1000");
+    let before = pool.ok(&["logs", &id]);
+    assert!(before.contains("hello"), "{before}");
+    pool.ctl(&["reset", &id]).expect(5);
+    assert_eq!(pool.ok(&["logs", &id]), before);
+    pool.ok(&["kill", &other]);
+    pool.ok(&["reset", &id]);
+    assert!(!pool.ok(&["logs", &id]).contains("hello"), "it is empty, and its program begins");
+}

@@ -139,6 +139,23 @@ impl Device {
         self.effect(pane, &[no_log, close, message, no_tag]).await
     }
 
+    /// Renames a session of this name whose pane of the pool is gone, while panes of its user are left.
+    ///
+    /// # Errors
+    /// [`TmuxError::NotFound`] if this server has no such session, or another server answers.
+    pub async fn rename_left(
+        &self,
+        server: ServerRef,
+        session: TmuxSessionId,
+        (from, to): (&Name, &Name),
+    ) -> Result<(), TmuxError> {
+        let target = session.to_string();
+        let has_name = format!("#{{==:#{{session_name}},{from}}}");
+        let rename = script([&["rename-session", "-t", &target, to.as_str()][..]]);
+        let renamed: &[&str] = &["if-shell", "-F", "-t", &target, &has_name, &rename];
+        self.on_server(server, &[renamed]).await.map(drop)
+    }
+
     /// Takes the tag and the log from a pane in which another program was started since it got the tag.
     ///
     /// # Errors

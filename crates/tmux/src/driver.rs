@@ -54,6 +54,13 @@ pub trait Driver: Send + Sync {
     fn kill_unattended(&self, pane: PaneRef) -> Call<'_, Answer>;
     /// See [`Device::rename`].
     fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer>;
+    /// See [`Device::rename_left`].
+    fn rename_left<'a>(
+        &'a self,
+        server: ServerRef,
+        session: TmuxSessionId,
+        names: (&'a Name, &'a Name),
+    ) -> Call<'a, ()>;
     /// See [`Device::release`].
     fn release(&self, pane: PaneRef, is_adopted: bool) -> Call<'_, Answer>;
     /// See [`Device::adopt`].
@@ -146,6 +153,15 @@ impl Driver for Device {
 
     fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer> {
         Box::pin(self.rename(pane, session, name))
+    }
+
+    fn rename_left<'a>(
+        &'a self,
+        server: ServerRef,
+        session: TmuxSessionId,
+        names: (&'a Name, &'a Name),
+    ) -> Call<'a, ()> {
+        Box::pin(self.rename_left(server, session, names))
     }
 
     fn release(&self, pane: PaneRef, is_adopted: bool) -> Call<'_, Answer> {

@@ -2,7 +2,7 @@
 //! same answer, whether the first request is done, in progress, or was interrupted by a crash.
 
 use std::cmp::Reverse;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use pool::OperationState;
@@ -31,6 +31,8 @@ pub(crate) struct ClientOperation {
     asker: Weak<()>,
     /// The user's lock under which it is executed.
     pub(crate) under: Option<Token>,
+    /// The session on which an earlier daemon began it.
+    pub(crate) begun: Option<SessionId>,
 }
 
 /// The state of an operation when it is requested.
@@ -60,17 +62,22 @@ impl ClientOperation {
         };
         let bytes = protocol::frame::encode_record(&content)
             .map_err(|e| Refusal::new(ErrorCode::Usage, e.to_string()))?;
-        Ok(Self { id, digest: digest(&bytes), asker: Weak::new(), under: None })
+        Ok(Self { id, digest: digest(&bytes), asker: Weak::new(), under: None, begun: None })
     }
 
     /// Returns the operation with a requester, which waits as long as `asker` exists.
-    pub(crate) fn awaited_by(self, asker: &Arc<()>) -> Self {
-        Self { asker: Arc::downgrade(asker), ..self }
+    pub(crate) fn awaited_by(self, asker: Weak<()>) -> Self {
+        Self { asker, ..self }
     }
 
     /// Returns the operation under a user's lock.
     pub(crate) fn with_user_lock(self, lock: Option<Token>) -> Self {
         Self { under: lock, ..self }
+    }
+
+    /// Returns the operation as one that an earlier daemon began on this session.
+    pub(crate) fn begun_for(self, session: SessionId) -> Self {
+        Self { begun: Some(session), ..self }
     }
 
     /// True if a requester still waits for its answer.

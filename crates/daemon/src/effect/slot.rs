@@ -1,7 +1,7 @@
 //! Slots: requests and sessions with work wait in one queue, first come, first served. Every decision is made
 //! again after each turn, from the record, so that a crash loses only the order of the waiters.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pool::slots::{Waiter, Wanted};
@@ -25,15 +25,36 @@ pub(crate) enum SlotDecision<R> {
     Full,
 }
 
+/// The one for whom a start waits.
+#[derive(Clone)]
+pub(crate) enum Requester {
+    /// The pool itself.
+    Pool,
+    Operation(ClientOperation),
+    /// A client, as long as this exists.
+    Client(Weak<()>),
+}
+
+impl Requester {
+    /// True if nobody waits any more.
+    fn is_gone(&self, turn: &Turn<'_>) -> bool {
+        match self {
+            Self::Pool => false,
+            Self::Operation(op) => !op.is_awaited(turn),
+            Self::Client(alive) => alive.strong_count() == 0,
+        }
+    }
+}
+
 /// Runs `decide` until there is a slot for it; its argument is the number of slots that are wanted before it.
-/// Waits if that was asked for, or a slot will come free, as long as a requester waits for the operation.
+/// Waits if that was asked for, or a slot will come free, as long as its requester does.
 /// Requests with the same `wanted` wait for one slot together; one without has one of its own.
 ///
 /// # Errors
 /// The error of `decide`; refused: no slot came free.
 pub(crate) async fn with_slot<R: Send + 'static>(
     daemon: &Arc<Daemon>,
-    op: Option<&ClientOperation>,
+    requester: Requester,
     (wait_ms, wanted): (Option<u64>, Option<Wanted>),
     mut decide: impl FnMut(&mut Turn<'_>, usize) -> Result<SlotDecision<R>, Refusal> + Send + 'static,
 ) -> Result<R, Refusal> {
@@ -41,10 +62,9 @@ pub(crate) async fn with_slot<R: Send + 'static>(
     let ticket = daemon.engine.ticket();
     let (waiter, wanted) = (Waiter::Request(ticket), wanted.unwrap_or(Wanted::New(ticket)));
     let _guard = WaiterGuard { daemon: Arc::clone(daemon), waiter };
-    let (context, op, patient) = (Arc::clone(daemon), op.cloned(), !wait.is_zero());
+    let (context, patient) = (Arc::clone(daemon), !wait.is_zero());
     let look = move |turn: &mut Turn<'_>| {
-        let is_abandoned = op.as_ref().is_some_and(|op| !op.is_awaited(turn));
-        if is_abandoned {
+        if requester.is_gone(turn) {
             turn.volatile.scheduler.waiting.leave(waiter);
             return Some(Err(Refusal::new(ErrorCode::Refused, "it was given up before it had a slot")));
         }

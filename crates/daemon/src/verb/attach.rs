@@ -9,10 +9,12 @@ use protocol::{ErrorCode, Lifecycle, OsBytes, Refusal, Reply, Response, Session,
 use tmux::TmuxError;
 
 use crate::decide::lock;
+use crate::effect::slot::Requester;
 use crate::engine::daemon::Daemon;
 use crate::engine::engine_handle::in_doubt;
+use crate::verb::operation::Awaiter;
 use crate::verb::start::{StartOptions, start_next};
-use crate::verb::transition::{is_starting, wait_while};
+use crate::verb::transition::{is_starting_or_restarting, wait_while};
 use crate::verb::{session_view, termination};
 
 /// Answers once the session runs. A parked or lost one is started.
@@ -41,16 +43,18 @@ pub(super) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
 async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Session, Refusal> {
     let id = session.id;
     if session.is_being_parked() || matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost) {
+        let awaiter = Awaiter::new(daemon);
+        let requester = Requester::Client(awaiter.waits());
         let (daemon, world) = (Arc::clone(daemon), daemon.world.clone());
-        // In its own task, so that a client that disconnects does not stop it half-way.
+        // In its own task, so that a client that disconnects does not stop it half-way. It takes no slot for one.
         let wake = async move {
             termination::wait_unless(&daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
-            start_next(&daemon, None, (id, StartOptions::default()), |_| ()).await
+            start_next(&daemon, requester, (id, StartOptions::default()), |_| ()).await
         };
         let woken = world.detach("attach", lock::with_user_lock(lock::current(), wake));
         woken.await.ok_or_else(in_doubt)??;
     }
-    wait_while(daemon, id, is_starting).await?;
+    wait_while(daemon, id, is_starting_or_restarting).await?;
     session_view::resolve(daemon, id.into()).await
 }
 

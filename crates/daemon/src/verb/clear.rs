@@ -10,8 +10,10 @@ use crate::host::blocking_pool::Purpose;
 use crate::verb::{pane, session_view};
 
 pub(super) async fn clear(daemon: &Arc<Daemon>, op: &ClientOperation, wanted: SessionRef) -> Reply {
-    let session = session_view::resolve(daemon, wanted).await?;
-    let grant = daemon.engine.lock(session.id, "clear").await?;
+    let id = session_view::resolve(daemon, wanted).await?.id;
+    let grant = daemon.engine.lock(id, "clear").await?;
+    // It may have been started again before the lock was there.
+    let session = session_view::resolve(daemon, id.into()).await?;
     let cleared = empty_log(daemon, &session).await;
     let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
     let reply = match (cleared, pane) {

@@ -110,7 +110,7 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         Request::Drain(asked) => refreshed(daemon, operate!(operation, drain::drain, asked)).await,
         Request::Remove(asked) => refreshed(daemon, operate!(operation, rm::rm, asked)).await,
         Request::Prune(asked) => operate!(operation, prune::prune, asked).await,
-        Request::Rename(asked) => refreshed(daemon, operate!(operation, rename::rename, asked)).await,
+        Request::Rename(asked) => refreshed(daemon, operate!(operation.repeated_if_interrupted(), rename::rename, asked)).await,
         Request::Label(asked) => refreshed(daemon, operate!(operation, label::label, asked)).await,
         Request::Dismiss(of) => operate!(operation, dismiss::dismiss, of).await,
         Request::Pin(asked) => operate!(operation, pin::pin, asked).await,

@@ -16,7 +16,7 @@ use crate::verb::{one_turn, session_view};
 /// Answers at once: queued messages are processed before the session ends.
 pub(super) async fn drain(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Drain) -> Reply {
     let Drain { session: wanted, deadline_ms } = asked;
-    let id = session_view::resolve(daemon, wanted.clone()).await?.id;
+    let id = session_view::resolve(daemon, wanted).await?.id;
     let under = lock::current();
     let decide = move |turn: &mut Turn<'_>, session: &Session| {
         lock::check_unlocked(turn, session.id, under)?;
@@ -25,6 +25,6 @@ pub(super) async fn drain(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Dra
         turn.emit_all(events);
         Ok(())
     };
-    let decide = || one_turn::decide(daemon, op, wanted.clone(), decide);
+    let decide = || one_turn::decide(daemon, op, id.into(), decide);
     decide_settled(daemon, id, is_in_transition, decide).await
 }

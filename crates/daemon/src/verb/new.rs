@@ -35,7 +35,8 @@ pub(super) async fn new(daemon: &Arc<Daemon>, op: &ClientOperation, asked: New) 
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let decide =
         move |turn: &mut Turn<'_>, ahead: usize| decide(turn, &context, &operation, &creation, ahead);
-    let outcome = slot::with_slot(daemon, Some(op), (wait_ms, wanted), decide).await?;
+    let outcome =
+        slot::with_slot(daemon, slot::Requester::Operation(op.clone()), (wait_ms, wanted), decide).await?;
     crate::crash::point("new-intent");
     match outcome {
         Outcome::Created(session) => start::launch_new(daemon, op, (session, is_numbered)).await,

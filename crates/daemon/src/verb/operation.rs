@@ -1,6 +1,6 @@
 //! The frame around every operation: executed at most once per operation id, in a task of its own.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use protocol::{ErrorCode, Lifecycle, OpId, Refusal, Reply, Request, SessionId, Token};
 
@@ -22,8 +22,16 @@ pub(super) struct Operation<'a> {
     op: Result<ClientOperation, Refusal>,
     /// The user's lock under which it is executed.
     lock: Option<Token>,
-    /// The answer to a repeat after an interruption, instead of what became of the session.
-    if_interrupted: Option<InterruptedAnswer>,
+    if_interrupted: OnInterruption,
+}
+
+/// The answer to a repeat of an operation that an earlier daemon began.
+enum OnInterruption {
+    /// What became of the session.
+    Outcome,
+    Answer(InterruptedAnswer),
+    /// The work is done again, on the same session: that changes nothing where it was done.
+    Repeat,
 }
 
 impl<'a> Operation<'a> {
@@ -32,12 +40,17 @@ impl<'a> Operation<'a> {
         (id, lock): (Option<OpId>, Option<Token>),
         request: &Request,
     ) -> Self {
-        Self { daemon, op: ClientOperation::new(id, request), lock, if_interrupted: None }
+        Self { daemon, op: ClientOperation::new(id, request), lock, if_interrupted: OnInterruption::Outcome }
     }
 
     /// Sets the answer to a repeat of the operation after an earlier daemon began it.
     pub(super) fn if_interrupted(self, answer: InterruptedAnswer) -> Self {
-        Self { if_interrupted: Some(answer), ..self }
+        Self { if_interrupted: OnInterruption::Answer(answer), ..self }
+    }
+
+    /// Lets a repeat of the operation, after an earlier daemon began it, do the work again.
+    pub(super) fn repeated_if_interrupted(self) -> Self {
+        Self { if_interrupted: OnInterruption::Repeat, ..self }
     }
 
     /// Executes `work` at most once per operation id, however often the request is repeated. In its own task,
@@ -47,9 +60,8 @@ impl<'a> Operation<'a> {
         work: impl FnOnce(Arc<Daemon>, ClientOperation) -> F + Send + 'static,
     ) -> Reply {
         let Self { daemon, op, lock, if_interrupted } = self;
-        let awaiter = Awaiter { daemon: Arc::clone(daemon), alive: Some(Arc::default()) };
-        let op = op?.with_user_lock(lock);
-        let op = awaiter.alive.iter().fold(op, ClientOperation::awaited_by);
+        let awaiter = Awaiter::new(daemon);
+        let op = op?.with_user_lock(lock).awaited_by(awaiter.waits());
         let (daemon, world) = (Arc::clone(daemon), daemon.world.clone());
         let once = async move { once(&daemon, op, if_interrupted, work).await };
         world.detach("operation", lock::with_user_lock(lock, once)).await.ok_or_else(in_doubt)?
@@ -58,9 +70,20 @@ impl<'a> Operation<'a> {
 
 /// A client that waits for the answer. Dropped with its connection, it gives up its place in every wait
 /// queue.
-struct Awaiter {
+pub(super) struct Awaiter {
     daemon: Arc<Daemon>,
     alive: Option<Arc<()>>,
+}
+
+impl Awaiter {
+    pub(super) fn new(daemon: &Arc<Daemon>) -> Self {
+        Self { daemon: Arc::clone(daemon), alive: Some(Arc::default()) }
+    }
+
+    /// Returns what exists as long as the client waits.
+    pub(super) fn waits(&self) -> Weak<()> {
+        self.alive.as_ref().map(Arc::downgrade).unwrap_or_default()
+    }
 }
 
 impl Drop for Awaiter {
@@ -78,7 +101,7 @@ impl Drop for Awaiter {
 async fn once<F: Future<Output = Reply>>(
     daemon: &Arc<Daemon>,
     op: ClientOperation,
-    if_interrupted: Option<InterruptedAnswer>,
+    if_interrupted: OnInterruption,
     work: impl FnOnce(Arc<Daemon>, ClientOperation) -> F,
 ) -> Reply {
     let begin = op.clone();
@@ -86,16 +109,23 @@ async fn once<F: Future<Output = Reply>>(
         OperationStatus::Answered(reply) => reply,
         OperationStatus::Running(answer) => answer.await.map_err(|_| in_doubt())?,
         OperationStatus::Interrupted(session) => match if_interrupted {
-            Some((code, why)) => Err(Refusal::new(code, why)),
-            None => interrupted_outcome(daemon, op, session).await,
+            OnInterruption::Answer((code, why)) => Err(Refusal::new(code, why)),
+            OnInterruption::Outcome => interrupted_outcome(daemon, op, session).await,
+            OnInterruption::Repeat => execute(daemon, op.begun_for(session), work).await,
         },
-        OperationStatus::Fresh => {
-            let reply = work(Arc::clone(daemon), op.clone()).await;
-            let answer = reply.clone();
-            daemon.engine.turn(move |turn| op.finish(turn, &answer)).await?;
-            reply
-        }
+        OperationStatus::Fresh => execute(daemon, op, work).await,
     }
+}
+
+async fn execute<F: Future<Output = Reply>>(
+    daemon: &Arc<Daemon>,
+    op: ClientOperation,
+    work: impl FnOnce(Arc<Daemon>, ClientOperation) -> F,
+) -> Reply {
+    let reply = work(Arc::clone(daemon), op.clone()).await;
+    let answer = reply.clone();
+    daemon.engine.turn(move |turn| op.finish(turn, &answer)).await?;
+    reply
 }
 
 /// Waits until an interrupted operation's session has settled, and answers with it. Success and definite refusals are

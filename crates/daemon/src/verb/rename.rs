@@ -14,18 +14,26 @@ use crate::verb::session_view;
 /// Renames tmux even if the record has the name already: a crash may have come between the two. If tmux
 /// certainly did not do it, the record gets its old name again.
 pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Rename) -> Reply {
-    let id = session_view::resolve(daemon, asked.session).await?.id;
+    // The name may be another one's by the time of a repeat.
+    let wanted = op.begun.map_or(asked.session, Into::into);
+    let id = session_view::resolve(daemon, wanted).await?.id;
     let grant = daemon.engine.lock(id, "rename").await?;
+    let begun = op.clone();
     let decide = move |turn: &mut Turn<'_>| {
         let Some(session) = turn.pool().session(id).cloned() else {
             return Err(pool::session::not_found(turn.pool(), &id.to_string()));
         };
-        if let Some(name) = pool::session::rename(turn.pool(), &session, &asked.name)? {
+        // A repeat only completes it in tmux: the record may have been renamed again since.
+        if begun.begun.is_none()
+            && let Some(name) = pool::session::rename(turn.pool(), &session, &asked.name)?
+        {
             turn.emit(Event::SessionRenamed { session: id, name });
+            begun.record_begun(turn, id);
         }
         Ok(session)
     };
     let before = daemon.engine.turn(decide).await??;
+    crate::crash::point("rename-recorded");
     let now = daemon.engine.turn(move |turn| turn.pool().session(id).map(|s| s.name.clone())).await?;
     let failed = match &now {
         Some(name) => in_tmux(daemon, &before, name).await.err(),

@@ -8,13 +8,14 @@ use std::time::Duration;
 use pool::slots::{Starter, Wanted, begin_start};
 use process::init::LIMIT_NOT_HELD;
 use protocol::session::Reason;
-use protocol::{ErrorCode, Incarnation, Lifecycle, OsBytes, Refusal, Reply, Session, SessionId};
+use protocol::{ErrorCode, Incarnation, Lifecycle, Name, OsBytes, Refusal, Reply, Session, SessionId};
+use tmux::Answer;
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
 use crate::effect::cgroup;
 use crate::effect::launch::launch;
-use crate::effect::slot::{self, SlotDecision};
+use crate::effect::slot::{self, Requester, SlotDecision};
 use crate::effect::tmux_server;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
@@ -23,7 +24,7 @@ use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 use crate::host::random::identity;
 use crate::sense::machine_capacity;
-use crate::verb::session_view;
+use crate::verb::{clear, session_view};
 
 /// Time that a repeated operation waits for the outcome of an earlier attempt.
 pub(super) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);
@@ -152,6 +153,8 @@ pub(crate) struct StartOptions {
     pub(crate) fresh: bool,
     /// Maximum waiting time for a slot, in milliseconds; the configured one if absent.
     pub(crate) wait_ms: Option<u64>,
+    /// Empties the log once there is a slot.
+    pub(crate) clear: bool,
 }
 
 /// Starts an existing session, and answers with it. A session that runs already is the answer, too.
@@ -163,8 +166,12 @@ pub(super) async fn start_stopped(
 ) -> Reply {
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let conclude = move |turn: &mut Turn<'_>| conclude(turn, &context, &operation, id);
-    match start_next(daemon, Some(op), (id, options), conclude).await? {
+    match start_next(daemon, Requester::Operation(op.clone()), (id, options), conclude).await? {
         Some(reply) => reply,
+        None if !options.is_restart && (options.fresh || options.clear) => {
+            let why = "it was started by somebody else meanwhile, and goes on as it was; try again";
+            Err(Refusal::new(ErrorCode::Conflict, why))
+        }
         None => ensure_running(daemon, op, id).await,
     }
 }
@@ -173,7 +180,7 @@ pub(super) async fn start_stopped(
 /// the session runs already.
 pub(crate) async fn start_next<R: Send + 'static>(
     daemon: &Arc<Daemon>,
-    op: Option<&ClientOperation>,
+    requester: Requester,
     (id, options): (SessionId, StartOptions),
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<Option<R>, Refusal> {
@@ -181,7 +188,7 @@ pub(crate) async fn start_next<R: Send + 'static>(
     if !options.is_restart {
         tmux_server::check(daemon).await?;
     }
-    let (context, operation, under) = (Arc::clone(daemon), op.cloned(), lock::current());
+    let (context, under, begins) = (Arc::clone(daemon), lock::current(), requester.clone());
     let decide = move |turn: &mut Turn<'_>, ahead: usize| {
         let Some(session) = turn.pool().session(id).cloned() else {
             return Err(pool::session::not_found(turn.pool(), &id.to_string()));
@@ -206,13 +213,27 @@ pub(crate) async fn start_next<R: Send + 'static>(
         }
         let starter = Starter::User { fresh: options.fresh };
         begin_start(turn, &context.settings(), &session, (starter, identity(&*context.world.random)?));
-        if let Some(op) = &operation {
+        if let Requester::Operation(op) = &begins {
             op.record_begun(turn, id);
         }
         Ok(SlotDecision::Done(Some(session)))
     };
-    match slot::with_slot(daemon, op, (options.wait_ms, Some(Wanted::Session(id))), decide).await? {
-        Some(before) => launch_next(daemon, before, conclude).await.map(Some),
+    match slot::with_slot(daemon, requester.clone(), (options.wait_ms, Some(Wanted::Session(id))), decide)
+        .await?
+    {
+        Some(before) => {
+            // Nothing runs, and nobody else starts it.
+            let cleared = if options.clear { clear::empty_log(daemon, &before).await } else { Ok(()) };
+            let launched = launch_next(daemon, before, conclude).await?;
+            match (cleared, requester) {
+                (Err(refusal), Requester::Operation(op)) => {
+                    let answer = Err(refusal.clone());
+                    daemon.engine.turn(move |turn| op.record_answer(turn, &answer)).await?;
+                    Err(refusal)
+                }
+                (cleared, _) => cleared.map(|()| Some(launched)),
+            }
+        }
         None => Ok(None),
     }
 }
@@ -224,11 +245,11 @@ pub(crate) async fn launch_next<R: Send + 'static>(
     before: Session,
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<R, Refusal> {
-    let (id, last) = (before.id, before.incarnation);
+    let Session { id, name, incarnation: last, .. } = before;
     let _claim = StartClaim::new(daemon, id);
     let grant = daemon.engine.lock_inside(id, "start").await?;
     if let Some(run) = &last {
-        release_name(daemon, run).await;
+        release_name(daemon, &name, run).await;
     }
     let result = launch(daemon, (id, false), conclude).await;
     if let Some(run) = last {
@@ -242,15 +263,18 @@ pub(crate) async fn launch_next<R: Send + 'static>(
     result
 }
 
-/// Renames the tmux session of the last incarnation, so that the next one can take its name. If that fails,
-/// the launch says why.
-async fn release_name(daemon: &Daemon, run: &Incarnation) {
-    if let (Some(pane), Some(session)) = (pane_of(run), run.session) {
-        match daemon.tmux.rename(pane, session, &tmux::act::retired_name(run.tag)).await {
-            Ok(answer) => tracing::debug!(?answer, "the last incarnation was renamed"),
-            Err(error) => tracing::debug!(%error, "the last incarnation was not renamed"),
+/// Renames the tmux session of the last incarnation, so that the next one can take its name. It may be left with panes of
+/// its user only. If that fails, the launch says why.
+async fn release_name(daemon: &Daemon, name: &Name, run: &Incarnation) {
+    let (Some(pane), Some(session)) = (pane_of(run), run.session) else { return };
+    let retired = tmux::act::retired_name(run.tag);
+    let renamed = match daemon.tmux.rename(pane, session, &retired).await {
+        Ok(Answer::Gone | Answer::NotOurs) => {
+            daemon.tmux.rename_left(pane.server, session, (name, &retired)).await
         }
-    }
+        renamed => renamed.map(drop),
+    };
+    tracing::debug!(?renamed, "the tmux session of the last incarnation gave up its name");
 }
 
 /// Moves the clients attached to the last incarnation to the current one, and closes the last one's pane.

@@ -39,8 +39,8 @@ pub(super) async fn begin(
         if let Some(tag) = run.map(|run| run.tag) {
             expect_end(turn, tag, (grace_ms, usual));
         }
-        // The operation on a session that does not run begins with its next incarnation.
-        if session.lifecycle.holds_slot() {
+        // The restart of a session that does not run begins with its next incarnation.
+        if session.lifecycle.holds_slot() || !events.is_empty() {
             op.record_begun(turn, session.id);
         }
         turn.emit_all(events);

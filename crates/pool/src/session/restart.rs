@@ -4,7 +4,7 @@ use protocol::session::{Conversation, Reason};
 use protocol::{Event, Incarnation, Lifecycle, Session, Tag, Timestamp};
 
 use crate::session::conversation::forget_conversation;
-use crate::session::lifecycle::begin_end;
+use crate::session::lifecycle::{begin_end, is_restarting};
 
 /// Decides on `restart`: a running incarnation ends first. Returns no event if nothing runs, or it ends for a
 /// restart already.
@@ -17,10 +17,13 @@ pub fn restart(session: &Session) -> Vec<Event> {
     Vec::new()
 }
 
-/// As [`restart`], with a new conversation, whatever starts the next incarnation.
+/// As [`restart`], with a new conversation, whatever starts the next incarnation. Of a session that does not run, its
+/// start is to forget the conversation: it may be refused.
 #[must_use]
 pub fn restart_fresh(session: &Session) -> Vec<Event> {
-    restart(session).into_iter().chain(forget_conversation(session)).collect()
+    let starts = session.lifecycle.holds_slot() || is_restarting(session);
+    let forgotten = starts.then(|| forget_conversation(session)).into_iter().flatten();
+    restart(session).into_iter().chain(forgotten).collect()
 }
 
 /// Inputs to the next incarnation.

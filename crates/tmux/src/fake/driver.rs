@@ -103,6 +103,21 @@ impl Driver for Fake {
         })
     }
 
+    fn rename_left<'a>(
+        &'a self,
+        server: ServerRef,
+        session: TmuxSessionId,
+        (from, to): (&'a Name, &'a Name),
+    ) -> Call<'a, ()> {
+        self.call("rename_left", move |state| {
+            if state.up()? != server || !state.sessions.contains_key(&session) {
+                return Err(not_found(session));
+            }
+            let has_name = state.sessions.get(&session).is_some_and(|found| found.name == from.as_str());
+            if has_name { state.rename(session, to) } else { Ok(()) }
+        })
+    }
+
     fn release(&self, pane: PaneRef, _is_adopted: bool) -> Call<'_, Answer> {
         self.call("release", move |state| {
             state.guarded(pane, Precondition::Ours, |state| {

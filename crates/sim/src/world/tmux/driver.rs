@@ -173,6 +173,18 @@ impl Driver for SimTmux {
         })
     }
 
+    fn rename_left<'a>(
+        &'a self,
+        at: ServerRef,
+        session: TmuxSessionId,
+        (from, to): (&'a Name, &'a Name),
+    ) -> Call<'a, ()> {
+        let names = (from.clone(), to.clone());
+        self.call("rename_left", move |server| {
+            Box::pin(async move { server.0.fake.rename_left(at, session, (&names.0, &names.1)).await })
+        })
+    }
+
     fn release(&self, pane: PaneRef, is_adopted: bool) -> Call<'_, Answer> {
         self.call("release", move |server| {
             Box::pin(async move { server.0.fake.release(pane, is_adopted).await })
