@@ -74,7 +74,8 @@ impl Device {
         let nonce = Nonce::new();
         let reply = self.run(&create.line(nonce), None, self.start_server && create.start_server).await?;
         match create.read(nonce, &reply.stdout)? {
-            Some(created) => Ok(created),
+            Some((created, true)) => Ok(created),
+            Some((created, false)) => self.mark(create, created).await,
             None if reply.stdout.is_empty() => Err(reply.error()),
             None => {
                 tracing::warn!(error = %reply.error(), "a session was created incompletely");
@@ -82,31 +83,61 @@ impl Device {
             }
         }
     }
+
+    /// Marks the pane of a new session to which a hook of the server's owner has added panes already.
+    async fn mark(&self, create: &Create, created: Created) -> Result<Created, TmuxError> {
+        let nonce = Nonce::new();
+        let Created { pane: PaneRef { server, pane, .. }, pid, .. } = created;
+        let target = pane.to_string();
+        let is_it = format!(
+            "#{{==:#{{pid}} #{{start_time}} #{{pane_id}} #{{pane_pid}},{} {} {pane} {pid}}}",
+            server.pid, server.started_at
+        );
+        let marks = create.marks(&target, nonce);
+        let line = CommandLine::default().then(["if-shell", "-F", "-t", &target, &is_it, &marks]);
+        let reply = self.run(&line, None, false).await?;
+        if reply.stdout == end(nonce).as_bytes() { Ok(created) } else { Err(TmuxError::Incomplete) }
+    }
 }
 
 impl Create {
-    /// The tag is set first, so that a later failure leaves an identifiable pane. Options that have their
-    /// value already are not set, because setting one makes the server visit all its windows.
+    /// Creates the session, and marks its pane if it is the only one: a hook of the server's owner may have added
+    /// others meanwhile, of which the session's name addresses the active one.
     fn line(&self, nonce: Nonce) -> CommandLine {
         let target = format!("={}:", self.name.as_str());
-        let tag = self.tag.to_string();
-        let log = log_pipe::command(&self.init, &self.log, self.tag);
-        let end = format!("END {nonce}");
         let mut line = CommandLine::default();
         if let Some(limit) = self.history_limit.map(|limit| limit.to_string()) {
             let set: &[&str] = &["set-option", "-g", "history-limit", &limit];
             line =
                 line.then(["if-shell", "-F", &format!("#{{!=:#{{history-limit}},{limit}}}"), &script([set])]);
         }
-        let [tagged, of_program] = format::set_tag(&target, &tag);
+        let crowded: &[&str] = &["display-message", "-p", &crowded(nonce)];
+        let (marks, crowded) = (self.marks(&target, nonce), script([crowded]));
+        let stays = script([&["set-option", "-t", &target, "destroy-unattached", "off"][..]]);
         line.then(self.new_session())
-            .then(tagged)
-            .then(of_program)
-            .then(["set-option", "-t", &target, format::POOLED, "1"])
-            .then(receipt::revoked(&target, self.token))
-            .then(["if-shell", "-F", "-t", &target, SCREEN_GOES, &keep_screen(&target)])
-            .then(["pipe-pane", "-O", "-t", &target].map(OsString::from).into_iter().chain([log]))
-            .then(["display-message", "-p", &end])
+            .then(["if-shell", "-F", "-t", &target, SESSION_GOES, &stays])
+            .then(["if-shell", "-F", "-t", &target, ALONE, &marks, &crowded])
+    }
+
+    /// Builds the commands that mark a pane and begin its log. The tag is set first, so that a later failure leaves an
+    /// identifiable pane. Options that have their value already are not set, because setting one makes the server visit
+    /// all its windows.
+    fn marks(&self, target: &str, nonce: Nonce) -> String {
+        let tag = self.tag.to_string();
+        let [tagged, of_program] = format::set_tag(target, &tag);
+        let receipt = receipt::revoked(target, self.token);
+        let receipt = receipt.each_ref().map(String::as_str);
+        let log = log_pipe::command(&self.init, &self.log, self.tag);
+        let log = ["pipe-pane".as_ref(), "-O".as_ref(), "-t".as_ref(), target.as_ref(), log.as_os_str()];
+        let marks: [&[&str]; 5] = [
+            &tagged,
+            &of_program,
+            &["set-option", "-t", target, format::POOLED, "1"],
+            &receipt,
+            &["if-shell", "-F", "-t", target, SCREEN_GOES, &keep_screen(target)],
+        ];
+        let end: &[&str] = &["display-message", "-p", &format!("END {nonce}")];
+        [script(marks), script([&log[..]]), script([end])].join(" ; ")
     }
 
     /// Builds the `new-session` command. The program has three words, so that tmux execs it without a
@@ -121,11 +152,15 @@ impl Create {
         words
     }
 
-    /// Parses the ids and the end mark; `None` unless both are there.
-    fn read(&self, nonce: Nonce, text: &[u8]) -> Result<Option<Created>, TmuxError> {
-        let Some(ids) = text.strip_suffix(format!("END {nonce}\n").as_bytes()) else { return Ok(None) };
+    /// Parses the ids, and whether the pane was marked. `None` unless all of it is there.
+    fn read(&self, nonce: Nonce, text: &[u8]) -> Result<Option<(Created, bool)>, TmuxError> {
+        let marked = text.strip_suffix(end(nonce).as_bytes()).map(|ids| (ids, true));
+        let crowded =
+            || text.strip_suffix(format!("{}\n", crowded(nonce)).as_bytes()).map(|ids| (ids, false));
+        let Some((ids, is_marked)) = marked.or_else(crowded) else { return Ok(None) };
         let Some((line, b"")) = format::take_line(ids) else { return Err(format::malformed(ids)) };
-        self.ids(line).map(Some).ok_or_else(|| format::malformed(ids))
+        let created = self.ids(line).ok_or_else(|| format::malformed(ids))?;
+        Ok(Some((created, is_marked)))
     }
 
     fn ids(&self, line: &[u8]) -> Option<Created> {
@@ -140,6 +175,22 @@ impl Create {
         if fields.next().is_none() { Some(created) } else { None }
     }
 }
+
+/// Returns the output of a pane's last mark.
+fn end(nonce: Nonce) -> String {
+    format!("END {nonce}\n")
+}
+
+/// Returns the words for a session that has other panes already.
+fn crowded(nonce: Nonce) -> String {
+    format!("CROWDED {nonce}")
+}
+
+/// Format: true of a session with one pane.
+const ALONE: &str = "#{&&:#{==:#{session_windows},1},#{==:#{window_panes},1}}";
+
+/// Format: true if the session would go once no client is attached. A flag is shown as a number.
+const SESSION_GOES: &str = "#{?#{||:#{==:#{destroy-unattached},off},#{==:#{destroy-unattached},0}},0,1}";
 
 /// Format: true if the screen of a dead pane would vanish, or be scrolled for a message about its death.
 const SCREEN_GOES: &str = "#{!=:#{remain-on-exit} #{remain-on-exit-format},on }";
@@ -171,7 +222,9 @@ mod tests {
         let nonce = Nonce::new();
         let read = |text: &str| create.read(nonce, text.as_bytes());
         let ids = "$3\t@4\t%7\t4242\t10\t99\n";
-        let created = read(&format!("{ids}END {nonce}\n")).unwrap().unwrap();
+        let (created, is_marked) = read(&format!("{ids}END {nonce}\n")).unwrap().unwrap();
+        assert!(is_marked);
+        assert_eq!(read(&format!("{ids}CROWDED {nonce}\n")).unwrap(), Some((created, false)));
         assert_eq!((created.session, created.window, created.pid), (TmuxSessionId(3), WindowId(4), 4242));
         assert_eq!(created.pane.server, ServerRef { pid: 10, started_at: 99 });
         assert!(read(ids).unwrap().is_none());

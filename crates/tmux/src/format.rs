@@ -9,9 +9,20 @@ use protocol::tmux::{TmuxPane, TmuxSession};
 
 use crate::error::{TmuxError, shorten};
 
+/// Format: number of the clients that are attached to a session, also by another one of its group.
+macro_rules! attached {
+    () => {
+        "#{?session_grouped,#{session_group_attached},#{session_attached}}"
+    };
+}
+pub(crate) use attached;
+
 /// Format of a session, one a line.
-pub const SESSION: &str =
-    "S\t#{session_id}\t#{session_created}\t#{session_attached}\t#{?@pool_session,1,0}\t#{session_name}";
+pub const SESSION: &str = concat!(
+    "S\t#{session_id}\t#{session_created}\t",
+    attached!(),
+    "\t#{?@pool_session,1,0}\t#{session_name}"
+);
 
 /// Format: true of a pane that runs the program for which it got its tag, not one that a person started in it later
 /// (`respawn-pane`). Panes of builds before this option have it not.

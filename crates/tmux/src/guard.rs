@@ -9,7 +9,7 @@ use protocol::ids::{PaneId, ServerId, Tag, Token};
 use crate::command::{CommandLine, script};
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
-use crate::format::{TAG, same_program};
+use crate::format::{TAG, attached, same_program};
 use crate::receipt;
 
 /// Identity of a running tmux server as tmux reports it. Ids are valid only within it.
@@ -88,14 +88,14 @@ pub(crate) enum Precondition {
     Untyped(Token),
     /// Its terminal is open and takes input, and the last text was typed under this token, without Enter.
     Unentered(Token),
-    /// No client is attached to its session.
+    /// No client is attached to its session, nor to another one of its group.
     Unattended,
 }
 
 /// The facts that [`Answer`] is derived from, before the tag. That comes last: any program in the pane can set its
 /// option to anything.
 const FACTS: &str =
-    "#{pid} #{start_time} #{pane_id} #{pane_dead} #{pane_input_off} #{pane_in_mode} #{session_attached}";
+    concat!("#{pid} #{start_time} #{pane_id} #{pane_dead} #{pane_input_off} #{pane_in_mode} ", attached!());
 
 /// Random marker in tmux's output that nothing in a pane can predict.
 #[derive(Debug, Clone, Copy)]
@@ -181,7 +181,7 @@ impl Guarded<'_> {
             Precondition::Ours => ("", ""),
             Precondition::Alive => ("#{pane_dead} ", "0 "),
             Precondition::Open | Precondition::Unentered(_) => ("#{pane_dead} #{pane_input_off} ", "0 0 "),
-            Precondition::Unattended => ("#{session_attached} ", "0 "),
+            Precondition::Unattended => (concat!(attached!(), " "), "0 "),
             Precondition::Typable | Precondition::Untyped(_) => {
                 ("#{pane_dead} #{pane_input_off} #{pane_in_mode} ", "0 0 0 ")
             }

@@ -131,6 +131,7 @@ async fn create_hidden_session(device: &Device) -> Result<(), TmuxError> {
     let line = CommandLine::default()
         .then(new)
         .then(["set-option", "-w", "-t", &target, "remain-on-exit", "on"])
+        .then(["set-option", "-t", &target, "destroy-unattached", "off"])
         .then(["set-option", "-t", &target, "detach-on-destroy", "on"]);
     let reply = device.run(&line, None, false).await?;
     match reply.error() {

@@ -32,6 +32,32 @@ async fn a_created_session_is_observed_whole() {
 }
 
 #[tokio::test]
+async fn what_a_hook_of_the_servers_owner_adds_gets_no_tag() {
+    let rig = Rig::new();
+    rig.start("keeper", "exec sleep 1000").await;
+    for (n, hook) in ["split-window", "split-window -b", "new-window"].into_iter().enumerate() {
+        rig.raw(&["set-hook", "-g", "after-new-session", hook]);
+        let created = rig.start(&format!("s{n}"), "exec sleep 1000").await;
+        let listing = rig.device.observe().await.unwrap();
+        let of_session = listing.panes.iter().filter(|(_, pane)| pane.session == created.session);
+        for (id, pane) in of_session {
+            assert_eq!(pane.tag, Some(created.pane.tag).filter(|_| *id == created.pane.pane), "{hook}");
+        }
+        assert_eq!(listing.panes[&created.pane.pane].pid, created.pid, "{hook}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_to_which_nobody_is_attached_stays() {
+    let rig = Rig::new();
+    rig.start("keeper", "exec sleep 1000").await;
+    rig.raw(&["set-option", "-g", "destroy-unattached", "on"]);
+    let created = rig.start("web", "exec sleep 1000").await;
+    let listing = rig.device.observe().await.unwrap();
+    assert!(listing.sessions.contains_key(&created.session));
+}
+
+#[tokio::test]
 async fn hostile_paths_are_only_paths() {
     let rig = Rig::new();
     let canary = rig.path("canary");
@@ -169,6 +195,23 @@ async fn a_released_pane_is_its_users() {
     }
     let left = rig.raw(&["display-message", "-p", "-t", "%0", "#{pane_pipe} #{remain-on-exit}"]);
     assert_eq!(left.trim_end(), "0 off");
+}
+
+#[tokio::test]
+async fn a_client_of_a_session_of_the_same_group_is_attached_too() {
+    let rig = Rig::new();
+    let created = rig.start("web", "exec sleep 1000").await;
+    let mut command = Command::new("tmux");
+    command.arg("-NCS").arg(&rig.device.socket).args(["new-session", "-t", "=web", "-s", "view"]);
+    let mut view = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    eventually("it is attached", async || {
+        let sessions = rig.device.observe().await.unwrap().sessions;
+        sessions.get(&created.session).is_some_and(|session| session.attached == 1)
+    })
+    .await;
+    assert_eq!(rig.device.kill_unattended(created.pane).await.unwrap(), Answer::Attached);
+    drop(view.stdin.take());
+    view.wait().unwrap();
 }
 
 #[tokio::test]
