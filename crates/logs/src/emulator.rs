@@ -10,6 +10,7 @@ use vt100::capture::{BasicFormattedCaptureState, RowContents, basic_formatted_to
 use vt100::{Callbacks, Parser};
 
 use crate::clean::{Cleaner, Mode};
+use crate::dialect;
 
 /// Time for which a row must stay unchanged before it is passed on to a follower.
 const STABLE: Duration = Duration::from_millis(500);
@@ -214,6 +215,7 @@ impl Emulator {
 
     /// Gives bytes to the terminal, and collects the rows that scroll off.
     fn process(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let bytes = dialect::for_emulator(bytes, self.terminal.screen().size().1.get());
         let pieces = bytes.chunks(PIECE);
         pieces
             .flat_map(|piece| {
@@ -296,9 +298,10 @@ fn first_redraw(bytes: &[u8]) -> Option<usize> {
         ESC => match bytes.get(at + 1) {
             Some(b'[') => {
                 let end = bytes[at + 2..].iter().find(|byte| (0x40..=0x7e).contains(*byte));
-                end.is_some_and(|end| b"@ABCDEFGHIJLMPSTXZ`adefr".contains(end))
+                end.is_some_and(|end| b"@ABCDEFGHIJLMPSTXZ`abdefr".contains(end))
                     || bytes[at + 2..].starts_with(b"?1049")
                     || bytes[at + 2..].starts_with(b"?47")
+                    || bytes[at + 2..].starts_with(b"?1047")
             }
             Some(next) => b"78DEMc".contains(next),
             None => false,
@@ -401,6 +404,21 @@ mod tests {
         };
         assert_eq!(text, b"done\n");
         assert_eq!(emulator.end(), b"spin\n");
+    }
+
+    #[test]
+    fn what_tmux_knows_is_shown_as_in_tmux() {
+        assert_eq!(text("x\x1b[9b|\n"), "xxxxxxxxxx|\n");
+        assert_eq!(text("one\x1bEtwo\r\n"), "one\ntwo\n");
+        assert_eq!(text("make\r\n\x1b[?1047h\x1b[H\x1b[2Jtop\x1b[?1047lafter\r\n"), "make\nafter\n");
+    }
+
+    #[test]
+    fn what_repeats_a_character_takes_no_more_than_a_row() {
+        let mut emulator = Emulator::new(5, 20);
+        let text = emulator.write(format!("x{}", "\x1b[65535b".repeat(1000)).as_bytes());
+        let text = [text, emulator.end()].concat();
+        assert!(text.len() <= 1000 * 21, "{}", text.len());
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //!
 //! The modules in the order in which a reader uses them: `writer_state` tells whether output may still come,
 //! `time_index` and `last_lines` find the offset to begin at, and `log_reader` reads the bytes from there.
-//! `clean` and `emulator` turn them into text for people; `replay` is the end of a log as such text, and
+//! `clean` and `emulator` (which gets tmux's `dialect`) turn them into text for people; `replay` is the end of a log as such text, and
 //! `paused_line` the line in which a person may type.
 
 #![warn(missing_docs)]
 
 pub mod clean;
+mod dialect;
 pub mod emulator;
 mod last_lines;
 mod log_reader;

@@ -3,7 +3,7 @@
 use logs::Times;
 use protocol::reply::LogFiles;
 use protocol::session::{Session, Size};
-use protocol::{ErrorCode, Refusal, SessionId, SessionRef, Timestamp};
+use protocol::{ErrorCode, OsBytes, Refusal, SessionId, SessionRef, Timestamp};
 use serde_json::json;
 
 use crate::calls;
@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::journal::{self, Printer};
+use crate::poll;
 use crate::session_log::{emulator, files, follow_to_end, stderr_of};
 use crate::show::out::Style;
 use crate::show::{out, time};
@@ -219,7 +220,8 @@ impl Sink for Screen {
 
     fn quiet(&mut self) -> Result<(), Error> {
         let text = self.emulated.quiet();
-        self.print(&text)
+        self.print(&text)?;
+        poll::check_reader()
     }
 
     fn end(&mut self) -> Result<(), Error> {
@@ -265,6 +267,9 @@ fn sink(context: &Context, args: &Args, session: &SessionRef, times: Times) -> B
     }
 }
 
+/// Length of a line's text, in bytes, beyond which it continues in a further document.
+const JSON_LINE_MAX: usize = 64 * 1024;
+
 /// Standard output, as a JSON document per line: `{"session", "offset", "at", "text"}`, with the offset of
 /// the line's first byte, and the time at which that was written, if known.
 struct JsonLines {
@@ -277,16 +282,33 @@ struct JsonLines {
 impl JsonLines {
     fn flush(&mut self) -> Result<(), Error> {
         let line = std::mem::take(&mut self.line);
-        let text = line.strip_suffix(b"\n").unwrap_or(&line);
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let text = match line.strip_suffix(b"\n") {
+            Some(text) => text.strip_suffix(b"\r").unwrap_or(text),
+            None => &line,
+        };
         let document = json!({
             "session": self.session,
             "offset": self.offset,
             "at": self.times.at(self.offset).map(time::rfc3339),
-            "text": String::from_utf8_lossy(text),
+            "text": OsBytes(text.to_vec()),
         });
         out::json(&document)
     }
+
+    /// Prints the beginning of a line that is too long, up to the end of a character.
+    fn flush_beginning(&mut self) -> Result<(), Error> {
+        let rest = self.line.split_off(beginning(&self.line, JSON_LINE_MAX));
+        let offset = self.offset + self.line.len() as u64;
+        self.flush()?;
+        (self.line, self.offset) = (rest, offset);
+        Ok(())
+    }
+}
+
+/// Returns the length of a beginning of at most `most` bytes that ends with a whole character, if the text has any there.
+fn beginning(text: &[u8], most: usize) -> usize {
+    let is_inside = |at: &usize| text[*at] & 0xc0 == 0x80;
+    (most - 3..=most).rev().find(|at| !is_inside(at)).unwrap_or(most)
 }
 
 impl Sink for JsonLines {
@@ -301,6 +323,10 @@ impl Sink for JsonLines {
             }
             offset += part.len() as u64;
             self.line.extend_from_slice(part);
+            // With its end, `\r\n`.
+            while self.line.len() > JSON_LINE_MAX + 2 {
+                self.flush_beginning()?;
+            }
             if part.ends_with(b"\n") {
                 self.flush()?;
             }
@@ -308,7 +334,24 @@ impl Sink for JsonLines {
         Ok(())
     }
 
+    fn quiet(&mut self) -> Result<(), Error> {
+        poll::check_reader()
+    }
+
     fn end(&mut self) -> Result<(), Error> {
         if self.line.is_empty() { Ok(()) } else { self.flush() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_cut_between_characters() {
+        assert_eq!(beginning(b"0123456789", 8), 8);
+        assert_eq!(beginning("01234567é".as_bytes(), 9), 8);
+        assert_eq!(beginning("0123456日本".as_bytes(), 9), 7);
+        assert_eq!(beginning(&[0x80; 12], 8), 8, "no text");
     }
 }

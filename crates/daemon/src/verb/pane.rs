@@ -117,6 +117,9 @@ pub(super) fn unseen(look: Result<Answer, TmuxError>) -> Refusal {
             | Answer::Already
             | Answer::Piped,
         ) => failed("tmux showed nothing"),
+        Err(error @ TmuxError::TooLong(_)) => {
+            Refusal::new(ErrorCode::Refused, format!("{error}; ask for fewer lines with --lines"))
+        }
         Err(error) => Refusal::new(
             ErrorCode::Unavailable,
             format!("{error}; its screen was not read: `poolctl status` shows how the server is"),

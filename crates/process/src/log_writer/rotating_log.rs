@@ -114,7 +114,11 @@ impl RotatingLog {
         }
         match self.rotate() {
             Ok(()) => Ok((0, max_size)),
-            Err(_) => self.extend_current(length).map(|room| (length, room)),
+            Err(_) => {
+                // The new file may be there, and only an old one not removed.
+                let length = self.file.metadata()?.len();
+                self.extend_current(length).map(|room| (length, room))
+            }
         }
     }
 
