@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::agents::gates::{await_done, await_reason, dir};
 use crate::agents::person::Person;
-use crate::harness::{PATIENCE, Pool, wait_until};
+use crate::harness::{PATIENCE, Pool, children, wait_until};
 
 /// A short typing pause: only the line itself holds a prompt back.
 const CONFIG: &str = "
@@ -109,6 +109,8 @@ fn a_program_that_a_person_ended_without_a_newline_is_no_line_of_theirs() {
     let pool = Pool::with(CONFIG);
     let mut person = shell_with_person(&pool, "sh", "$ ");
     person.types(b"cat\r");
+    let (shell, _) = pool.pane_pids("sh");
+    wait_until("it runs", PATIENCE, || !children(shell).is_empty());
     await_silence(&pool, "sh");
     person.types(b"\x04");
     wait_until("its prompt is back", PATIENCE, || screen(&pool, "sh").ends_with("cat\n$"));

@@ -40,6 +40,12 @@ impl Adapter {
     pub const ALL: [Self; 6] =
         [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Aider, Self::None];
 
+    /// True if the agent's hooks or its own record tell how a turn ended.
+    #[must_use]
+    pub fn tells_how_turns_end(self) -> bool {
+        self != Self::Aider
+    }
+
     /// Returns the adapter of a built-in agent kind, and [`Adapter::None`] for every other name.
     #[must_use]
     pub fn of(agent_kind: &str) -> Self {

@@ -45,6 +45,8 @@ pub struct Wiring {
     pub files: Vec<(String, Vec<u8>)>,
     /// Environment variables to set.
     pub env: Vec<(OsBytes, OsBytes)>,
+    /// True if the variables take the place of the user's: without them nothing confirms a prompt.
+    pub overrides: bool,
 }
 
 /// The parameters of a wiring.
@@ -68,6 +70,12 @@ pub struct WiringOptions<'a> {
 #[must_use]
 pub fn prompt_history(adapter: Adapter, own_dir: &Path) -> Option<PathBuf> {
     (adapter == Adapter::Aider).then(|| own_dir.join(aider::HISTORY))
+}
+
+/// True for a variable that a wiring sets for one session, and that its programs would pass on to others.
+#[must_use]
+pub fn is_variable(name: &[u8]) -> bool {
+    name == opencode::CONFIG_ENV.as_bytes() || aider::VARIABLES.iter().any(|one| name == one.as_bytes())
 }
 
 /// Returns the wiring of an agent. It is empty for [`Adapter::None`], and if the path of poolctl is not
@@ -116,6 +124,11 @@ mod tests {
         };
         for adapter in Adapter::ALL.into_iter().filter(|adapter| *adapter != Adapter::None) {
             assert!(wire(adapter, &named).env.contains(&("POOL_HOOKED".into(), "1".into())), "{adapter}");
+            let stays = |name: &[u8]| is_variable(name) || protocol::env::is_stripped(name);
+            assert!(
+                wire(adapter, &named).env.iter().all(|(name, _)| stays(&name.0)),
+                "no session inherits it"
+            );
         }
     }
 }

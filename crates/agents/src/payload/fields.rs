@@ -148,9 +148,20 @@ impl Fields {
         HookEvent::Permission { tool, text: clip(&text, ASK_MAX), wait_ms: 0 }
     }
 
-    /// Returns a value as JSON of at most [`TEXT_MAX`] bytes, or an empty text.
+    /// Returns a value as JSON of at most [`TEXT_MAX`] bytes, or an empty text. Of an object that is longer, the short
+    /// members come first: the content of a file is cut off, and not its path.
     pub(super) fn json(&self, key: &str) -> String {
         match self.map.get(key) {
+            Some(Value::Object(members)) => {
+                let mut written: Vec<String> = members
+                    .iter()
+                    .map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())))
+                    .collect();
+                if written.iter().map(String::len).sum::<usize>() >= TEXT_MAX {
+                    written.sort_by_key(String::len);
+                }
+                clip(&format!("{{{}}}", written.join(",")), TEXT_MAX)
+            }
             Some(value) => clip(&value.to_string(), TEXT_MAX),
             None => String::new(),
         }
@@ -281,6 +292,15 @@ mod tests {
         };
         assert_eq!(plan(PLAN_TOOL).as_deref(), Some("# Plan\n1. do it"));
         assert_eq!(plan(QUESTIONS_TOOL), None);
+    }
+
+    #[test]
+    fn of_a_long_input_the_content_is_cut_off_and_not_the_path() {
+        let input = serde_json::json!({"content": "x".repeat(2 * TEXT_MAX), "file_path": "/src/x.rs"});
+        let ended = fields(serde_json::json!({"tool_name": "Write", "tool_input": input}));
+        let HookEvent::ToolUsed(used) = ended.tool_ended("tool_response", false) else { panic!() };
+        assert_eq!(used.input.len(), TEXT_MAX);
+        assert_eq!(written_file(&used.tool, &used.input).as_deref(), Some("/src/x.rs"));
     }
 
     #[test]

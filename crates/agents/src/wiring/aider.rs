@@ -2,22 +2,25 @@
 //! that it takes to a file. Both are set in its environment; its history of the conversation stays where the
 //! user has it.
 
+use protocol::OsBytes;
+
 use super::{HookCall, Wiring, WiringOptions};
 use crate::adapter::Adapter;
 
 /// The history of prompts, in the session's own directory.
 pub(super) const HISTORY: &str = "aider.input.history";
+/// The variables: whether it notifies, by which command, and its history of prompts.
+pub(super) const VARIABLES: [&str; 3] =
+    ["AIDER_NOTIFICATIONS", "AIDER_NOTIFICATIONS_COMMAND", "AIDER_INPUT_HISTORY_FILE"];
 /// The report of the command.
 const IDLE: &str = r#"{"event":"idle"}"#;
 
 pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
     let idle = format!("{} '{IDLE}'", HookCall::new(poolctl, Adapter::Aider).line());
+    let values: [OsBytes; 3] = ["true".into(), idle.into(), options.own_dir.join(HISTORY).into()];
     Wiring {
-        env: vec![
-            ("AIDER_NOTIFICATIONS".into(), "true".into()),
-            ("AIDER_NOTIFICATIONS_COMMAND".into(), idle.into()),
-            ("AIDER_INPUT_HISTORY_FILE".into(), options.own_dir.join(HISTORY).into()),
-        ],
+        env: VARIABLES.into_iter().map(OsBytes::from).zip(values).collect(),
+        overrides: true,
         ..Wiring::default()
     }
 }

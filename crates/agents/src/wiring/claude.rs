@@ -58,7 +58,7 @@ pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
     Wiring {
         args: vec!["--plugin-dir".into(), options.dir.join(PLUGIN).into()],
         files: vec![(FILE.to_owned(), text)],
-        env: Vec::new(),
+        ..Wiring::default()
     }
 }
 

@@ -43,9 +43,9 @@ pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
     };
     let hooks = EVENTS.into_iter().map(|event| (event, [Group { hooks: [handler()] }])).collect();
     Wiring {
-        args: Vec::new(),
         files: vec![(FILE.to_owned(), serde_json::to_vec_pretty(&Settings { hooks }).unwrap_or_default())],
         env: vec![(DEFAULTS_ENV.into(), options.dir.join(FILE).into())],
+        ..Wiring::default()
     }
 }
 

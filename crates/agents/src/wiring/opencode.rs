@@ -8,7 +8,7 @@ const PLUGIN: &str = "opencode-tmux-pool.mjs";
 /// The value of `$schema`, which OpenCode would otherwise add to the file.
 const SCHEMA: &str = "https://opencode.ai/config.json";
 /// Environment variable with the path of an additional configuration file.
-const CONFIG_ENV: &str = "OPENCODE_CONFIG";
+pub(super) const CONFIG_ENV: &str = "OPENCODE_CONFIG";
 /// The plugin, with placeholders of the form `"@NAME@"`.
 const SOURCE: &str = include_str!("opencode.js");
 
@@ -23,9 +23,9 @@ pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
     let config =
         serde_json::json!({ "$schema": SCHEMA, "plugin": [format!("file://{}", percent_encode(&path))] });
     Wiring {
-        args: Vec::new(),
         files: vec![(PLUGIN.to_owned(), plugin.into_bytes()), (FILE.to_owned(), config.to_string().into())],
         env: vec![(CONFIG_ENV.into(), options.dir.join(FILE).into())],
+        ..Wiring::default()
     }
 }
 

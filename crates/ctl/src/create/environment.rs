@@ -77,8 +77,13 @@ pub(crate) fn of_flags(
     Ok(variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
 }
 
+/// All variables that a session inherits. Those that the pool has set for the hooks of one session are for that one.
 fn all(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<Variable> {
-    let all = variables.filter(|(name, _)| !protocol::env::is_stripped(name.as_bytes()));
+    let variables: Vec<(OsString, OsString)> = variables.collect();
+    let is_hooked = variables.iter().any(|(name, _)| name == "POOL_HOOKED");
+    let stays =
+        |name: &[u8]| protocol::env::is_stripped(name) || is_hooked && agents::wiring::is_variable(name);
+    let all = variables.into_iter().filter(|(name, _)| !stays(name.as_bytes()));
     all.map(|(name, value)| (name.into(), value.into())).collect()
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
         turn.volatile.agents.begin_turn(session.id, begun.clone());
     }
     turn.emit_all(events);
-    turn.volatile.agents.note_artefacts(session.id, &hook.signal);
+    turn.volatile.agents.note_artefacts(session.id, &hook);
     if matches!(hook.signal, HookEvent::Permission { .. }) {
         turn.volatile.agents.note_asked(session.id, hook.id, moment);
     }

@@ -9,7 +9,9 @@ use agents::Adapter;
 use pool::agent::{self, AgentObservation};
 use pool::{Agent, QueueRules, prompt, queue};
 use protocol::event::AgentEvent;
-use protocol::{ActivityState, Event, MessageState, Notes, Refusal, SessionId, Tag, Timestamp};
+use protocol::{
+    ActivityState, Event, MessageReason, MessageState, Notes, Refusal, SessionId, Tag, Timestamp,
+};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::decide::usage_limit;
@@ -165,6 +167,7 @@ fn decide(
             interrupted_at,
             screen: sample.screen,
             title: sample.title,
+            has_queued_asks: !turn.volatile.agents.queued_asks(target.id).is_empty(),
             has_known_screen: target.agent.shows_composer(),
             composer_while_busy: target.agent.adapter == Adapter::None && target.agent.screen.works.is_none(),
         };
@@ -198,8 +201,9 @@ fn is_idle(event: &Event) -> bool {
 fn note_interrupted(turn: &mut Turn<'_>, rules: &QueueRules, target: &SampleTarget) {
     let open = queue::held_prompt(turn.pool(), target.id).filter(|open| open.state == MessageState::Accepted);
     if let Some(open) = open {
-        let event = prompt::interrupted(&open, (target.agent.on_interrupted, rules), turn.now());
-        turn.emit(event);
+        let (pool, now) = (turn.pool(), turn.now());
+        let events = prompt::stopped(pool, &open, (&target.agent, rules), MessageReason::Interrupted, now);
+        turn.emit_all(events);
     }
 }
 

@@ -43,6 +43,8 @@ pub struct AgentObservation {
     pub title: WindowTitle,
     /// True if an agent runs in it whose screen the pool can read.
     pub has_known_screen: bool,
+    /// True if it asks for more than is shown: what the screen shows may be of another request.
+    pub has_queued_asks: bool,
     /// True if its composer can be free while it works, because its description does not say how its screen
     /// looks at work.
     pub composer_while_busy: bool,
@@ -85,6 +87,9 @@ pub fn derive_activity(
     activity_changed(session, &before, Activity { tag: Some(tag), ..after })
 }
 
+/// Time within which an agent has drawn its own dialog for a request that is left to its terminal.
+const DRAWN: Duration = Duration::from_secs(3);
+
 /// The activity of an agent with hooks. Other evidence corrects only what hooks cannot tell: an interruption
 /// by the user, and questions of Codex (0.169.0) in its plan mode.
 fn corrected_by_screen(
@@ -126,7 +131,11 @@ fn corrected_by_screen(
         WindowTitle::Other(at) => silent && !pool.is_earlier(now, look.at, at),
         WindowTitle::Unread => silent,
     };
+    // A request that was left to the terminal, and answered there.
+    let left = before.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Permission && !ask.answerable);
+    let is_answered = asked && left && !observed.has_queued_asks && pool.age(look.at, before.since) >= DRAWN;
     match &look.dialog {
+        None if is_answered && look.works == Some(true) => Some(busy_again()),
         Some(dialog) => {
             // The next of several questions has another id.
             let asks = asks && (busy || by_screen) && dialog.name == screen::QUESTION;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use protocol::hook::{HookEvent, Start};
+use protocol::hook::{Hook, HookEvent, Start};
 
 /// Maximum number of files that are remembered.
 const FILES_MAX: usize = 100;
@@ -11,6 +11,8 @@ const FILES_MAX: usize = 100;
 /// The plan that an agent last proposed and the files that it wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Artefacts {
+    /// The conversation that they are of, if known.
+    conversation: Option<String>,
     plan: Option<String>,
     files: VecDeque<String>,
 }
@@ -27,19 +29,37 @@ impl Artefacts {
         self.files.iter().map(String::as_str)
     }
 
-    /// True if a report begins a conversation that knows nothing of earlier plans and files.
-    pub(super) fn begin_anew(signal: &HookEvent) -> bool {
-        matches!(signal, HookEvent::Started { source: Start::New | Start::Cleared })
+    /// True if nothing is known.
+    pub(super) fn is_empty(&self) -> bool {
+        self.plan.is_none() && self.files.is_empty()
     }
 
-    /// True if a report may name a plan or a file.
+    /// True if a report may name a plan, a file, or a conversation.
     pub(super) fn are_named_by(signal: &HookEvent) -> bool {
-        matches!(signal, HookEvent::Asking { plan: Some(_), .. } | HookEvent::ToolUsed(_))
+        matches!(
+            signal,
+            HookEvent::Asking { plan: Some(_), .. } | HookEvent::ToolUsed(_) | HookEvent::Started { .. }
+        )
     }
 
-    /// Stores the plan or the file that a report names.
-    pub(super) fn note(&mut self, signal: &HookEvent) {
-        match signal {
+    /// Forgets all if another conversation begins, or the agent begins one without telling which. A compacted one goes on.
+    fn begin(&mut self, source: Start, conversation: Option<&String>) {
+        let goes_on = match (&self.conversation, conversation) {
+            _ if source == Start::Cleared => false,
+            (Some(known), Some(begun)) if known == begun => true,
+            (Some(_), Some(_)) => matches!(source, Start::Compacted | Start::CompactedOnCommand),
+            _ => source != Start::New,
+        };
+        if !goes_on {
+            *self = Self::default();
+        }
+        self.conversation = conversation.or(self.conversation.as_ref()).cloned();
+    }
+
+    /// Stores the plan, the file or the conversation that a report names.
+    pub(super) fn note(&mut self, hook: &Hook) {
+        match &hook.signal {
+            HookEvent::Started { source } => self.begin(*source, hook.conversation.as_ref()),
             HookEvent::Asking { plan: Some(plan), .. } => self.plan = Some(plan.clone()),
             HookEvent::ToolUsed(used) if !used.failed => {
                 let Some(file) = agents::payload::written_file(&used.tool, &used.input) else { return };

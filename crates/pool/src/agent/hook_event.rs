@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use agents::Adapter;
 use protocol::activity::{ASK_MAX, Ask, Source};
 use protocol::event::AgentEvent;
 use protocol::hook::{Hook, HookEvent, Notice, Start};
@@ -84,6 +85,11 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
 /// Checks that the report is of the session's own conversation. Returns the event of a change of
 /// conversation.
 fn check_conversation(session: &Session, hook: &Hook, agent: &Agent) -> Result<Option<Event>, ForeignAgent> {
+    // An agent may run another one, whose user has installed hooks.
+    let reporter = Adapter::of(&hook.agent);
+    if reporter != Adapter::None && agent.adapter != Adapter::None && reporter != agent.adapter {
+        return Err(ForeignAgent);
+    }
     let Some(id) = &hook.conversation else { return Ok(None) };
     let known = session.conversation.as_ref();
     let begun = matches!(hook.signal, HookEvent::Prompt { .. });
@@ -167,7 +173,7 @@ fn activity_after(
         | HookEvent::Asking { .. } => None,
         HookEvent::TurnFailed { error, limited, until } => Some(Activity {
             detail: Some(bounds::cut(error, ASK_MAX).to_owned()),
-            limited_until: limited.then(|| limited_until(*until, error, (resumes, now))),
+            limited_until: limited.then(|| limited_until(*until, error, (resumes, hook.at, now))),
             ..is(ActivityState::Error)
         }),
         // The usage limit still holds, so that the session can be parked until its end.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use protocol::activity::Ask;
-use protocol::hook::HookEvent;
+use protocol::hook::Hook;
 use protocol::{Activity, SessionId, Tag, Timestamp};
 
 use crate::agent::artefacts::Artefacts;
@@ -156,15 +156,13 @@ impl Agents {
     /// The plan and the files of a session's agent.
     #[must_use]
     pub fn artefacts(&self, session: SessionId) -> Option<&Artefacts> {
-        self.artefacts.get(&session)
+        self.artefacts.get(&session).filter(|known| !known.is_empty())
     }
 
     /// Stores what a hook report says of the plan and the files of a session's agent.
-    pub fn note_artefacts(&mut self, session: SessionId, signal: &HookEvent) {
-        if Artefacts::begin_anew(signal) {
-            self.artefacts.remove(&session);
-        } else if Artefacts::are_named_by(signal) {
-            self.artefacts.entry(session).or_default().note(signal);
+    pub fn note_artefacts(&mut self, session: SessionId, hook: &Hook) {
+        if Artefacts::are_named_by(&hook.signal) {
+            self.artefacts.entry(session).or_default().note(hook);
         }
     }
 

@@ -15,14 +15,14 @@ const RETRY_PAUSE: Duration = Duration::from_secs(30);
 /// Longest of these pauses, which double.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// Time until which a limited agent gets no prompt: the end of its limit. If that has passed and the agent
-/// still meets its limit, the end of a pause that doubles.
+/// Time until which a limited agent gets no prompt: the end of its limit, which its report made at `at` may tell in words.
+/// If that has passed and the agent still meets its limit, the end of a pause that doubles.
 pub(crate) fn limited_until(
     until: Option<Timestamp>,
     error: &str,
-    (resumes, now): (u32, Timestamp),
+    (resumes, at, now): (u32, Timestamp, Timestamp),
 ) -> Timestamp {
-    let told = until.or_else(|| agents::payload::limit_reset(error, now));
+    let told = until.or_else(|| agents::payload::limit_reset(error, at));
     match (until, told) {
         (_, None) if resumes == 0 => return now.after(UNKNOWN_LIMIT_PAUSE),
         // The exact time.

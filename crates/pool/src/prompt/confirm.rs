@@ -19,7 +19,7 @@ use crate::queue::pending::PendingMessage;
 use crate::queue::prompts::held_prompt;
 use crate::queue::transition::transition;
 use crate::queue::{breaker, doubt, settle};
-use crate::settings::{OnFailedTurn, OnInterrupted, QueueRules, Settings};
+use crate::settings::{Agent, OnFailedTurn, OnInterrupted, QueueRules, Settings};
 
 /// Time for which an agent at rest may still report the outcome of its prompt; its own record tells sooner.
 const WORD_LIMIT: Duration = Duration::from_secs(15);
@@ -164,6 +164,23 @@ pub fn interrupted(
     turn_interrupted(message, action, MessageReason::Interrupted, now)
 }
 
+/// The prompt of an agent that stopped without reporting that: it was interrupted. Of one that never tells how a turn
+/// ended, the turn is over.
+#[must_use]
+pub fn stopped(
+    pool: &Pool,
+    message: &PendingMessage<'_>,
+    (agent, rules): (&Agent, &QueueRules),
+    why: MessageReason,
+    now: Timestamp,
+) -> Vec<Event> {
+    if agent.adapter.tells_how_turns_end() {
+        return vec![turn_interrupted(message, (agent.on_interrupted, rules), why, now)];
+    }
+    let reopened = breaker::close(pool, message.session, message.kind);
+    [turn_over(message, None, now)].into_iter().chain(reopened).collect()
+}
+
 fn turn_interrupted(
     message: &PendingMessage<'_>,
     (action, rules): (OnInterrupted, &QueueRules),
@@ -219,13 +236,14 @@ pub fn end_stranded(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<Eve
         let hooked = pool.notes(session.id).is_some_and(|notes| notes.hooked == activity.tag);
         let since = pool.latest(now, [activity.since, message.since]);
         let long = rests && hooked && agent.confirm == Confirm::Hook && pool.age(now, since) >= WORD_LIMIT;
-        long.then_some(agent.on_interrupted)
+        long.then_some(agent)
     };
     let held = pool
         .held_messages()
         .filter(|message| message.state == MessageState::Accepted && message.kind == PROMPT);
-    let event = |message: PendingMessage<'_>| {
-        Some(turn_interrupted(&message, (rests(&message)?, &settings.queue), MessageReason::Stranded, now))
+    let events = |message: PendingMessage<'_>| {
+        let agent = rests(&message)?;
+        Some(stopped(pool, &message, (agent, &settings.queue), MessageReason::Stranded, now))
     };
-    held.filter_map(event).collect()
+    held.filter_map(events).flatten().collect()
 }

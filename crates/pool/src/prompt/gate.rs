@@ -137,6 +137,10 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
         {
             Err(Blocked::by_terminal("its screen does not show where it takes prompts"))
         }
+        // A hook of its user may have let it go on at the end of its turn.
+        (None, Composer::Empty | Composer::Unknown) if seen.works == Some(true) => {
+            Err(Blocked::for_now("its screen shows that it works"))
+        }
         (None, Composer::Empty | Composer::Unknown) => Ok(()),
     }
 }

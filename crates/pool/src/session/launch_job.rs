@@ -109,7 +109,11 @@ fn environment(
         // Hooks that a user installed report nothing besides these.
         env.insert("POOL_HOOKED".into(), "1".into());
         for (key, value) in &wiring.env {
-            env.entry(key.clone()).or_insert_with(|| value.clone());
+            if wiring.overrides {
+                env.insert(key.clone(), value.clone());
+            } else {
+                env.entry(key.clone()).or_insert_with(|| value.clone());
+            }
         }
     }
     env.into_iter().collect()

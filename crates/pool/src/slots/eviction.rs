@@ -195,12 +195,15 @@ fn check_settled(pool: &Pool, session: &Session, inputs: &EvictionInputs<'_>) ->
     }
 }
 
-/// The loss if a session with this screen were parked: an unsent text, or work of the agent in the
+/// The loss if a session with this screen were parked: an unsent text, or work of the agent, also in the
 /// background.
 #[must_use]
 pub fn loss_if_parked(screen: &ScreenReading) -> Option<String> {
     if let Composer::Holds(text) = &screen.composer {
         return Some(holds_text(&protocol::redact::text(text)));
+    }
+    if screen.works == Some(true) {
+        return Some("its screen shows that it works".to_owned());
     }
     screen.background.as_ref().map(|what| format!("its agent has {what} in the background"))
 }

@@ -10,7 +10,7 @@ use pool::agent::{
 use proptest::prelude::*;
 use protocol::activity::{AskKind, Source};
 use protocol::event::AgentEvent;
-use protocol::hook::Notice;
+use protocol::hook::{HookEvent, Notice};
 use protocol::session::Reason;
 use protocol::{Activity, ActivityState, Event, Lifecycle, MessageState, Timestamp};
 
@@ -75,6 +75,24 @@ fn guessed(seen: &AgentObservation, now: u64) -> (ActivityState, Source, u64) {
     // An unknown activity is no news.
     let Some(found) = Stage::new("shell").at(now).see(seen) else { return (Unknown, Source::Nothing, 0) };
     (found.state, found.source, found.since.0 - START)
+}
+
+#[test]
+fn a_permission_that_is_answered_at_the_terminal_is_over_once_the_agent_works_on() {
+    let mut stage = Stage::new("claude");
+    stage.says(signal::prompt());
+    let (tool, text) = ("Bash".to_owned(), "make".to_owned());
+    stage.says(HookEvent::Permission { tool, text, wait_ms: 0 });
+    assert!(stage.ask().is_some_and(|ask| !ask.answerable));
+    let works = |ms| ScreenReading { works: Some(true), ..ready(ms) };
+    let look = |screen| AgentObservation { screen: Some(screen), ..quiet(9000) };
+    let mut stage = stage.at(2900);
+    assert_eq!(stage.see(&look(works(2900))), None, "its dialog may not be drawn yet");
+    let mut stage = stage.at(5000);
+    let asks = ScreenReading { dialog: dialog("permission"), ..works(4000) };
+    assert_eq!(stage.see(&look(asks)), None);
+    assert_eq!(stage.see(&look(works(4000))).map(|shown| shown.state), Some(Busy));
+    assert_eq!(stage.ask(), None);
 }
 
 #[test]
@@ -247,7 +265,12 @@ fn what_its_hook_says_is_not_corrected_by_worse_evidence() {
         assert_eq!(stage.see(&seen), None);
         let seen =
             AgentObservation { screen: Some(ScreenReading { works: Some(true), ..ready(59_000) }), ..seen };
-        assert_eq!(stage.see(&seen), None, "nor by a screen that says that it works");
+        let is_left = state == Attention;
+        assert_eq!(
+            stage.see(&seen).is_some(),
+            is_left,
+            "a screen that says that it works tells of an answer only"
+        );
     }
 }
 
@@ -471,6 +494,7 @@ fn seen() -> impl Strategy<Value = AgentObservation> {
                 title,
                 composer_while_busy: false,
                 has_known_screen: is_known,
+                has_queued_asks: false,
             }
         },
     )

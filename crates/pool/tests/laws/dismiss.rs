@@ -8,7 +8,7 @@ use pool::agent::{
 };
 use pool::{Volatile, inbox, lock};
 use protocol::activity::AskKind;
-use protocol::hook::{HookEvent, Start, ToolUse};
+use protocol::hook::{Hook, HookEvent, Start, ToolUse};
 use protocol::{ActivityState, Epoch, ErrorCode, MessageState, Timestamp};
 
 use crate::stage::{START, Stage, signal};
@@ -151,7 +151,7 @@ fn a_message_in_doubt_is_not_dismissed_and_without_a_question_nothing_is() {
 
 #[test]
 fn the_plan_and_the_files_are_those_of_the_conversation() {
-    let (stage, mut agents) = (Stage::new("claude"), Agents::default());
+    let (mut stage, mut agents) = (Stage::new("claude"), Agents::default());
     let plan =
         |text: &str| HookEvent::Asking { tool: "ExitPlanMode".to_owned(), plan: Some(text.to_owned()) };
     let wrote = |path: &str, failed| {
@@ -161,13 +161,22 @@ fn the_plan_and_the_files_are_those_of_the_conversation() {
     };
     let all =
         [plan("one"), wrote("a", false), wrote("b", false), wrote("c", true), wrote("a", false), plan("two")];
-    all.iter().for_each(|signal| agents.note_artefacts(stage.id, signal));
+    all.into_iter().for_each(|signal| agents.note_artefacts(stage.id, &stage.hook(signal)));
     let known = agents.artefacts(stage.id).unwrap();
     assert_eq!((known.plan(), known.files().collect::<Vec<_>>()), (Some("two"), vec!["a", "b"]));
-    (0..200).for_each(|n| agents.note_artefacts(stage.id, &wrote(&n.to_string(), false)));
+    (0..200).for_each(|n| agents.note_artefacts(stage.id, &stage.hook(wrote(&n.to_string(), false))));
     assert_eq!(agents.artefacts(stage.id).unwrap().files().count(), 100);
-    agents.note_artefacts(stage.id, &HookEvent::Started { source: Start::Resumed });
-    assert!(agents.artefacts(stage.id).is_some());
-    agents.note_artefacts(stage.id, &HookEvent::Started { source: Start::Cleared });
-    assert_eq!(agents.artefacts(stage.id), None);
+    for (source, conversation, goes_on) in [
+        (Start::Resumed, "a", true),
+        (Start::New, "a", true),
+        (Start::Compacted, "b", true),
+        (Start::Resumed, "c", false),
+        (Start::Cleared, "d", false),
+    ] {
+        agents.note_artefacts(stage.id, &stage.hook(wrote("x", false)));
+        let conversation = Some(conversation.to_owned());
+        let hook = Hook { conversation, ..stage.hook(HookEvent::Started { source }) };
+        agents.note_artefacts(stage.id, &hook);
+        assert_eq!(agents.artefacts(stage.id).is_some(), goes_on, "{source:?}");
+    }
 }

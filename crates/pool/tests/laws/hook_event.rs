@@ -585,6 +585,30 @@ fn a_limit_without_a_time_holds_for_a_while() {
 }
 
 #[test]
+fn a_limit_that_is_told_late_ends_at_the_time_of_its_day() {
+    let mut stage = Stage::new("claude");
+    stage.world.now = 270_000;
+    let error = "rate_limit: You've hit your session limit · resets 12:05am (UTC)".to_owned();
+    let hook = stage.hook(HookEvent::TurnFailed { error, limited: true, until: None });
+    // The daemon reads it from the spool four hours later.
+    stage.world.now += 4 * 3_600_000;
+    stage.handle_hook(&hook, TextMatch::Exact);
+    let until = stage.activity().limited_until.unwrap();
+    assert!(until <= stage.now().after(std::time::Duration::from_secs(60)), "{until:?}");
+}
+
+#[test]
+fn an_agent_of_another_kind_inside_this_one_reports_nothing() {
+    let mut stage = Stage::new("codex");
+    let agent = pool::Agent { adapter: agents::Adapter::Codex, ..stage.agent.clone() };
+    stage.agent = agent;
+    let begins = stage.hook(HookEvent::Started { source: Start::New });
+    let other = Hook { agent: "claude".to_owned(), conversation: Some("other".to_owned()), ..begins.clone() };
+    assert_eq!(stage.handle_hook(&other, TextMatch::Exact), []);
+    assert_ne!(stage.handle_hook(&begins, TextMatch::Exact), []);
+}
+
+#[test]
 fn a_limit_that_holds_on_past_its_time_is_tried_again_after_growing_pauses_and_never_a_day_later() {
     let mut stage = Stage::new("claude");
     let session = stage.session().id;

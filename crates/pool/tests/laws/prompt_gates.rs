@@ -173,9 +173,14 @@ fn reason(kind: &str, waits_for_screen: bool, pane: &PaneSnapshot) -> Option<&'s
         "does not show",
         "does not take pastes",
         "unfinished line",
+        "it works",
     ];
     let word = *words.iter().find(|word| why.contains(**word)).unwrap_or_else(|| panic!("{why}"));
-    assert_eq!(blocked.needs_person(), !["typing", "does not take pastes"].contains(&word), "{why}");
+    assert_eq!(
+        blocked.needs_person(),
+        !["typing", "does not take pastes", "it works"].contains(&word),
+        "{why}"
+    );
     Some(word)
 }
 
@@ -203,6 +208,8 @@ fn i3_nothing_is_typed_into_a_terminal_that_somebody_or_something_else_has() {
         (full, Some("full-screen"), Some("full-screen")),
         (unfinished, Some("unfinished line"), Some("unfinished line")),
         (of(seen(Composer::Empty, None)), None, None),
+        (of(ScreenReading { works: Some(false), ..seen(Composer::Empty, None) }), None, None),
+        (of(ScreenReading { works: Some(true), ..seen(Composer::Empty, None) }), Some("it works"), None),
         (of(seen(Composer::Unknown, None)), Some("does not show"), None),
         (said_idle(2999), Some("does not show"), None),
         (said_idle(3000), None, None),
