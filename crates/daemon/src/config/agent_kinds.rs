@@ -6,6 +6,7 @@ use std::time::Duration;
 use agents::screen::{Pattern, Patterns, USAGE_LIMIT};
 use agents::{Adapter, Confirm};
 use pool::{Agent, OnFailedTurn, OnInterrupted};
+use protocol::OsBytes;
 
 use crate::config::sections::{AgentSection, FailedTurn, Interrupted, ScreenSection};
 use crate::config::values::{ConfigError, check_actions, duration, invalid, nearest};
@@ -113,6 +114,15 @@ fn with_adapter(adapter: Adapter, agent: Agent) -> Agent {
 }
 
 impl AgentSection {
+    /// Checks the variables and the actions of the reaper's rules.
+    fn check_tables(&self, name: &str) -> Result<(), ConfigError> {
+        check_actions(&format!("[agents.{name}] reap"), &self.reap)?;
+        let env: Vec<(OsBytes, OsBytes)> =
+            self.env.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect();
+        pool::session::check_environment(&env)
+            .map_err(|refusal| ConfigError(format!("[agents.{name}] env: {}", refusal.message)))
+    }
+
     /// Returns the kind with the changes of this section.
     fn apply_to(&self, name: &str, agent: Agent) -> Result<Agent, ConfigError> {
         let program = if self.command.is_empty() { agent.command.first() } else { Some(&self.command) };
@@ -131,7 +141,7 @@ impl AgentSection {
         let hooks = self.hooks.unwrap_or(agent.hooks);
         // Without the pool's hooks nothing confirms a prompt, unless `confirm` says otherwise.
         let confirm = if hooks || agent.confirm != Confirm::Hook { agent.confirm } else { Confirm::None };
-        check_actions(&format!("[agents.{name}] reap"), &self.reap)?;
+        self.check_tables(name)?;
         let approve_wait = match &self.approve_wait {
             Some(text) => duration(&format!("[agents.{name}] approve_wait"), text)?,
             None => agent.approve_wait,

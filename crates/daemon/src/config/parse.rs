@@ -29,6 +29,7 @@ impl Config {
         let config: Self = toml::from_str(text).map_err(|e| ConfigError(e.to_string()))?;
         config.settings(Path::new("/"), 0)?;
         config.daemon_settings()?;
+        config.tmux_socket(Path::new("/"))?;
         Ok(config)
     }
 }
@@ -60,6 +61,10 @@ mod tests {
         assert!(error("[reaper]\ngrace = 'soon'").contains("duration like 5s"));
         assert!(error("[queue]\nmax_bytes = '1 furlong'").contains("size like 64MiB"));
         assert!(error("[tmux]\nsize = '0x5'").contains("200x50"));
+        assert!(error("[tmux]\nsocket = 'work.sock'").contains("absolute path"));
+        assert!(error("[tmux]\nhistory_limit = 3000000000").contains("at most 2147483647"));
+        assert!(error("[agents.x]\ncommand = 'y'\nenv = { 'A=B' = '1' }").contains("[agents.x] env"));
+        assert!(error("[workers.x]\ncommand = ['y']\nenv = { A = \"\\u0000\" }").contains("[workers.x]"));
         assert!(error("[watch]\nheartbeat = '1ms'").contains("under 100ms"));
         assert!(error("[pool\n").contains("TOML parse error"));
     }

@@ -26,6 +26,10 @@ impl Config {
         if self.pool.max_processes == 0 {
             return invalid("[pool] max_processes must be at least 1");
         }
+        // tmux refuses more.
+        if i32::try_from(self.tmux.history_limit).is_err() {
+            return invalid(format!("[tmux] history_limit is at most {}", i32::MAX));
+        }
         let env = self.passing()?;
         Ok(Settings {
             max_sessions: self.pool.max_sessions,

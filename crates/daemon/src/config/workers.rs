@@ -57,11 +57,14 @@ impl WorkerSection {
         if !self.cwd.is_empty() && !self.cwd.starts_with('/') {
             return invalid(format!("{} is an absolute path, not {:?}", place("cwd"), self.cwd));
         }
+        let env = self.environment(passing);
+        pool::session::check_environment(&env)
+            .map_err(|refusal| ConfigError(format!("[workers.{name}]: {}", refusal.message)))?;
         let limits = self.limits.parse().map_err(|why| ConfigError(format!("{}: {why}", place("limits"))))?;
         Ok(WorkerSettings {
             spec,
             cwd: Some(self.cwd.as_str()).filter(|cwd| !cwd.is_empty()).map(OsBytes::from),
-            env: self.environment(passing),
+            env,
             limits,
             max_restarts: self.max_restarts,
         })
