@@ -48,7 +48,7 @@ impl Handle {
         id: ProcId,
         wanted: impl FnOnce(&Process) -> bool,
     ) -> Result<Option<Self>, Error> {
-        if id.pid <= 1 || id.pid == std::process::id() {
+        if id.pid <= 1 {
             return Err(Error::Forbidden(id.pid));
         }
         let Some(fd) = open(id.pid).map_err(Error::system("hold a process"))? else {
@@ -62,6 +62,10 @@ impl Handle {
         };
         if handle.exited()? {
             return Ok(None);
+        }
+        // Checked last: an earlier process may have had this one's pid.
+        if id.pid == std::process::id() {
+            return Err(Error::Forbidden(id.pid));
         }
         if process.uid != getuid().as_raw() {
             return Err(Error::OtherUser(id));

@@ -191,7 +191,7 @@ impl KillRun<'_> {
             let parents = self.parents(&found);
             match ladder.step(start.elapsed(), &found, &parents) {
                 Step::Done if self.group_is_empty()? => return Ok(true),
-                // Processes of other users are not members, and cannot be signalled one by one.
+                // Processes that the system does not show cannot be signalled one by one.
                 Step::Done => self.kill_invisible(start.elapsed().checked_sub(grace))?,
                 Step::GiveUp(ids) => {
                     self.outpaced.extend(ids);
@@ -331,6 +331,7 @@ impl KillRun<'_> {
         let mut untouchable = own_ancestry();
         untouchable.extend(&self.options.protected);
         untouchable.extend(exempt::pids(&self.exempt));
+        untouchable.extend(self.foreign.keys().map(|id| id.pid));
         Ok(cgroup::processes(group)?.iter().map(|pid| untouchable.contains(pid)).collect())
     }
 

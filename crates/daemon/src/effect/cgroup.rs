@@ -2,11 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pool::EnforceableLimits;
 use process::cgroup::{self, Group, Subtree};
 use protocol::Tag;
 use protocol::limits::Limits;
+use tokio::time::Instant;
 
 use crate::config::CgroupPlacement;
 use crate::engine::Turn;
@@ -14,7 +16,11 @@ use crate::engine::cgroups::CgroupState;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::Purpose;
 
-/// Finds where groups can be created, if the configuration or the tmux server changed since the last call.
+/// Time after which it is tried again to find where groups can be created: a busy system may not have answered.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// Finds where groups can be created, if the configuration or the tmux server changed since the last call, or that failed
+/// a while ago.
 pub(crate) async fn refresh(daemon: &Arc<Daemon>) {
     let wanted = daemon.loaded().daemon.cgroup.clone();
     let server = match wanted {
@@ -22,16 +28,22 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) {
         CgroupPlacement::Off | CgroupPlacement::At(_) => None,
     };
     let inputs = Some((wanted.clone(), server));
-    if daemon.cgroups.with_state(|state| state.inputs == inputs) {
+    let is_known = |state: &mut CgroupState| {
+        state.inputs == inputs && state.failed_at.is_none_or(|at| at.elapsed() < RETRY)
+    };
+    if daemon.cgroups.with_state(is_known) {
         return;
     }
     let prepared = daemon.blocking.with_timeout(Purpose::Processes, move || prepare(&wanted, server)).await;
     let found = match prepared.unwrap_or_else(|| Err("control groups do not answer".to_owned())) {
         Ok((subtree, controllers)) => {
             let missing = missing(&controllers);
-            CgroupState { inputs, subtree: Some(subtree), controllers, missing }
+            CgroupState { inputs, subtree: Some(subtree), controllers, missing, failed_at: None }
         }
-        Err(why) => CgroupState { inputs, missing: Some(why), ..CgroupState::default() },
+        Err(why) => {
+            let failed_at = Some(Instant::now());
+            CgroupState { inputs, missing: Some(why), failed_at, ..CgroupState::default() }
+        }
     };
     let has = |name: &str| found.controllers.iter().any(|controller| controller == name);
     let bounds = EnforceableLimits { memory: has("memory"), tasks: has("pids"), cpu: has("cpu") };

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use process::cgroup::Subtree;
 use protocol::reply::Capacity as CapacityView;
 use protocol::{OsBytes, Tag};
+use tokio::time::Instant;
 
 use crate::config::CgroupPlacement;
 
@@ -25,6 +26,8 @@ pub(crate) struct CgroupState {
     pub(crate) controllers: Vec<String>,
     /// The reason why some limits, or all, cannot be enforced.
     pub(crate) missing: Option<String>,
+    /// The time at which nothing was found.
+    pub(crate) failed_at: Option<Instant>,
 }
 
 impl Cgroups {

@@ -22,12 +22,12 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Stack of the rotating thread, in bytes: enough to copy a file.
 const STACK: usize = 128 << 10;
 
-/// Opens a log for appending, and rotates it first if necessary.
+/// Opens a log for appending, and rotates it first if necessary and possible: on a full disk it grows on.
 ///
 /// # Errors
-/// The file cannot be created or rotated.
+/// The file cannot be created.
 pub fn open(path: &Path) -> io::Result<File> {
-    rotate_if_large(path)?;
+    drop(rotate_if_large(path));
     File::options().append(true).create(true).mode(0o600).open(path)
 }
 
@@ -43,9 +43,12 @@ pub fn rotate_if_large(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if length > MAX_SIZE {
-        let rotated = rotated_path(path);
-        drop(fs::remove_file(&rotated));
-        fs::copy(path, rotated)?;
+        let (copy, rotated) = (with_end(path, ".copy"), with_end(path, ".1"));
+        // The earlier copy is kept until there is a new one.
+        if let Err(error) = fs::copy(path, &copy).and_then(|_| fs::rename(&copy, rotated)) {
+            drop(fs::remove_file(copy));
+            return Err(error);
+        }
         File::options().write(true).open(path)?.set_len(0)?;
     }
     Ok(())
@@ -81,10 +84,10 @@ fn is_standard_error(path: &Path) -> bool {
     appends && own.is_ok_and(|own| own.is_file() && same(&own))
 }
 
-/// Returns the path of the rotated copy.
-fn rotated_path(path: &Path) -> PathBuf {
+/// Returns the path with something at its end.
+fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".1");
+    name.push(end);
     name.into()
 }
 
@@ -123,8 +126,13 @@ mod tests {
         rotate_if_large(&path).unwrap();
         writer.write_all(b"new\n").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new\n");
-        assert_eq!(fs::metadata(rotated_path(&path)).unwrap().len(), MAX_SIZE + 2);
+        assert_eq!(fs::metadata(with_end(&path, ".1")).unwrap().len(), MAX_SIZE + 2);
         assert_eq!(last_lines(&path, 3), ["new"]);
+        // A copy that cannot be made loses neither the earlier one nor the start of a daemon.
+        fs::create_dir(with_end(&path, ".copy")).unwrap();
+        writer.write_all(&vec![b'x'; usize::try_from(MAX_SIZE).unwrap()]).unwrap();
+        assert!(rotate_if_large(&path).is_err() && open(&path).is_ok());
+        assert_eq!(fs::metadata(with_end(&path, ".1")).unwrap().len(), MAX_SIZE + 2);
         assert!(last_lines(&dir.path().join("missing"), 3).is_empty());
     }
 }

@@ -28,7 +28,7 @@ crate::tests![
     what_is_in_the_group_belongs_whatever_else_it_is,
     the_protected_in_the_group_are_spared,
     a_daemon_in_the_group_that_serves_others_is_spared,
-    another_users_process_in_the_group_ends_with_it,
+    another_users_process_in_the_group_is_left_and_named,
     a_group_of_another_name_is_left_alone,
 ];
 
@@ -201,26 +201,20 @@ fn the_protected_in_the_group_are_spared() {
     spared.wait().unwrap();
 }
 
-fn another_users_process_in_the_group_ends_with_it() {
+fn another_users_process_in_the_group_is_left_and_named() {
     let Some(groups) = Groups::new() else { return };
     if !nix::unistd::getuid().is_root() {
         return crate::skipped("only root can be another user");
     }
     let mut other = groups.stranger(Some(NOBODY));
-    assert_eq!(kill(&groups.evidence(), &options()).unwrap(), KillReport::default());
-    assert_eq!(other.wait().unwrap().signal(), Some(Signal::SIGKILL as i32));
-    assert!(!cgroup::is_populated(&groups.group).unwrap());
-
-    // A group without a member that can be signalled is no proof that all have ended.
-    let mut other = groups.stranger(Some(NOBODY));
-    let mut spared = groups.stranger(None);
-    let (grace, verify, protected) = (Duration::ZERO, Duration::from_millis(100), vec![spared.id()]);
-    let error = kill(&groups.evidence(), &KillOptions { grace, verify, protected, ..options() }).unwrap_err();
-    assert!(matches!(&error, process::Error::Populated(path) if *path == groups.group), "{error}");
-    for child in [&mut other, &mut spared] {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
+    let mut own = groups.stranger(None);
+    let id = identity::identify(other.id()).unwrap().unwrap();
+    let KillReport { survivors, foreign, .. } = kill(&groups.evidence(), &options()).unwrap();
+    assert_eq!((survivors, foreign.iter().map(|member| member.id).collect::<Vec<_>>()), (vec![], vec![id]));
+    assert_eq!(own.wait().unwrap().signal(), Some(Signal::SIGTERM as i32));
+    assert_eq!(cgroup::processes(&groups.group).unwrap(), [other.id()]);
+    other.kill().unwrap();
+    other.wait().unwrap();
 }
 
 fn a_group_of_another_name_is_left_alone() {
