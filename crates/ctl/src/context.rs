@@ -29,6 +29,8 @@ pub(crate) struct Context {
     pub lock: Option<Token>,
     limit: Option<Limit>,
     current: Option<String>,
+    workspace: Option<String>,
+    message: Option<String>,
     hides_progress: bool,
     /// True once the daemon was reached: then it is waited for if it is absent.
     pub reached: Arc<AtomicBool>,
@@ -38,7 +40,12 @@ impl Context {
     /// The context of these flags and the environment.
     pub(crate) fn new(global: &Global) -> Result<Self, Error> {
         let mut env = Env::from_environment();
+        let inherited = env.socket.clone();
         if let Some(pool) = &global.pool {
+            // The socket of a session's pool is not that of another one.
+            if env.pool.as_ref().is_some_and(|own| own != pool) {
+                env.socket = None;
+            }
             env.pool = Some(pool.clone());
         }
         if let Some(socket) = &global.socket {
@@ -46,7 +53,10 @@ impl Context {
         }
         let paths = Paths::new(&env).map_err(|error| Error::usage(error.to_string()))?;
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let token = variable("POOL_LOCK_TOKEN").map(|token| token.parse::<Token>());
+        // What a pool tells its sessions, handlers and locked commands is of that pool.
+        let is_of_pool = inherited.is_none_or(|socket| socket == paths.socket);
+        let told = |name| variable(name).filter(|_| is_of_pool);
+        let token = told("POOL_LOCK_TOKEN").map(|token| token.parse::<Token>());
         let lock = token.transpose().map_err(|error| Error::usage(format!("POOL_LOCK_TOKEN: {error}")))?;
         Ok(Self {
             paths,
@@ -54,7 +64,9 @@ impl Context {
             verbose: global.verbose > 0,
             lock,
             limit: global.timeout,
-            current: variable("POOL_SESSION"),
+            current: told("POOL_SESSION"),
+            workspace: told("POOL_WORKSPACE"),
+            message: told("POOL_MESSAGE_ID"),
             hides_progress: false,
             reached: Arc::default(),
         })
@@ -88,14 +100,18 @@ impl Context {
         }
         let current = self.current.clone().map(SessionRef);
         current.ok_or_else(|| {
-            Error::usage("this shell does not run in a session, so - is not one (POOL_SESSION is not set)")
+            let pool = &self.paths.pool;
+            Error::usage(format!(
+                "this shell runs in no session of the pool {pool}, so - is not one (POOL_SESSION)"
+            ))
         })
     }
 
-    /// True for the session that this shell runs in, if it is named by its id or as it is known there.
+    /// True for the session that this shell runs in, if it is named by its id or its workspace.
     #[must_use]
     pub(crate) fn is_current(&self, session: &SessionRef) -> bool {
-        self.current.as_deref() == Some(session.0.as_str())
+        let named = Some(session.0.as_str());
+        self.current.as_deref() == named || self.current.is_some() && self.workspace.as_deref() == named
     }
 
     /// This context for requests that are made at the same time, of which one progress tells.
@@ -108,6 +124,12 @@ impl Context {
     #[must_use]
     pub(crate) fn origin(&self) -> String {
         self.current.as_ref().map_or_else(|| "cli".to_owned(), |session| format!("session:{session}"))
+    }
+
+    /// The message for which this command runs, as the handler of a worker.
+    #[must_use]
+    pub(crate) fn message(&self) -> Option<&str> {
+        self.message.as_deref()
     }
 
     /// Shows on a terminal what is waited for, until it is dropped.

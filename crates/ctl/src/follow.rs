@@ -56,7 +56,7 @@ pub(crate) fn follow(
                 if !std::mem::replace(&mut noted, true) {
                     out::note("poolctl: lost the connection to poold; this continues once poold runs again");
                 }
-                pause(limit.left().map_or(RETRY_INTERVAL, |left| left.min(RETRY_INTERVAL)))?;
+                poll::pause(limit.left().map_or(RETRY_INTERVAL, |left| left.min(RETRY_INTERVAL)))?;
             }
             Err(StreamEnd::Transient(_)) if limit.wait_to_retry(began) => {}
             Err(StreamEnd::Transient(refusal)) => return Err(refusal.into()),
@@ -65,20 +65,6 @@ pub(crate) fn follow(
             Ok(()) => {}
         }
     }
-}
-
-/// Waits this long, or until standard output is closed.
-fn pause(time: Duration) -> Result<(), Error> {
-    let stdout = io::stdout();
-    let fds = &mut [PollFd::new(stdout.as_fd(), PollFlags::empty())];
-    poll::wait(fds, Some(time))?;
-    has_reader(&fds[0])
-}
-
-/// Fails if standard output is closed, which `poll` reports for any requested events.
-fn has_reader(stdout: &PollFd<'_>) -> Result<(), Error> {
-    let gone = poll::has(stdout, PollFlags::POLLERR | PollFlags::POLLHUP);
-    if gone { Err(Error::Output(io::ErrorKind::BrokenPipe.into())) } else { Ok(()) }
 }
 
 /// Follows on one connection. Returns `Ok` to continue on another one at once, or when the stream is
@@ -115,7 +101,7 @@ fn next(connection: &mut Connection, left: Option<Duration>) -> Result<Frame, St
         PollFd::new(stdout.as_fd(), PollFlags::empty()),
     ];
     poll::wait(fds, left).map_err(Error::from)?;
-    has_reader(&fds[1])?;
+    poll::has_reader(&fds[1])?;
     connection.set_timeout(left);
     Ok(connection.next_frame()?)
 }
@@ -149,7 +135,9 @@ impl From<TransportError> for StreamEnd {
         let refusal = error.refusal();
         match error {
             TransportError::Closed | TransportError::Io(_) => Self::Transient(refusal),
-            TransportError::Timeout | TransportError::Frame(_) => Self::Final(refusal.into()),
+            // The limit is that of the whole stream.
+            TransportError::Timeout => Self::Final(Error::timeout("timed out")),
+            TransportError::Frame(_) => Self::Final(refusal.into()),
         }
     }
 }

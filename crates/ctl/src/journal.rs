@@ -38,7 +38,7 @@ pub(crate) fn follow_from(
     printer: Printer<'_>,
     since: Option<Seq>,
 ) -> Result<(), Error> {
-    follow(context, client, &mut Journal { printer, since }).map(drop)
+    follow(context, client, &mut Journal { printer, since, noted_gap: false }).map(drop)
 }
 
 /// Prints chosen events.
@@ -59,15 +59,18 @@ impl Printer<'_> {
         if !self.wants(stamped) {
             return Ok(());
         }
+        // A state is no event, and among events it has to be marked.
+        if snapshot && !self.marks_snapshot {
+            return Ok(());
+        }
         if !self.style.json {
-            // The initial state is no event.
             return if snapshot { Ok(()) } else { out::line(&line(stamped, self.style)) };
         }
         out::json(&event::document(stamped, self.marks_snapshot.then_some(snapshot)))
     }
 
     fn synced(&self, seq: Seq) -> Result<(), Error> {
-        if self.style.json { out::json(&event::synced(seq)) } else { Ok(()) }
+        if self.style.json && self.marks_snapshot { out::json(&event::synced(seq)) } else { Ok(()) }
     }
 
     /// Events that are never in the journal concern the pool itself only.
@@ -92,6 +95,8 @@ struct Journal<'a> {
     printer: Printer<'a>,
     /// The last printed event, after which a new connection continues.
     since: Option<Seq>,
+    /// True once it was said that events are missing before the state that follows.
+    noted_gap: bool,
 }
 
 impl Follower for Journal<'_> {
@@ -106,13 +111,22 @@ impl Follower for Journal<'_> {
     fn take(&mut self, frame: Frame) -> Result<ControlFlow<()>, Error> {
         match frame {
             Frame::Event { stamped, snapshot } => {
+                if snapshot
+                    && !self.noted_gap
+                    && let Some(since) = self.since.filter(|since| *since < stamped.seq)
+                {
+                    self.noted_gap = true;
+                    out::note(&format!(
+                        "poolctl: events after {since} are not kept any more; this goes on with the present"
+                    ));
+                }
                 self.printer.print(&stamped, snapshot)?;
                 if !snapshot {
                     self.since = Some(stamped.seq);
                 }
             }
             Frame::Synced { seq } => {
-                self.since = Some(seq);
+                (self.since, self.noted_gap) = (Some(seq), false);
                 self.printer.synced(seq)?;
             }
             // Too slow: poold drops the connection, and a new one continues after the last event.

@@ -1,11 +1,14 @@
 //! Waiting for file descriptors.
 
-use std::os::fd::BorrowedFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use protocol::{ErrorCode, Refusal};
+
+use crate::error::Error;
 
 /// Waits until one of the descriptors is ready or the time is over; may return earlier.
 pub(crate) fn wait(fds: &mut [PollFd<'_>], left: Option<Duration>) -> Result<(), Refusal> {
@@ -30,4 +33,29 @@ pub(crate) fn has(fd: &PollFd<'_>, flags: PollFlags) -> bool {
 pub(crate) fn is_ready(fd: BorrowedFd<'_>, flags: PollFlags) -> bool {
     let mut fds = [PollFd::new(fd, flags)];
     poll(&mut fds, PollTimeout::ZERO).is_ok() && has(&fds[0], flags)
+}
+
+/// Waits this long, or until standard output is closed.
+///
+/// # Errors
+/// Standard output is closed.
+pub(crate) fn pause(time: Duration) -> Result<(), Error> {
+    let stdout = io::stdout();
+    let fds = &mut [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    wait(fds, Some(time))?;
+    has_reader(&fds[0])
+}
+
+/// Notices a closed standard output where nothing is printed.
+///
+/// # Errors
+/// Standard output is closed.
+pub(crate) fn check_reader() -> Result<(), Error> {
+    pause(Duration::ZERO)
+}
+
+/// Fails if standard output is closed, which `poll` reports for any requested events.
+pub(crate) fn has_reader(stdout: &PollFd<'_>) -> Result<(), Error> {
+    let gone = has(stdout, PollFlags::POLLERR | PollFlags::POLLHUP);
+    if gone { Err(Error::Output(io::ErrorKind::BrokenPipe.into())) } else { Ok(()) }
 }

@@ -43,7 +43,14 @@ pub(crate) fn follow_to_end(
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
     let (sender, end) = mpsc::channel();
-    // The receiver is gone if following failed.
+    // The receiver is gone once following is over.
+    if let Some(limit) = context.waiting_limit() {
+        let sender = sender.clone();
+        thread::spawn(move || {
+            thread::sleep(limit);
+            drop(sender.send(Err(Error::timeout("timed out"))));
+        });
+    }
     notify_end(context.unlimited_client(), session, move |last| drop(sender.send(last)));
     let incarnation = tail.follow(sink, &end)?;
     tail.finish(sink, incarnation)

@@ -11,6 +11,7 @@ use protocol::ids::Tag;
 use protocol::reply::LogFiles;
 
 use crate::error::Error;
+use crate::poll;
 use crate::show::out;
 use logs::clean::{Cleaner, Mode};
 
@@ -51,6 +52,10 @@ impl CleanOutput {
 impl Sink for CleanOutput {
     fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
         out::bytes(&self.0.clean(piece))
+    }
+
+    fn quiet(&mut self) -> Result<(), Error> {
+        poll::check_reader()
     }
 }
 

@@ -1,6 +1,6 @@
 //! One operation on several targets: sessions that a command line names or selects, or messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -125,7 +125,9 @@ impl Targets {
     ) -> Result<Vec<Target>, Error> {
         if !self.selection.is_used() {
             only_one(repeat, self.sessions.len())?;
-            return self.sessions.iter().map(|name| Target::named(context, name)).collect();
+            let mut named = BTreeSet::new();
+            let once = self.sessions.iter().filter(|name| named.insert(*name));
+            return once.map(|name| Target::named(context, name)).collect();
         }
         // It may be another one when the command is repeated.
         only_one(repeat, 0)?;
@@ -179,10 +181,13 @@ impl Target {
         Self { session: view.session.id.into(), name: view.session.name.to_string() }
     }
 
-    /// The error, with the name of the session unless it is in it.
+    /// The error, with the name of the session unless that is one of its words.
     fn naming(&self, error: Error) -> Error {
+        let is_in_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         match error {
-            Error::Refused(refusal) if !refusal.message.contains(&self.name) => {
+            Error::Refused(refusal)
+                if refusal.message.split(|c| !is_in_name(c)).all(|word| word != self.name) =>
+            {
                 let message = format!("{}: {}", self.name, refusal.message);
                 Refusal { message, ..refusal }.into()
             }

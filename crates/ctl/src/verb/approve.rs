@@ -36,6 +36,11 @@ pub(crate) struct Args {
 
 /// Answers what is asked now, and prints what that was.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
+    if args.repeat.op_id.is_some() && args.ask.is_none() {
+        return Err(Error::usage(
+            "with --op-id, --ask ID says which question: another one may be asked when it is repeated",
+        ));
+    }
     let session = context.session(&args.session)?;
     let mut client = context.client();
     let view = calls::session(&mut client, session)?;

@@ -1,5 +1,7 @@
 //! `down`: stops the daemons that `up` keeps running. Sessions live on.
 
+use std::os::unix::net::UnixStream;
+
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use protocol::ErrorCode;
@@ -62,7 +64,15 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if supervisor_lock::is_held(&context.paths.lock) {
         return Err(Error::failed("poold still runs, but does not answer"));
     }
-    tell(context, stopped, alive.ok().map(|views| views.len()))
+    tell(context, stopped, alive.ok().map(|views| views.len()))?;
+    let socket = &context.paths.tmux_socket;
+    if args.stop_sessions && UnixStream::connect(socket).is_ok() {
+        out::note(&format!(
+            "poolctl: its tmux server runs on, with what is not the pool's: see `tmux -S {} ls`",
+            socket.display()
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses to end the sessions if the daemons, which run, were not started by `poolctl up`, and so cannot be

@@ -1,7 +1,7 @@
 //! `inbox`: everything that waits for a person, each item with the command to run next.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocol::reply::InboxItem;
 use protocol::{Request, Timestamp};
@@ -11,6 +11,7 @@ use crate::calls::expected;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
+use crate::poll;
 use crate::show::time::{rfc3339, when};
 use crate::show::{escape, out, time};
 
@@ -35,7 +36,7 @@ const KINDS: &str = "Kinds:\n\
     \x20 held_back     a prompt waits for a person at the terminal: a draft, a dialog, copy mode\n\
     \x20 login         the agent's user is logged out\n\
     \x20 failing       several messages of a kind failed in a row\n\
-    \x20 exhausted     a session ended too often, and is no longer restarted automatically\n\
+    \x20 exhausted     a session ended too often, or is that of a copied pool: it is not started automatically\n\
     \x20 over          a session is stopped, and prompts wait for it\n\
     \x20 failed        a session failed to start, and prompts wait for it\n\
     \x20 lost          sessions were lost with the tmux server or the machine; one item for all";
@@ -48,17 +49,24 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         context.say("nothing waits for you")?;
     }
     if args.watch {
-        watch(context, &mut client, &items)?;
+        watch(context, &items)?;
     }
     Ok(())
 }
 
-/// Prints new items until it is interrupted.
-fn watch(context: &Context, client: &mut Client, items: &[InboxItem]) -> Result<(), Error> {
+/// Prints new items until it is interrupted, or its time limit is over.
+fn watch(context: &Context, items: &[InboxItem]) -> Result<(), Error> {
     let mut shown: BTreeSet<Key> = items.iter().map(key).collect();
+    let (mut client, deadline) =
+        (context.unlimited_client(), context.waiting_limit().map(|limit| Instant::now() + limit));
     loop {
-        std::thread::sleep(POLL_INTERVAL);
-        let items = ask(client)?;
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(Error::timeout("timed out"));
+        }
+        poll::pause(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL)))?;
+        client.set_limit(left);
+        let items = ask(&mut client)?;
         items.iter().filter(|item| !shown.contains(&key(item))).try_for_each(|item| print(context, item))?;
         shown = items.iter().map(key).collect();
     }

@@ -20,9 +20,9 @@ pub(crate) struct Args {
     /// Stopped, parked, lost and failed ones too
     #[arg(short, long)]
     all: bool,
-    /// Only those in this state
+    /// Only those in this state; of several, in any of them
     #[arg(long, value_parser = state())]
-    state: Option<Lifecycle>,
+    state: Vec<Lifecycle>,
     /// Only those with this label; of several, with all of them
     #[arg(long, value_name = "K=V", value_parser = pair)]
     label: Vec<(String, String)>,
@@ -43,11 +43,14 @@ fn state() -> impl TypedValueParser<Value = Lifecycle> {
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let labels: BTreeMap<_, _> = args.label.into_iter().collect();
     // A state that is named is shown even if it is hidden by default.
-    let all = args.all || args.state.is_some();
-    let list = List { all, state: args.state, labels, agent: args.agent, workers: false };
+    let all = args.all || !args.state.is_empty();
+    let state = args.state.first().copied().filter(|_| args.state.len() == 1);
+    let list = List { all, state, labels, agent: args.agent, workers: false };
     let mut client = context.client();
     let full = args.full;
-    let views = if full { calls::snapshot(&mut client, list) } else { calls::sessions(&mut client, list) }?;
+    let mut views =
+        if full { calls::snapshot(&mut client, list) } else { calls::sessions(&mut client, list) }?;
+    views.retain(|view| args.state.is_empty() || args.state.contains(&view.session.lifecycle));
     let now = time::now();
     if context.style.json {
         views.iter().try_for_each(|view| out::json(&SessionJson::new(view, now)))

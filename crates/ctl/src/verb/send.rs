@@ -116,7 +116,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         enter: true,
         raw: args.raw,
         priority: args.priority,
-        cause: cause()?,
+        cause: cause(context)?,
         wake: args.wake,
         in_doubt: args.in_doubt.map(InDoubt::from),
     };
@@ -170,9 +170,8 @@ fn print_result(context: &Context, message: &Message) -> Result<(), Error> {
 }
 
 /// The message whose handler runs this command: a worker names it in the handler's environment.
-fn cause() -> Result<Option<MessageId>, Error> {
-    let id = std::env::var("POOL_MESSAGE_ID").ok().filter(|id| !id.is_empty());
-    let id = id.map(|id| id.parse()).transpose();
+fn cause(context: &Context) -> Result<Option<MessageId>, Error> {
+    let id = context.message().map(str::parse).transpose();
     id.map_err(|error| Error::usage(format!("POOL_MESSAGE_ID: {error}")))
 }
 

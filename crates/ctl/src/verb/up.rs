@@ -52,6 +52,14 @@ const NEXT_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let paths = &context.paths;
     if std::env::var_os("POOL_INCARNATION").is_some_and(|value| !value.is_empty()) {
+        // What is so already needs nothing that would end with this session.
+        if let Some(found) = health::status(context).filter(|found| {
+            !args.foreground
+                && status::is_complete(found)
+                && builds::outdated(context, Some(found)).is_empty()
+        }) {
+            return tell(context, &found, true);
+        }
         return Err(Error::refused(
             "the daemons would end with the session that this shell runs in: run `poolctl up` outside of the \
              pool's sessions",

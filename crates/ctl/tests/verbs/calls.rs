@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("no_daemon_says_how_to_start_one", no_daemon_says_how_to_start_one),
     ("usage_is_refused_in_both_forms", usage_is_refused_in_both_forms),
     ("status_is_zero_only_when_healthy", status_is_zero_only_when_healthy),
+    ("what_a_session_is_told_is_of_its_pool_only", what_a_session_is_told_is_of_its_pool_only),
     ("a_list_comes_in_parts", a_list_comes_in_parts),
     ("a_refusal_has_its_code", a_refusal_has_its_code),
     ("new_takes_what_it_should_from_its_caller", new_takes_what_it_should_from_its_caller),
@@ -73,6 +74,23 @@ fn usage_is_refused_in_both_forms() {
     let ran = pool.run("--help");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert!(ran.out.contains("attach") && !ran.out.contains("become"), "{}", ran.out);
+}
+
+fn what_a_session_is_told_is_of_its_pool_only() {
+    let pool = Pool::new(|_| ok(Response::Messages(Vec::new())));
+    let socket = pool.dir.path().join("run/poold.sock");
+    let within = |args: &[&str]| {
+        let mut command = pool.poolctl(args);
+        command.env("POOL_NAME", "default").env("POOL_SOCKET", &socket).env_remove("POOL_STATE_DIR");
+        command.env("POOL_SESSION", "sess_1").env("POOL_LOCK_TOKEN", "no token");
+        Ran::new(&command.output().unwrap())
+    };
+    let other = within(&["--pool", "other", "queue", "ls", "-"]);
+    assert_eq!((other.code, other.err.contains("no session of the pool other")), (2, true), "{}", other.err);
+    let other = within(&["--pool", "other", "queue", "ls", "web"]);
+    assert_eq!((other.code, other.err.contains("other/run/poold.sock")), (7, true), "{}", other.err);
+    let own = within(&["--pool", "default", "queue", "ls", "-"]);
+    assert_eq!((own.code, own.err.contains("POOL_LOCK_TOKEN")), (2, true), "{}", own.err);
 }
 
 fn status_is_zero_only_when_healthy() {
@@ -315,8 +333,8 @@ fn a_session_is_also_the_one_of_this_shell() {
 
 fn kill_goes_on_after_a_failure() {
     let pool = Pool::new(|call| match &call.request {
-        Request::Kill(kill) if kill.session.0 == "bad" => {
-            Answer::Reply(Err(Refusal::new(ErrorCode::NotFound, "no bad")))
+        Request::Kill(kill) if kill.session.0.starts_with("bad") => {
+            Answer::Reply(Err(Refusal::new(ErrorCode::NotFound, format!("no {}", kill.session))))
         }
         _ => ok(Response::Session(Box::new(session("web")))),
     });
@@ -326,10 +344,10 @@ fn kill_goes_on_after_a_failure() {
         (3, "sess_1  web  live\n", "poolctl: no bad\n")
     );
     assert_eq!(pool.run("kill a b --op-id x").code, 2);
-    let ran = pool.run("kill bad bad --json");
+    let ran = pool.run("kill bad bad-too bad --json");
     let errors: Vec<Value> = ran.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let error = json!({"error": {"code": "not_found", "message": "no bad", "exit": 3}});
-    assert_eq!((ran.code, errors), (3, vec![error.clone(), error]));
+    let error = |message: &str| json!({"error": {"code": "not_found", "message": message, "exit": 3}});
+    assert_eq!((ran.code, errors), (3, vec![error("no bad-too"), error("no bad")]));
 }
 
 fn attach_needs_a_terminal() {

@@ -53,8 +53,8 @@ pub(super) fn each(
     } else {
         which.ids
     };
-    // No message at all is no error.
-    only_one(repeat, ids.len().max(1))?;
+    // A selection may be another one at a repeat.
+    only_one(repeat, if selected { 0 } else { ids.len() })?;
     for_each(context, &ids, |id| {
         if selected {
             // One that was selected may have moved on meanwhile.

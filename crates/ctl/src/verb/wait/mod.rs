@@ -108,7 +108,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         let (session, result) = results.recv().map_err(|_| no_thread())?;
         // The progress would stand between the printed lines.
         progress.take();
-        let code = result::print(context, (&session, several), &conditions, result.map_err(timed_out)?)?;
+        let (id, result) = result.map_err(timed_out)?;
+        let shown = if several { Some(&session) } else { None };
+        let code = result::print(context, (shown, id), &conditions, result)?;
         if code != exit::OK {
             return Ok(code);
         }
@@ -124,15 +126,18 @@ enum Answer {
     Output(Result<Option<OutputMatch>, Error>),
 }
 
-/// Waits for the first condition that a session meets.
+/// Waits for the first condition that a session meets. Returns the session by its id, if its output was searched: it may
+/// have been renamed since.
 fn first(
     context: &Context,
     (session, since): (&SessionRef, Option<Timestamp>),
     conditions: &[Condition],
-) -> Result<WaitResult, Error> {
+) -> Result<(SessionRef, WaitResult), Error> {
     let (sender, answers) = mpsc::channel();
     let patterns = patterns(conditions);
-    let streams = if patterns.is_empty() { Vec::new() } else { Stream::of(context, session) };
+    let (session, streams) =
+        if patterns.is_empty() { (session.clone(), Vec::new()) } else { Stream::of(context, session) };
+    let session = &session;
     let watch = |stream| {
         let sender = sender.clone();
         // The receiver is gone once another answer has decided.
@@ -142,7 +147,8 @@ fn first(
     let watches: Vec<OutputWatch> = streams.into_iter().map(watch).collect();
     let asked = ask(context, session, conditions, sender);
     let threads = watches.len() + usize::from(asked);
-    decide(&answers, threads, &watches, context.waiting_limit())
+    let result = decide(&answers, threads, &watches, context.waiting_limit())?;
+    Ok((session.clone(), result))
 }
 
 /// Asks `poold` for the conditions that it knows about. Returns false if there are none.

@@ -39,11 +39,15 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// The streams that a session has. Of one that is not found the search tells.
-    pub(super) fn of(context: &Context, session: &SessionRef) -> Vec<Self> {
-        let view = calls::session(&mut context.client(), session.clone());
-        let separate = view.is_ok_and(|view| view.session.spec.separate_stderr);
-        if separate { vec![Self::Terminal, Self::Stderr] } else { vec![Self::Terminal] }
+    /// The session by its id, and the streams that it has. Of one that is not found the search tells.
+    pub(super) fn of(context: &Context, session: &SessionRef) -> (SessionRef, Vec<Self>) {
+        match calls::session(&mut context.client(), session.clone()) {
+            Ok(view) if view.session.spec.separate_stderr => {
+                (view.session.id.into(), vec![Self::Terminal, Self::Stderr])
+            }
+            Ok(view) => (view.session.id.into(), vec![Self::Terminal]),
+            Err(_) => (session.clone(), vec![Self::Terminal]),
+        }
     }
 }
 

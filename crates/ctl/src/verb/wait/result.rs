@@ -70,10 +70,10 @@ fn holds(view: &SessionView, until: &Until) -> bool {
     }
 }
 
-/// Prints the condition that holds, with the session if there are several, and returns the exit code.
+/// Prints the condition that holds, with the session if it is one of several, and returns the exit code.
 pub(super) fn print(
     context: &Context,
-    (session, several): (&SessionRef, bool),
+    (shown, id): (Option<&SessionRef>, SessionRef),
     conditions: &[Condition],
     result: WaitResult,
 ) -> Result<u8, Error> {
@@ -84,11 +84,11 @@ pub(super) fn print(
             WaitResult::Session(view) => print_json(&SessionJson::new(view, time::now()), word, None)?,
             WaitResult::Message(message) => print_json(&MessageJson::new(message), word, None)?,
             WaitResult::Output(found) => {
-                let view = calls::session(&mut context.client(), session.clone())?;
+                let view = calls::session(&mut context.client(), id)?;
                 print_json(&SessionJson::new(&view, time::now()), word, Some(&found.text))?;
             }
         }
-    } else if several {
+    } else if let Some(session) = shown {
         out::line(&escape::line(&format!("{session}  {word}")))?;
     } else if conditions.len() > 1 {
         out::line(&escape::line(word))?;
