@@ -106,6 +106,7 @@ fn h34_what_was_given_back_is_adopted_again_and_ended_like_any_other() {
     pool.ok(&["rm", "--keep-tmux", &id]);
     assert!(alive(agent) && alive(init), "it was given back");
     let again = pool.ok(&["adopt", "keep"]);
+    assert_eq!(pool.show(&again)["command"], serde_json::json!(["sleep", "1000"]), "not its init");
     pool.ok(&["--timeout", "60s", "kill", &again]);
     assert!(gone(agent) && gone(init));
     assert_eq!(pool.show(&again)["reason"], "killed");

@@ -170,5 +170,6 @@ pub(crate) fn remove_run_files(daemon: &Daemon, over: Vec<Tag>) {
     });
 }
 
-/// Pause before another observation after something was missing.
-pub(crate) const RECHECK_DELAY: Duration = observe::REPORT_DELAY_MAX;
+/// Pauses before further observations after something was missing: by the first one a report of its end has come, and by the
+/// second one its absence is proved.
+pub(crate) const RECHECK_DELAYS: [Duration; 2] = [observe::REPORT_DELAY_MAX, observe::ABSENCE_PROOF];

@@ -8,7 +8,7 @@ use pool::session::{AdoptTarget, CreateInputs, ForeignPane, ForeignProgram};
 use protocol::request::Adopt;
 use protocol::tmux::Server;
 use protocol::{
-    ErrorCode, Event, Incarnation, Lifecycle, PaneId, Refusal, Reply, Session, SessionId, Timestamp,
+    ErrorCode, Event, Incarnation, Lifecycle, OsBytes, PaneId, Refusal, Reply, Session, SessionId, Timestamp,
 };
 use tmux::Answer;
 use tokio::time::sleep;
@@ -201,16 +201,25 @@ async fn program(
     active_at: Option<Timestamp>,
 ) -> Result<ForeignProgram, Refusal> {
     let ended = || Refusal::new(ErrorCode::Refused, format!("the program in {} has ended", adoptee.id));
-    let process = adoptee.pane.process.ok_or_else(ended)?;
+    let mut process = adoptee.pane.process.ok_or_else(ended)?;
     for _ in 0..ARGV_TRIES {
         let argv = daemon.world.processes.argv(process).ok_or_else(ended)?;
-        if !argv.is_empty() {
+        if is_init(&argv) {
+            // Its job has run: what it runs is to be known, also for the next start.
+            let below = daemon.world.processes.descendants(process);
+            process = below.iter().find(|child| child.ppid == process.pid).ok_or_else(ended)?.id;
+        } else if !argv.is_empty() {
             let cwd = daemon.world.processes.current_dir(process.pid);
             return Ok(ForeignProgram { argv, cwd: cwd.unwrap_or_else(|| "/".into()), active_at });
         }
         sleep(ARGV_PAUSE).await;
     }
     Err(Refusal::new(ErrorCode::Failed, format!("{} has no command line", adoptee.id)))
+}
+
+/// True for the init of an incarnation, which may have been given back to its user: `REAPER exec RUN/TAG.job`.
+fn is_init(argv: &[OsBytes]) -> bool {
+    matches!(argv, [_, exec, job] if exec.0 == b"exec" && job.0.ends_with(b".job"))
 }
 
 /// The reason for leaving a pane alone that its user reads with `pipe-pane`.

@@ -19,7 +19,9 @@ pub(crate) mod tmux_name;
 
 pub use foreign::{ForeignSessions, foreign_changes, foreign_sessions, panes_to_adopt};
 pub use health::transport_health;
-pub use reconcile::{DiffScope, Observation, diff_scope, ended_by_tmux, reconcile, unconfirmed_runs};
+pub use reconcile::{
+    ABSENCE_PROOF, DiffScope, Observation, diff_scope, ended_by_tmux, reconcile, unconfirmed_runs,
+};
 pub use state::{Observed, Peer, Report, Update};
 pub use take_in::{
     Findings, ObserveOutcome, REPORT_DELAY_MAX, SuspectRun, Suspects, account_reported, correct_foreground,

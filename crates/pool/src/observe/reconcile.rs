@@ -17,7 +17,7 @@ use crate::pool::Pool;
 use crate::session::lifecycle::{is_loss, run_ended};
 
 /// Minimum time between two listings that together prove an absence.
-pub(crate) const ABSENCE_PROOF: Duration = Duration::from_secs(1);
+pub const ABSENCE_PROOF: Duration = Duration::from_secs(1);
 
 /// The signal that no process can catch; its number is the same on all systems.
 const SIGKILL: i32 = 9;

@@ -16,7 +16,7 @@ use crate::engine::daemon::Daemon;
 use crate::engine::{ObservedTmux, Turn};
 use crate::net::answer::answer_call;
 use crate::net::connection::Connection;
-use crate::sense::observe::{RECHECK_DELAY, take_in};
+use crate::sense::observe::{RECHECK_DELAYS, take_in};
 use crate::sense::tmux_snapshot;
 
 /// Minimum silence after which a watcher counts as dead: twice the deadline of its requests to tmux.
@@ -213,8 +213,10 @@ impl Stream {
         if taken.is_missing {
             let (daemon, world) = (Arc::clone(daemon), daemon.world.clone());
             world.spawn("recheck", async move {
-                sleep(RECHECK_DELAY).await;
-                drop(tmux_snapshot::take(&daemon).await);
+                for delay in RECHECK_DELAYS {
+                    sleep(delay).await;
+                    drop(tmux_snapshot::take(&daemon).await);
+                }
             });
         }
         if self.in_sync { Ok(Response::Done) } else { self.lost_sync() }
