@@ -69,6 +69,8 @@ pub(crate) struct Climate {
     /// Chance that a person types into the composer of an agent that the pool knows, or looks back in its terminal, per
     /// mille of the occasions.
     pub(crate) typing: u64,
+    /// Chance that a person starts a program of their own in a pane of the pool, per mille of the occasions.
+    pub(crate) respawns: u64,
     /// Chance that a client waits for the end of its prompt, per mille of the prompts.
     pub(crate) waits: u64,
     /// Chance that somebody makes a backup of the database, or puts it back, before an action, per mille.
@@ -121,6 +123,7 @@ impl Climate {
             waits: chance(seed, "waits", (100, 1000)),
             backups: chance(seed, "backups", (1, 60)),
             typing: of_adapter(chance(seed, "typing", (100, 1000))),
+            respawns: chance(seed, "respawns", (50, 500)),
             uninterruptible,
             lost_answers,
             socket_losses,

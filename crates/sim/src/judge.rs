@@ -81,6 +81,8 @@ struct State {
     claims: BTreeMap<MessageId, (Token, ProcId)>,
     /// The newest token of each message.
     tokens: BTreeMap<MessageId, Token>,
+    /// The tags by which the reaper finds workers for claims of before the database was put back.
+    old_claims: BTreeSet<Tag>,
     /// Locks that their clients hold, with the end of their leases.
     locks: BTreeMap<SessionId, (Token, Instant)>,
     /// The last event that a subscriber has seen.

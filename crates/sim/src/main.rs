@@ -10,6 +10,7 @@
 mod actors;
 mod client;
 mod climate;
+mod coverage;
 mod daemon_process;
 mod harm;
 mod judge;
@@ -207,13 +208,7 @@ fn scratch() -> std::path::PathBuf {
 
 fn report(args: &Args, total: &Total) -> ExitCode {
     if args.coverage {
-        let events =
-            protocol::event::EventKind::PUBLISHED.iter().map(|kind| (format!("event:{}", kind.as_str()), 0));
-        let mut counts: BTreeMap<String, u64> = events.collect();
-        counts.extend(total.counts.iter().map(|(what, count)| (what.clone(), *count)));
-        for (what, count) in &counts {
-            println!("{count:>9}  {what}");
-        }
+        coverage::lines(&total.counts, total.runs).iter().for_each(|line| println!("{line}"));
     }
     for Failure { seed, violations, story, parts } in &total.failures {
         println!("seed {seed}:");

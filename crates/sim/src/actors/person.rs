@@ -1,5 +1,5 @@
-//! A person who starts programs of their own on the pool's tmux server, which the pool may adopt, and who types into the
-//! terminals of agents.
+//! A person who starts programs of their own on the pool's tmux server, which the pool may adopt, also in its own panes,
+//! and who types into the terminals of agents.
 
 use std::time::Duration;
 
@@ -15,6 +15,9 @@ use crate::world::machine::Kind;
 /// Names of a person's tmux sessions.
 pub(crate) const NAMES: u64 = 3;
 
+/// Maximum time for which a person's program runs in a pane of the pool, in milliseconds.
+const RESPAWNED_MS: u64 = 60_000;
+
 /// Starts programs and types now and then, until no more faults happen.
 pub(crate) async fn run(land: Land) {
     let mut n = 0;
@@ -28,6 +31,10 @@ pub(crate) async fn run(land: Land) {
         if land.suffers(&mut rng, land.climate.typing) && land.plan.has(&format!("typing:{n}")) {
             let stays = land.rng(&format!("draft{n}")).per_mille(600);
             land.life.spawn("typist", Box::pin(type_by_hand(land.clone(), rng, stays)));
+        }
+        let mut rng = land.rng(&format!("respawner{n}"));
+        if land.suffers(&mut rng, land.climate.respawns) && land.plan.has(&format!("respawn:{n}")) {
+            respawn(&land, &mut rng);
         }
         n += 1;
     }
@@ -65,6 +72,17 @@ fn start(land: &Land, name: &str) {
         }
         None => land.machine.end(process),
     }
+}
+
+/// Starts a program in a pane of the pool, in place of what runs there, as `tmux respawn-pane -k` does.
+fn respawn(land: &Land, rng: &mut Rng) {
+    let process = land.machine.start(Kind::Foreign, None, false);
+    let Some(pane) = land.tmux.respawn(rng, process) else { return land.machine.end(process) };
+    land.trace.tell(|| format!("somebody starts {process} in the pane of {}", pane.tag));
+    land.judge.count("person:respawn");
+    let machine = land.machine.clone();
+    land.later("respawned", rng.between(1, RESPAWNED_MS), move || machine.end(process));
+    land.life.spawn("foreign", Box::pin(program(land.clone(), pane.pane, process)));
 }
 
 /// Runs until it is asked to end.

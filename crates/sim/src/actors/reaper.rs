@@ -114,9 +114,12 @@ async fn await_end(left: impl Fn() -> Vec<ProcId>, limit_ms: u64) {
     }
 }
 
-/// Checks that no program of a person is named. While an adoption is in doubt, its program may be: the reaper itself
+/// Checks that no program of a person is named, and no worker for a claim of another timeline. While an adoption is in doubt, its program may be: the reaper itself
 /// checks whose it is.
 fn check_strangers(land: &Land, candidate: &Candidate) {
+    if land.judge.is_old_claim(candidate.tag) {
+        land.judge.violated(format!("P6: {}, of another timeline, is to be ended", candidate.evidence));
+    }
     let named: Vec<ProcId> = candidate.init.into_iter().chain(candidate.agent).collect();
     let is_strange = |found: &Proc| found.kind == Kind::Foreign && found.tag.is_none();
     let strangers = land.machine.living().into_iter().filter(is_strange);

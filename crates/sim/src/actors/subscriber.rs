@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use protocol::event::EventKind;
 use protocol::request::Subscribe;
 use protocol::session::Reason;
-use protocol::{Call, Event, Frame, MessageState, Request, Role, Seq, SessionId, Tag, frame};
+use protocol::{Call, Event, Frame, MessageId, MessageState, Request, Role, Seq, SessionId, Tag, frame};
 use tokio::time::sleep;
 
 use crate::client::Client;
@@ -15,16 +16,20 @@ use crate::world::machine::Kind;
 /// Follows, for ever.
 pub(crate) async fn run(land: Land) {
     let mut rng = land.rng("subscriber");
-    let mut incarnations = BTreeMap::new();
+    let (mut incarnations, mut steps) = (BTreeMap::new(), Steps::default());
     loop {
         if let Some(client) = Client::connect(&land.net, Role::Subscriber, None).await {
-            follow(&land, client, &mut incarnations).await;
+            follow(&land, client, (&mut incarnations, &mut steps)).await;
         }
         sleep(Duration::from_millis(rng.between(20, 3000))).await;
     }
 }
 
-async fn follow(land: &Land, mut client: Client, incarnations: &mut BTreeMap<SessionId, Tag>) -> Option<()> {
+async fn follow(
+    land: &Land,
+    mut client: Client,
+    (incarnations, steps): (&mut BTreeMap<SessionId, Tag>, &mut Steps),
+) -> Option<()> {
     let seen = land.judge.seen();
     let since = (seen != Seq(0)).then_some(seen);
     let call = Call { id: 1, op: None, lock: None, request: Request::Subscribe(Subscribe { since }) };
@@ -35,10 +40,49 @@ async fn follow(land: &Land, mut client: Client, incarnations: &mut BTreeMap<Ses
             Frame::Event { stamped, .. } => {
                 land.judge.count(format!("event:{}", stamped.event.kind().as_str()));
                 land.judge.saw(stamped.seq, false);
+                steps.count(land, &stamped.event);
                 compare(land, incarnations, &stamped.event);
             }
             Frame::Synced { seq } => land.judge.saw(seq, true),
             _ => return None,
+        }
+    }
+}
+
+/// The last lifecycle of each session and the last state of each message, for the coverage of transitions.
+#[derive(Default)]
+struct Steps {
+    sessions: BTreeMap<SessionId, EventKind>,
+    messages: BTreeMap<MessageId, MessageState>,
+}
+
+impl Steps {
+    /// Counts the transition of an event.
+    fn count(&mut self, land: &Land, event: &Event) {
+        use EventKind::{
+            SessionDeleted, SessionDraining, SessionFailed, SessionLive, SessionLost, SessionParked,
+            SessionStarting, SessionStopped,
+        };
+        let kind = event.kind();
+        let is_lifecycle = matches!(
+            kind,
+            SessionStarting
+                | SessionLive
+                | SessionDraining
+                | SessionStopped
+                | SessionLost
+                | SessionFailed
+                | SessionParked
+                | SessionDeleted
+        );
+        if let Some(session) = event.session().filter(|_| is_lifecycle)
+            && let Some(before) = self.sessions.insert(session, kind)
+        {
+            land.judge.count(format!("lifecycle:{before} > {kind}"));
+        }
+        if let Event::MessageChanged { id, status, .. } = event {
+            let before = self.messages.insert(*id, status.state).unwrap_or_default();
+            land.judge.count(format!("message:{before:?} > {:?}", status.state));
         }
     }
 }

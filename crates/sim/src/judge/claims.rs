@@ -1,6 +1,6 @@
 //! Claims of workers: one holder of a message at a time, with tokens that grow.
 
-use protocol::{MessageId, ProcId, Token};
+use protocol::{MessageId, ProcId, Tag, Token};
 
 use super::Judge;
 
@@ -26,6 +26,11 @@ impl Judge {
         if newest.is_some_and(|newest| newest > token) {
             self.violated(format!("Q1: the tokens of message {id} went back"));
         }
+    }
+
+    /// True for the tag of a claim that was made before the database was put back.
+    pub(crate) fn is_old_claim(&self, tag: Tag) -> bool {
+        self.state().old_claims.contains(&tag)
     }
 
     /// Notes that a person takes a message back: its worker holds nothing any more.

@@ -1,7 +1,8 @@
-//! People at the terminals of agents: they begin a line and finish it later, and they look back in copy mode.
+//! People at the terminals of agents: they begin a line and finish it later, look back in copy mode, and start another
+//! program in a pane.
 
-use protocol::Tag;
 use protocol::ids::PaneId;
+use protocol::{ProcId, Tag};
 use tmux::act::Client;
 use tmux::{Answer, Driver, PaneRef};
 use world::clock::Clock;
@@ -50,6 +51,22 @@ impl SimTmux {
         let state = self.state();
         let Climate { has_adapter, tmux_faults, server_stops, socket_losses, .. } = state.climate;
         has_adapter && tmux_faults + server_stops + socket_losses == 0 && state.screens.lost_line(tag)
+    }
+
+    /// Puts the process of a person in the place of what runs in some pane of the pool: the pane keeps its id, and is
+    /// without the tag, which counts for the earlier program only. `None` if there is no such pane.
+    pub(crate) fn respawn(&self, rng: &mut Rng, process: ProcId) -> Option<PaneRef> {
+        let mut state = self.state();
+        let pane = pick(rng, &state, |_, _| true)?;
+        state.screens.close(pane);
+        state.screens.clear(pane.pane);
+        let before = state.inits.insert(pane.pane, (FOREIGN, process));
+        drop(state);
+        self.0.fake.change(pane.pane, |found| {
+            (found.tag, found.pid, found.dead, found.in_mode) = (None, process.pid, false, false);
+        });
+        before.into_iter().for_each(|(_, init)| self.0.machine.hang_up(init));
+        Some(pane)
     }
 
     /// Enters copy mode in some pane of the pool. `None` if there is none.
