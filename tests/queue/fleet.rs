@@ -158,7 +158,8 @@ fn c15_workers_under_kills_work_each_message_once_and_never_more_than_their_cap_
     let dead = check_ends(&pool, &sent);
     assert!(fs::metadata(pool.path("work/twice")).is_err(), "two handlers had one message");
     let most = most.into_inner();
-    assert!((1..=PROCESSES).contains(&most), "{most} handlers at once");
+    // On a busy machine they may all begin and end between two looks.
+    assert!(most <= PROCESSES, "{most} handlers at once");
     println!("counted: {} kills, {dead} dead, {most} handlers at most", kills.into_inner());
     wait_until("silence ends every host", Duration::from_secs(60), || {
         hosts(&pool).is_empty() && handlers(&pool).is_empty()
