@@ -55,6 +55,29 @@ fn a_crash_after_a_rename_was_recorded_renames_no_other_session() {
     assert_eq!(pool.show(&id)["name"], "site");
 }
 
+#[test]
+fn a_rename_that_a_crash_kept_from_tmux_is_made_by_its_repeat() {
+    let pool = Pool::new();
+    let id = pool.script("www", "exec sleep 1000");
+    pool.kill9(Program::Poold);
+    pool.start_as(Program::Poold, crashing(&pool, "rename-recorded"));
+    pool.await_poold();
+    let rename = ["--timeout", "2s", "rename", "www", "site", "--op-id", "r1"];
+    assert_ne!(pool.ctl(&rename).code, 0);
+    assert_eq!(pool.await_end(Program::Poold), ABORTED, "{}", pool.logs());
+    pool.kill9(Program::Poold);
+    pool.start(Program::Poold);
+    // tmux has the old name, which counts as one that a person gave.
+    wait_until("the name is that of tmux", PATIENCE, || {
+        let shown = pool.ctl(&["--json", "show", &id]);
+        shown.code == 0 && shown.json()["name"] == "www"
+    });
+    pool.ok(&rename);
+    assert_eq!(pool.show(&id)["name"], "site");
+    let names = pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]);
+    assert!(names.lines().any(|name| name == "site"), "{names}");
+}
+
 /// Tags of all panes.
 fn tags(pool: &Pool) -> Vec<String> {
     pool.tmux_panes("#{@pool_id}")

@@ -66,9 +66,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     }
     tell(context, stopped, alive.ok().map(|views| views.len()))?;
     let socket = &context.paths.tmux_socket;
-    if args.stop_sessions && UnixStream::connect(socket).is_ok() {
+    if args.stop_sessions && !context.style.quiet && UnixStream::connect(socket).is_ok() {
         out::note(&format!(
-            "poolctl: its tmux server runs on, with what is not the pool's: see `tmux -S {} ls`",
+            "poolctl: its tmux server runs on: `tmux -S {} ls` shows what keeps it",
             socket.display()
         ));
     }

@@ -267,7 +267,7 @@ fn sink(context: &Context, args: &Args, session: &SessionRef, times: Times) -> B
     }
 }
 
-/// Length of a line's text, in bytes, beyond which it continues in a further document.
+/// Length of a line, in bytes without its end, beyond which it continues in a further document.
 const JSON_LINE_MAX: usize = 64 * 1024;
 
 /// Standard output, as a JSON document per line: `{"session", "offset", "at", "text"}`, with the offset of

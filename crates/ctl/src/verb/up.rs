@@ -53,11 +53,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let paths = &context.paths;
     if std::env::var_os("POOL_INCARNATION").is_some_and(|value| !value.is_empty()) {
         // What is so already needs nothing that would end with this session.
-        if let Some(found) = health::status(context).filter(|found| {
-            !args.foreground
-                && status::is_complete(found)
-                && builds::outdated(context, Some(found)).is_empty()
-        }) {
+        let is_kept = !args.foreground && supervisor_lock::is_held(&paths.up_lock);
+        let found = health::status(context).filter(|found| is_kept && status::is_complete(found));
+        if let Some(found) = found.filter(|found| builds::outdated(context, Some(found)).is_empty()) {
             return tell(context, &found, true);
         }
         return Err(Error::refused(

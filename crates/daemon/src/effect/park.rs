@@ -6,6 +6,7 @@ use std::time::Duration;
 use agents::Confirm;
 use pool::Agent;
 use pool::slots::LossSource;
+use protocol::session::Reason;
 use protocol::{Event, ProcId, SessionId, Tag};
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
@@ -83,23 +84,20 @@ async fn expected_loss(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Lo
 
 /// Determines the loss that the screen of an agent shows. Its hook may tell the end of a turn before its screen does.
 async fn shown_loss(daemon: &Daemon, agent: &Agent, pane: PaneRef) -> Loss {
-    for rechecks in (0..=RECHECKS).rev() {
+    let mut rechecks = RECHECKS;
+    loop {
         let look = match read_screen(daemon, agent, pane).await {
             Ok((_, look)) => look,
             Err(blocked) if blocked.is_closed() => return Loss::None,
             Err(blocked) => return Loss::Unknown(blocked.to_string()),
         };
-        let works = look.as_ref().is_some_and(|look| look.works == Some(true));
-        if let Some(shown) = look.as_ref().and_then(pool::slots::loss_if_parked)
-            && (!works || rechecks == 0)
-        {
+        let Some(shown) = look.as_ref().and_then(pool::slots::loss_if_parked) else { return Loss::None };
+        if rechecks == 0 || look.is_none_or(|look| look.works != Some(true)) {
             return Loss::Known(LossSource::Screen, shown);
-        } else if !works {
-            return Loss::None;
         }
+        rechecks -= 1;
         sleep(PAUSE).await;
     }
-    Loss::None
 }
 
 /// Determines whether an agent works in the background, by the process table. `init_and_program` are its processes.
@@ -133,8 +131,13 @@ async fn background_work(daemon: &Daemon, init_and_program: (ProcId, ProcId), ag
 
 /// Hangs up. The error says why the session continues: a client is attached, or tmux failed.
 async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(), String> {
-    let run = daemon.incarnation(session).await.filter(|run| run.tag == tag);
-    let Some(pane) = run.as_ref().and_then(pane_of) else { return Ok(()) };
+    let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await.ok().flatten();
+    let Some(record) = record else { return Ok(()) };
+    let run = record.incarnation.as_ref().filter(|run| run.tag == tag);
+    if run.is_none() || record.reason == Some(Reason::Restarted) {
+        return Err("it was restarted meanwhile".to_owned());
+    }
+    let Some(pane) = run.and_then(pane_of) else { return Ok(()) };
     save_screen(daemon, session, tag).await;
     crate::crash::point("park-hang-up");
     match daemon.tmux.kill_unattended(pane).await {

@@ -172,4 +172,8 @@ pub(crate) fn remove_run_files(daemon: &Daemon, over: Vec<Tag>) {
 
 /// Pauses before further observations after something was missing: by the first one a report of its end has come, and by the
 /// second one its absence is proved.
-pub(crate) const RECHECK_DELAYS: [Duration; 2] = [observe::REPORT_DELAY_MAX, observe::ABSENCE_PROOF];
+pub(crate) const RECHECK_DELAYS: [Duration; 2] =
+    [observe::REPORT_DELAY_MAX, observe::ABSENCE_PROOF.saturating_add(MARGIN)];
+
+/// More than times lose when they are rounded.
+const MARGIN: Duration = Duration::from_millis(50);

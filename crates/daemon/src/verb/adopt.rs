@@ -8,7 +8,8 @@ use pool::session::{AdoptTarget, CreateInputs, ForeignPane, ForeignProgram};
 use protocol::request::Adopt;
 use protocol::tmux::Server;
 use protocol::{
-    ErrorCode, Event, Incarnation, Lifecycle, OsBytes, PaneId, Refusal, Reply, Session, SessionId, Timestamp,
+    ErrorCode, Event, Incarnation, Lifecycle, OsBytes, PaneId, Refusal, Reply, Session, SessionId, Tag,
+    Timestamp,
 };
 use tmux::Answer;
 use tokio::time::sleep;
@@ -207,7 +208,9 @@ async fn program(
         if is_init(&argv) {
             // Its job has run: what it runs is to be known, also for the next start.
             let below = daemon.world.processes.descendants(process);
-            process = below.iter().find(|child| child.ppid == process.pid).ok_or_else(ended)?.id;
+            // Orphans, which it has adopted, are younger.
+            let children = below.iter().filter(|child| child.ppid == process.pid).map(|child| child.id);
+            process = children.min_by_key(|child| child.start).ok_or_else(ended)?;
         } else if !argv.is_empty() {
             let cwd = daemon.world.processes.current_dir(process.pid);
             return Ok(ForeignProgram { argv, cwd: cwd.unwrap_or_else(|| "/".into()), active_at });
@@ -219,7 +222,12 @@ async fn program(
 
 /// True for the init of an incarnation, which may have been given back to its user: `REAPER exec RUN/TAG.job`.
 fn is_init(argv: &[OsBytes]) -> bool {
-    matches!(argv, [_, exec, job] if exec.0 == b"exec" && job.0.ends_with(b".job"))
+    let is_job = |job: &OsBytes| {
+        let path = job.as_path();
+        let tag = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<Tag>().ok());
+        tag.is_some() && path.extension().is_some_and(|end| end == "job")
+    };
+    matches!(argv, [_, exec, job] if exec.0 == b"exec" && is_job(job))
 }
 
 /// The reason for leaving a pane alone that its user reads with `pipe-pane`.

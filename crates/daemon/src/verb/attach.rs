@@ -14,7 +14,7 @@ use crate::engine::daemon::Daemon;
 use crate::engine::engine_handle::in_doubt;
 use crate::verb::operation::Awaiter;
 use crate::verb::start::{StartOptions, start_next};
-use crate::verb::transition::{is_starting_or_restarting, wait_while};
+use crate::verb::transition::{is_about_to_run, wait_while};
 use crate::verb::{session_view, termination};
 
 /// Answers once the session runs. A parked or lost one is started.
@@ -54,7 +54,7 @@ async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Session, Refusal
         let woken = world.detach("attach", lock::with_user_lock(lock::current(), wake));
         woken.await.ok_or_else(in_doubt)??;
     }
-    wait_while(daemon, id, is_starting_or_restarting).await?;
+    wait_while(daemon, id, is_about_to_run).await?;
     session_view::resolve(daemon, id.into()).await
 }
 

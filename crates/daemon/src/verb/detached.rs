@@ -29,14 +29,18 @@ const TRIES: u32 = 60;
 /// An incarnation that was left to tmux.
 #[derive(Debug, Serialize, Deserialize)]
 struct Detached {
-    /// The process by which it is told whether anything still uses the directories; if it is not known, something does.
+    /// The process by which it is told whether anything still uses the directories; if it is not known, something may, until
+    /// the machine has been restarted.
     init: Option<ProcId>,
+    /// The boot of the machine.
+    boot: Option<String>,
     incarnation: Incarnation,
 }
 
 impl Detached {
     fn has_ended(&self, processes: &dyn Processes) -> bool {
-        self.init.is_some_and(|init| processes.has_exited(init))
+        let is_earlier = self.boot.is_some() && self.boot != processes.boot_id();
+        is_earlier || self.init.is_some_and(|init| processes.has_exited(init))
     }
 }
 
@@ -49,7 +53,8 @@ pub(super) fn mark(daemon: &Daemon, session: &Session) -> io::Result<()> {
     let Some(run) = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()) else {
         return Ok(());
     };
-    let detached = Detached { init: run.init, incarnation: run.clone() };
+    let boot = daemon.world.processes.boot_id();
+    let detached = Detached { init: run.init, boot, incarnation: run.clone() };
     let text = serde_json::to_vec(&detached).map_err(io::Error::from)?;
     files::write_atomic(&daemon.paths.meta_of(session.id).join(NAME), &text)
 }
@@ -113,7 +118,7 @@ async fn release_one(daemon: Arc<Daemon>, detached: Detached) {
         }
         sleep(PAUSE).await;
     }
-    tracing::warn!(tag = %detached.incarnation.tag, "its pane keeps the pool's marks, as tmux does not answer");
+    tracing::warn!(tag = %detached.incarnation.tag, "its pane keeps the pool's marks");
 }
 
 /// Reads the mark below this metadata; `None` if there is none.

@@ -33,10 +33,11 @@ pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park
         let now = turn.pool().session(id);
         let live = now.filter(|s| s.lifecycle == Lifecycle::Live);
         let continues = ends.is_some() && live.and_then(|s| Some(s.incarnation.as_ref()?.tag)) == ends;
+        let runs_on = now.is_some_and(|s| is_restarted(s) || is_starting_or_live(s));
         let reply = if ends.is_some() && now.is_some_and(is_restarted) {
             let why = format!("{} was restarted before it was parked", session.name);
             Err(Refusal::new(ErrorCode::Conflict, why))
-        } else if continues {
+        } else if continues || kept.is_some() && runs_on {
             let why =
                 kept.unwrap_or_else(|| "something would be lost, or a client attached meanwhile".to_owned());
             let why = format!("{} is not parked: {why}; park --force parks it all the same", session.name);
@@ -48,6 +49,10 @@ pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park
         reply
     };
     daemon.engine.turn(conclude).await?
+}
+
+fn is_starting_or_live(session: &Session) -> bool {
+    matches!(session.lifecycle, Lifecycle::Starting | Lifecycle::Live)
 }
 
 /// True if a restart has overtaken the parking of a session.

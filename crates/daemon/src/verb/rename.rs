@@ -15,7 +15,7 @@ use crate::verb::session_view;
 /// certainly did not do it, the record gets its old name again.
 pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Rename) -> Reply {
     // The name may be another one's by the time of a repeat.
-    let wanted = op.begun.map_or(asked.session, Into::into);
+    let wanted = op.begun.map_or_else(|| asked.session.clone(), Into::into);
     let id = session_view::resolve(daemon, wanted).await?.id;
     let grant = daemon.engine.lock(id, "rename").await?;
     let begun = op.clone();
@@ -23,10 +23,10 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
         let Some(session) = turn.pool().session(id).cloned() else {
             return Err(pool::session::not_found(turn.pool(), &id.to_string()));
         };
-        // A repeat only completes it in tmux: the record may have been renamed again since.
-        if begun.begun.is_none()
-            && let Some(name) = pool::session::rename(turn.pool(), &session, &asked.name)?
-        {
+        if begun.begun.is_some() {
+            check_repeat(&session, &asked)?;
+        }
+        if let Some(name) = pool::session::rename(turn.pool(), &session, &asked.name)? {
             turn.emit(Event::SessionRenamed { session: id, name });
             begun.record_begun(turn, id);
         }
@@ -45,7 +45,7 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
             None => session_view::reply(turn, &context, id),
             Some((refusal, certain)) => {
                 let free = turn.pool().named(before.name.as_str()).is_none_or(|other| other.id == id);
-                if certain && free {
+                if certain && free && now.as_ref() != Some(&before.name) {
                     turn.emit(Event::SessionRenamed { session: id, name: before.name });
                 }
                 Err(refusal)
@@ -60,6 +60,17 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
     let reply = daemon.engine.turn(conclude).await?;
     drop(grant);
     reply
+}
+
+/// Refuses to repeat a rename of a session that was renamed again since. One that still has its old name, as tmux had, is
+/// renamed.
+fn check_repeat(session: &Session, asked: &Rename) -> Result<(), Refusal> {
+    let name = session.name.as_str();
+    if name == asked.name || name == asked.session.0 {
+        return Ok(());
+    }
+    let why = format!("{name} was renamed again since, and keeps its name");
+    Err(Refusal::new(ErrorCode::Conflict, why))
 }
 
 /// Renames the tmux session, if there is one.

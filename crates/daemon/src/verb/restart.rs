@@ -27,13 +27,14 @@ pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
     termination::wait(daemon, &session).await?;
     // Reports of the ended incarnation say nothing about the next one.
     timeout(HOOKS_LIMIT, hook_spool::read_of(daemon, &[session.id])).await.ok();
-    let is_certain = ran || pool::session::is_restarting(&session);
-    if asked.clear && is_certain {
+    // Its next start is certain, and this request's own. Otherwise it may be refused: its log stays until then.
+    let is_next = ran && claim.is_some();
+    if asked.clear && is_next {
         clear::empty_log(daemon, &session).await?;
     }
-    // The start of a session that does not run may be refused: its log stays until then.
-    let clear = asked.clear && !is_certain;
-    let options = StartOptions { is_restart: ran, fresh: asked.fresh, wait_ms: asked.wait_slot_ms, clear };
+    let clear = asked.clear && !is_next;
+    let is_restart = ran || pool::session::is_restarting(&session);
+    let options = StartOptions { is_restart, fresh: asked.fresh, wait_ms: asked.wait_slot_ms, clear };
     let reply = start_stopped(daemon, op, session.id, options).await;
     drop(claim);
     reply

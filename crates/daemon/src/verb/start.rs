@@ -168,8 +168,8 @@ pub(super) async fn start_stopped(
     let conclude = move |turn: &mut Turn<'_>| conclude(turn, &context, &operation, id);
     match start_next(daemon, Requester::Operation(op.clone()), (id, options), conclude).await? {
         Some(reply) => reply,
-        None if !options.is_restart && (options.fresh || options.clear) => {
-            let why = "it was started by somebody else meanwhile, and goes on as it was; try again";
+        None if options.clear || options.fresh && !options.is_restart => {
+            let why = "it was started by somebody else before it was reset; try again";
             Err(Refusal::new(ErrorCode::Conflict, why))
         }
         None => ensure_running(daemon, op, id).await,
@@ -222,7 +222,7 @@ pub(crate) async fn start_next<R: Send + 'static>(
         .await?
     {
         Some(before) => {
-            // Nothing runs, and nobody else starts it.
+            // Nothing runs, and its start is claimed.
             let cleared = if options.clear { clear::empty_log(daemon, &before).await } else { Ok(()) };
             let launched = launch_next(daemon, before, conclude).await?;
             match (cleared, requester) {

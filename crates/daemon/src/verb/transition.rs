@@ -47,15 +47,15 @@ pub(super) async fn decide_settled<T, F: Future<Output = Result<T, Refusal>>>(
     }
 }
 
-/// True if a launch of the session is in progress.
-pub(super) fn is_starting(session: &Session) -> bool {
-    session.lifecycle == Lifecycle::Starting
-}
-
 /// True if a launch of the session is in progress, or comes next: it is restarted.
 pub(super) fn is_starting_or_restarting(session: &Session) -> bool {
     let is_ending = session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Restarted);
-    is_starting(session) || is_ending || pool::session::is_restarting(session)
+    is_ending || is_about_to_run(session)
+}
+
+/// True if a launch of the session is in progress, or it is between two incarnations: nothing of it runs yet.
+pub(super) fn is_about_to_run(session: &Session) -> bool {
+    session.lifecycle == Lifecycle::Starting || pool::session::is_restarting(session)
 }
 
 /// True if the session starts, ends by itself, or is between two incarnations: its next state is still

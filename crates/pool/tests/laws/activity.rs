@@ -91,6 +91,8 @@ fn a_permission_that_is_answered_at_the_terminal_is_over_once_the_agent_works_on
     let mut stage = stage.at(5000);
     let asks = ScreenReading { dialog: dialog("permission"), ..works(4000) };
     assert_eq!(stage.see(&look(asks)), None);
+    let queued = AgentObservation { has_queued_asks: true, ..look(works(4000)) };
+    assert_eq!(stage.see(&queued), None, "it may work on what another request was for");
     assert_eq!(stage.see(&look(works(4000))).map(|shown| shown.state), Some(Busy));
     assert_eq!(stage.ask(), None);
 }

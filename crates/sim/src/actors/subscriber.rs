@@ -52,6 +52,7 @@ async fn follow(
 /// The last lifecycle of each session and the last state of each message, for the coverage of transitions.
 #[derive(Default)]
 struct Steps {
+    timeline: u64,
     sessions: BTreeMap<SessionId, EventKind>,
     messages: BTreeMap<MessageId, MessageState>,
 }
@@ -63,6 +64,10 @@ impl Steps {
             SessionDeleted, SessionDraining, SessionFailed, SessionLive, SessionLost, SessionParked,
             SessionStarting, SessionStopped,
         };
+        // A database that is put back knows of earlier states.
+        if self.timeline != land.judge.timeline() {
+            *self = Self { timeline: land.judge.timeline(), ..Self::default() };
+        }
         let kind = event.kind();
         let is_lifecycle = matches!(
             kind,

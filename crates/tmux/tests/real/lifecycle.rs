@@ -52,9 +52,12 @@ async fn a_session_to_which_nobody_is_attached_stays() {
     let rig = Rig::new();
     rig.start("keeper", "exec sleep 1000").await;
     rig.raw(&["set-option", "-g", "destroy-unattached", "on"]);
-    let created = rig.start("web", "exec sleep 1000").await;
-    let listing = rig.device.observe().await.unwrap();
-    assert!(listing.sessions.contains_key(&created.session));
+    for hook in ["", "split-window"] {
+        rig.raw(&["set-hook", "-g", "after-new-session", hook]);
+        let created = rig.start(&format!("web{}", hook.len()), "exec sleep 1000").await;
+        let listing = rig.device.observe().await.unwrap();
+        assert!(listing.sessions.contains_key(&created.session), "{hook}");
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,9 @@ use protocol::diff::Change;
 use protocol::reply::{WatchSetup, WatcherCommand};
 use protocol::request::{Observe, View};
 use protocol::tmux::{Server, TmuxState, TmuxTransport};
-use protocol::{Call, ErrorCode, Event, Frame, Hello, Refusal, Reply, Request, Response, Role, frame, parts};
+use protocol::{
+    Call, ErrorCode, Event, Frame, Hello, Refusal, Reply, Request, Response, Role, Session, frame, parts,
+};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::engine::daemon::Daemon;
@@ -211,13 +213,7 @@ impl Stream {
         let taken = take_in(daemon, admit, done).await?;
         self.in_sync = taken.admitted;
         if taken.is_missing {
-            let (daemon, world) = (Arc::clone(daemon), daemon.world.clone());
-            world.spawn("recheck", async move {
-                for delay in RECHECK_DELAYS {
-                    sleep(delay).await;
-                    drop(tmux_snapshot::take(&daemon).await);
-                }
-            });
+            daemon.world.spawn("recheck", recheck(Arc::clone(daemon)));
         }
         if self.in_sync { Ok(Response::Done) } else { self.lost_sync() }
     }
@@ -254,4 +250,24 @@ fn still_watcher(turn: &Turn<'_>, connection: u64) -> Result<(), Refusal> {
             Err(Refusal::new(ErrorCode::Conflict, format!("{who} has taken over")))
         }
     }
+}
+
+/// Looks at tmux again until nothing is missing any more, or its absence can be proved.
+async fn recheck(daemon: Arc<Daemon>) {
+    for delay in RECHECK_DELAYS {
+        sleep(delay).await;
+        drop(tmux_snapshot::take(&daemon).await);
+        if !daemon.engine.turn(has_missing).await.unwrap_or(false) {
+            return;
+        }
+    }
+}
+
+/// True if an incarnation is missing whose end is not proved.
+fn has_missing(turn: &mut Turn<'_>) -> bool {
+    let is_missing = |session: &Session| {
+        let missing = session.incarnation.as_ref().is_some_and(|run| run.missing_since.is_some());
+        session.lifecycle.holds_slot() && missing
+    };
+    turn.pool().sessions().any(is_missing)
 }
