@@ -79,8 +79,9 @@ struct State {
     finished: BTreeSet<String>,
     /// Claims that their workers hold.
     claims: BTreeMap<MessageId, (Token, ProcId)>,
-    /// The newest token of each message.
+    /// The newest token of each message, and the newest since the database was put back.
     tokens: BTreeMap<MessageId, Token>,
+    tokens_since: BTreeMap<MessageId, Token>,
     /// The tags by which the reaper finds workers for claims of before the database was put back.
     old_claims: BTreeSet<Tag>,
     /// Locks that their clients hold, with the end of their leases.

@@ -135,7 +135,7 @@ async fn start(
     };
     let mut created = create_in_tmux(daemon, &create).await;
     if matches!(created, Err(TmuxError::Duplicate(_)))
-        && retired_session::free_name(daemon, &create.name).await
+        && retired_session::free_name(daemon, &create.name, (run.tag, session.incarnations > 1)).await
     {
         created = create_in_tmux(daemon, &create).await;
     }

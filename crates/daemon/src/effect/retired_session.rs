@@ -1,16 +1,18 @@
 //! Renames the leftover tmux session of an ended incarnation, so that a new one can take its name before the
-//! reaper removes it. One whose program runs keeps its name: two programs would have one conversation.
+//! reaper removes it, or while panes of its user are left in it. One whose program runs keeps its name: two programs would
+//! have one conversation.
 
 use protocol::tmux::{Server, TmuxState};
-use protocol::{Name, TmuxSessionId};
-use tmux::{Answer, PaneRef};
+use protocol::{Name, Tag, TmuxSessionId};
+use tmux::{Answer, PaneRef, ServerRef};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::sense::tmux_snapshot;
 
-/// Renames the tmux session of this name if it is such a leftover. Returns true if the name is free now.
-pub(crate) async fn free_name(daemon: &Daemon, name: &Name) -> bool {
+/// Renames the tmux session of this name if it is such a leftover, for the incarnation with this tag. What is left of user's
+/// panes gives up its name to a session that had it before. Returns true if the name is free now.
+pub(crate) async fn free_name(daemon: &Daemon, name: &Name, (tag, ran_before): (Tag, bool)) -> bool {
     let state = tmux_snapshot::list(daemon).await;
     let taken = state.sessions.values().any(|session| session.name == name.as_str());
     if !taken {
@@ -18,6 +20,13 @@ pub(crate) async fn free_name(daemon: &Daemon, name: &Name) -> bool {
         return matches!(state.server, Server::Up(_));
     }
     let panes = tagged_panes(&state, name);
+    let left = user_session(&state, name).filter(|_| ran_before && panes.is_empty());
+    if let Some((server, session)) = left {
+        let retired = tmux::act::retired_name(tag);
+        let renamed = daemon.tmux.rename_left(server, session, (name, &retired)).await;
+        tracing::debug!(%name, ?renamed, "renamed what is left with panes of its user");
+        return renamed.is_ok();
+    }
     // On the pool's own server an unknown tag belongs to another timeline: the database was replaced since.
     let own = daemon.device.own;
     let retired = move |turn: &mut Turn<'_>| {
@@ -34,6 +43,13 @@ pub(crate) async fn free_name(daemon: &Daemon, name: &Name) -> bool {
     let renamed = daemon.tmux.rename(pane, session, &tmux::act::retired_name(pane.tag)).await;
     tracing::debug!(%name, ?renamed, "renamed the session of an ended incarnation");
     matches!(renamed, Ok(Answer::Done | Answer::Gone))
+}
+
+/// Returns the tmux session of this name if a pool made it.
+fn user_session(state: &TmuxState, name: &Name) -> Option<(ServerRef, TmuxSessionId)> {
+    let Server::Up(server) = state.server else { return None };
+    let found = state.sessions.iter().find(|(_, session)| session.name == name.as_str() && session.pooled);
+    found.map(|(id, _)| (server.into(), *id))
 }
 
 /// A pane with the tag of an incarnation.

@@ -15,6 +15,7 @@ impl Judge {
         let mut state = self.state();
         let before = state.claims.insert(id, (token, worker));
         let newest = state.tokens.insert(id, token);
+        state.tokens_since.insert(id, token);
         drop(state);
         if let Some((_, other)) =
             before.filter(|(old, other)| *old != token && *other != worker && is_alive(*other))
@@ -50,7 +51,8 @@ impl Judge {
     pub(crate) fn processed(&self, id: MessageId, token: Token) {
         let mut state = self.state();
         state.processed.insert(id);
-        let newest = state.tokens.get(&id).copied();
+        // In an earlier state of the database, an earlier claim holds.
+        let newest = state.tokens_since.get(&id).copied();
         drop(state);
         if newest.is_some_and(|newest| newest > token) {
             self.violated(format!("Q1: a report on message {id} under an old claim was accepted"));

@@ -35,6 +35,7 @@ impl Judge {
         // A request whose answer was not there yet is repeated, and carried out again.
         state.inputs.clear();
         state.claims.clear();
+        state.tokens_since.clear();
         state.old_claims = state.tokens.values().map(|token| Tag::for_claim(*token)).collect();
         let now = Instant::now();
         state.locks.values_mut().for_each(|(_, ends)| *ends = now.min(*ends));
