@@ -16,9 +16,19 @@ const REQUIRED: [&str; 8] =
     ["event:", "refusal:", "lifecycle:", "message:", "fault:", "person:", "verdict:", "step:"];
 
 /// Things that are rare or never occur, with the reason.
-const RARE: [(&str, &str); 3] = [
+const RARE: [(&str, &str); 13] = [
     ("event:log_resumed", "the world's logs have no writer that could end"),
     ("event:queue_", "a queue stands still for minutes, which few runs last"),
+    ("fault:tmux-", "the call itself is rare"),
+    ("lifecycle:session_parked > session_deleted", "few who park sessions remove them"),
+    ("message:Cancelled > Queued", "somebody wants again what somebody has just taken back"),
+    ("message:Expired > Queued", "somebody wants again what is too late"),
+    ("message:Claimed > Dead", "the last of its attempts fails"),
+    ("message:InDoubt > ", "a prompt is rarely in doubt, and then mostly given up at the end of a run"),
+    ("message:Revoking > Cancelled", "it is taken back in the seconds in which its worker is ended"),
+    ("message:Typed > Cancelled", "it is taken back in the moment before its agent has it"),
+    ("message:Typing > Cancelled", "it is taken back in the moment of its typing"),
+    ("message:Typed > Typed", "it is typed, and then not confirmed, in a run that lasts long enough"),
     ("refusal:Protocol", "the frames of the world are well-formed; crates/fuzz has others"),
 ];
 

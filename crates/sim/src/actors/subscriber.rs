@@ -85,9 +85,16 @@ impl Steps {
         {
             land.judge.count(format!("lifecycle:{before} > {kind}"));
         }
-        if let Event::MessageChanged { id, status, .. } = event {
-            let before = self.messages.insert(*id, status.state).unwrap_or_default();
-            land.judge.count(format!("message:{before:?} > {:?}", status.state));
+        match event {
+            Event::MessageQueued(message) => {
+                self.messages.insert(message.id, MessageState::Queued);
+            }
+            Event::MessageChanged { id, status, .. } => {
+                if let Some(before) = self.messages.insert(*id, status.state) {
+                    land.judge.count(format!("message:{before:?} > {:?}", status.state));
+                }
+            }
+            _ => {}
         }
     }
 }
