@@ -1,7 +1,8 @@
 //! The intent to start a session again.
 
-use protocol::{Session, SessionId, Tag};
+use protocol::{Event, Session, SessionId, Tag};
 
+use crate::queue::settle::restart_suspended;
 use crate::session::restart::{NextRun, next_incarnation};
 use crate::session::restart_budget;
 use crate::settings::Settings;
@@ -53,6 +54,11 @@ pub fn renew_incarnation(turn: &mut Turn<'_>, session: SessionId, fresh: bool, i
     let now = turn.now();
     if let Some(record) = turn.pool().session(session) {
         let events = next_incarnation(record, NextRun { tag: *tag, now, conversation, fresh });
-        turn.emit_all(events);
+        let is_resumed = events
+            .iter()
+            .any(|event| matches!(event, Event::SessionStarting { incarnation, .. } if incarnation.resumed));
+        // A new conversation knows nothing of the prompt that an outage cut short.
+        let restarted = restart_suspended(turn.pool(), session, now).filter(|_| !is_resumed);
+        turn.emit_all(events.into_iter().chain(restarted));
     }
 }

@@ -3,8 +3,11 @@
 mod model;
 
 use agents::prompt::TextMatch;
-use pool::clock::moment_by;
-use pool::{OnFailedTurn, OnInterrupted, agent, prompt, queue};
+use pool::clock::{Reading, moment_by};
+use pool::deadlines::Mono;
+use pool::lock::LockTable;
+use pool::slots::{RunIdentity, renew_incarnation};
+use pool::{OnFailedTurn, OnInterrupted, Turn, Volatile, agent, prompt, queue};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::activity::{ASK_MAX, AskKind};
@@ -14,7 +17,7 @@ use protocol::message::{PROMPT, RESULT_MAX};
 use protocol::request::Send;
 use protocol::session::Reason;
 use protocol::{
-    Activity, ActivityState, Event, Lifecycle, MessageId, MessageState, Notes, OpId, Tag, Timestamp,
+    Activity, ActivityState, Epoch, Event, Lifecycle, MessageId, MessageState, Notes, OpId, Tag, Timestamp,
 };
 
 use crate::queue::{asked, send as queue_send, send_prompt};
@@ -335,6 +338,23 @@ fn another_conversation_has_a_suspended_prompt_sent_from_the_start() {
     stage.handle_hook(&hook, TextMatch::Different);
     assert!(!is_suspended(&stage, id));
     assert_eq!(stage.begin(), Some(id), "at once");
+}
+
+#[test]
+fn a_start_with_a_new_conversation_has_a_suspended_prompt_sent_from_the_start() {
+    for fresh in [true, false] {
+        let (mut stage, id) = suspended();
+        let session = stage.id;
+        let identity = RunIdentity { tag: Tag([9; 16]), conversation: "another".to_owned() };
+        let now = stage.now();
+        let mut volatile = Volatile::new(LockTable::new(Epoch(1)), now);
+        let reading = Reading { wall: now, awake_ms: now.0 };
+        let mut turn = Turn::new(&mut stage.world.pool, &mut volatile, reading, Mono(now.0));
+        renew_incarnation(&mut turn, session, fresh, &identity);
+        drop(turn.finish());
+        assert_eq!(stage.session().incarnation.as_ref().unwrap().resumed, !fresh);
+        assert_eq!(is_suspended(&stage, id), !fresh, "fresh: {fresh}");
+    }
 }
 
 #[test]
