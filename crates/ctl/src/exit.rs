@@ -22,18 +22,6 @@ pub(crate) const BROKEN_PIPE: u8 = 141;
 /// Ended by Ctrl-C: 128 + SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-const CODES: [ErrorCode; 9] = [
-    ErrorCode::Failed,
-    ErrorCode::Usage,
-    ErrorCode::NotFound,
-    ErrorCode::Conflict,
-    ErrorCode::Refused,
-    ErrorCode::Timeout,
-    ErrorCode::Unavailable,
-    ErrorCode::Protocol,
-    ErrorCode::Storage,
-];
-
 /// The result of a verb that succeeds: `()` for the exit code 0, or another exit code.
 pub(crate) trait IntoCode {
     fn into_code(self) -> u8;
@@ -64,7 +52,7 @@ pub(crate) fn code(error: &Error, ends_as_session: bool) -> u8 {
 /// The error code with this exit code; `None` for exit codes of other meanings.
 #[must_use]
 pub(crate) fn error_code(exit: i32) -> Option<ErrorCode> {
-    CODES.into_iter().find(|code| i32::from(code.exit_code()) == exit)
+    ErrorCode::ALL.into_iter().find(|code| i32::from(code.exit_code()) == exit)
 }
 
 /// Reports an error on standard error, as text or JSON. A closed standard output is not reported.

@@ -47,6 +47,19 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// All codes, in the order of their exit codes.
+    pub const ALL: [Self; 9] = [
+        Self::Failed,
+        Self::Usage,
+        Self::NotFound,
+        Self::Conflict,
+        Self::Refused,
+        Self::Timeout,
+        Self::Unavailable,
+        Self::Protocol,
+        Self::Storage,
+    ];
+
     /// Returns the exit code of `poolctl`.
     #[must_use]
     pub fn exit_code(self) -> u8 {

@@ -36,13 +36,13 @@ const RARE: [(&str, &str); 13] = [
 pub(crate) fn lines(counts: &BTreeMap<String, u64>, runs: u64) -> Vec<String> {
     let possible = EventKind::PUBLISHED.iter().map(|kind| (format!("event:{}", kind.as_str()), 0));
     let mut all: BTreeMap<String, u64> = possible.collect();
-    all.extend(CODES.map(|code| (format!("refusal:{code:?}"), 0)));
+    all.extend(ErrorCode::ALL.map(|code| (format!("refusal:{code:?}"), 0)));
     for (what, count) in counts {
         *all.entry(what.clone()).or_default() += count;
         // A step of an actor, with its outcome.
         if let Some((step, outcome)) = what.split_once(':').filter(|_| !is_required(what)) {
             *all.entry(format!("step:{step}")).or_default() += count;
-            if let Some(code) = CODES.iter().find(|code| format!("{code:?}") == outcome) {
+            if let Some(code) = ErrorCode::ALL.iter().find(|code| format!("{code:?}") == outcome) {
                 *all.entry(format!("refusal:{code:?}")).or_default() += count;
             }
         }
@@ -60,15 +60,3 @@ fn line(what: &str, count: u64, runs: u64) -> String {
 fn is_required(what: &str) -> bool {
     REQUIRED.iter().any(|beginning| what.starts_with(beginning))
 }
-
-const CODES: [ErrorCode; 9] = [
-    ErrorCode::Failed,
-    ErrorCode::Usage,
-    ErrorCode::NotFound,
-    ErrorCode::Conflict,
-    ErrorCode::Refused,
-    ErrorCode::Timeout,
-    ErrorCode::Unavailable,
-    ErrorCode::Protocol,
-    ErrorCode::Storage,
-];

@@ -175,5 +175,5 @@ pub(crate) fn remove_run_files(daemon: &Daemon, over: Vec<Tag>) {
 pub(crate) const RECHECK_DELAYS: [Duration; 2] =
     [observe::REPORT_DELAY_MAX, observe::ABSENCE_PROOF.saturating_add(MARGIN)];
 
-/// More than times lose when they are rounded.
+/// Margin for timestamps, which are rounded to milliseconds.
 const MARGIN: Duration = Duration::from_millis(50);

@@ -27,7 +27,7 @@ pub(super) struct Operation<'a> {
 
 /// The answer to a repeat of an operation that an earlier daemon began.
 enum OnInterruption {
-    /// What became of the session.
+    /// The outcome, as the session's record shows it.
     Outcome,
     Answer(InterruptedAnswer),
     /// The work is done again, on the same session: that changes nothing where it was done.
