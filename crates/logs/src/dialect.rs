@@ -1,60 +1,77 @@
-//! Control sequences that tmux knows and the emulator does not, or does not bound, in the words of the emulator.
+//! Control sequences that tmux knows and the emulator does not, or does not bound, in the words of the emulator. Parsed by
+//! the emulator's own parser, so that both see the same sequences, also with control characters within.
 
-use std::borrow::Cow;
+use vte::{Params, Parser, Perform};
 
-const ESC: u8 = 0x1b;
+/// Translates a stream of output for the emulator of a terminal.
+#[derive(Default)]
+pub(crate) struct Dialect(Parser);
 
-/// Returns the output for an emulator of a terminal with this number of columns. Sequences are whole in it.
-pub(crate) fn for_emulator(bytes: &[u8], columns: u16) -> Cow<'_, [u8]> {
-    let mut changed = Vec::new();
-    let mut from = 0;
-    let mut at = 0;
-    while let Some(next) = bytes[at..].iter().position(|byte| *byte == ESC).map(|next| at + next) {
-        let (length, replacement) = sequence(&bytes[next..], columns);
-        at = next + length;
-        if let Some(replacement) = replacement {
-            changed.extend_from_slice(&bytes[from..next]);
-            changed.extend(replacement);
-            from = at;
-        }
-    }
-    if changed.is_empty() {
-        return Cow::Borrowed(bytes);
-    }
-    changed.extend_from_slice(&bytes[from..]);
-    Cow::Owned(changed)
-}
-
-/// Returns the length of what begins a sequence, and what takes its place.
-fn sequence(bytes: &[u8], columns: u16) -> (usize, Option<Vec<u8>>) {
-    match bytes.get(1) {
-        // Next line, and index.
-        Some(b'E') => (2, Some(b"\r\n".to_vec())),
-        Some(b'D') => (2, Some(b"\n".to_vec())),
-        Some(b'[') => {
-            let parameters = bytes[2..].iter().take_while(|byte| (0x20..0x40).contains(*byte)).count();
-            let (end, length) = (bytes.get(2 + parameters), 3 + parameters);
-            let parameters = std::str::from_utf8(&bytes[2..2 + parameters]).unwrap_or_default();
-            let moved = |by: char| format!("\x1b[{parameters}{by}").into_bytes();
-            let replacement = match end {
-                Some(b'b') => Some(repeated(parameters, columns)),
-                Some(b'a') => Some(moved('C')),
-                Some(b'e') => Some(moved('B')),
-                Some(switch @ (b'h' | b'l')) if parameters == "?1047" => {
-                    Some(format!("\x1b[?47{}", char::from(*switch)).into_bytes())
-                }
-                _ => None,
-            };
-            (length.min(bytes.len()), replacement)
-        }
-        _ => (1, None),
+impl Dialect {
+    /// Returns a piece of output for an emulator of a terminal with this number of columns. What is not complete follows
+    /// with the next piece.
+    pub(crate) fn translate(&mut self, piece: &[u8], columns: u16) -> Vec<u8> {
+        let mut translated = Translated { bytes: Vec::with_capacity(piece.len()), columns };
+        self.0.advance(&mut translated, piece);
+        translated.bytes
     }
 }
 
-/// Builds the repetition of the last character, at most over a whole row.
-fn repeated(count: &str, columns: u16) -> Vec<u8> {
-    let count = if count.is_empty() { Ok(1) } else { count.parse::<u64>() };
-    format!("\x1b[{}b", count.unwrap_or(u64::MAX).min(columns.into())).into_bytes()
+/// Output in the words of the emulator. It knows no strings of titles, pictures and the like: they are left out.
+struct Translated {
+    bytes: Vec<u8>,
+    columns: u16,
+}
+
+impl Translated {
+    fn control_sequence(&mut self, intermediates: &[u8], params: &Params, action: char) {
+        // Those before the parameters are marks of private sequences.
+        let (marks, others): (Vec<u8>, Vec<u8>) =
+            intermediates.iter().partition(|byte| (b'<'..=b'?').contains(*byte));
+        let params =
+            params.iter().map(|param| param.iter().map(u16::to_string).collect::<Vec<_>>().join(":"));
+        let params = params.collect::<Vec<_>>().join(";");
+        self.sequence(&[&marks, params.as_bytes(), &others].concat(), action);
+    }
+
+    fn sequence(&mut self, parameters: &[u8], action: char) {
+        self.bytes.extend_from_slice(b"\x1b[");
+        self.bytes.extend_from_slice(parameters);
+        self.print(action);
+    }
+}
+
+impl Perform for Translated {
+    fn print(&mut self, c: char) {
+        self.bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+
+    fn execute(&mut self, byte: u8) {
+        self.print(char::from(byte));
+    }
+
+    fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], _ignore: bool, action: char) {
+        let first = params.iter().next().and_then(|param| param.first().copied()).unwrap_or_default();
+        match (intermediates, action) {
+            // Repeats the last character, here over a whole row at most.
+            ([], 'b') => self.sequence(first.clamp(1, self.columns.max(1)).to_string().as_bytes(), 'b'),
+            (_, 'b') => {}
+            ([], 'a') => self.control_sequence(&[], params, 'C'),
+            ([], 'e') => self.control_sequence(&[], params, 'B'),
+            // The alternate screen, without the cursor's place.
+            ([b'?'], 'h' | 'l') if first == 1047 => self.sequence(b"?47", action),
+            _ => self.control_sequence(intermediates, params, action),
+        }
+    }
+
+    fn esc_dispatch(&mut self, intermediates: &[u8], _ignore: bool, byte: u8) {
+        match (intermediates, byte) {
+            // Next line, and index.
+            ([], b'E') => self.bytes.extend_from_slice(b"\r\n"),
+            ([], b'D') => self.bytes.push(b'\n'),
+            _ => self.bytes.extend([b"\x1b", intermediates, &[byte]].concat()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -63,14 +80,30 @@ mod tests {
 
     #[test]
     fn only_what_the_emulator_lacks_is_changed() {
-        let of = |text: &str| String::from_utf8(for_emulator(text.as_bytes(), 80).into_owned()).unwrap();
+        let of = |text: &str| String::from_utf8(Dialect::default().translate(text.as_bytes(), 80)).unwrap();
         assert_eq!(of("a\x1bEb\x1bDc"), "a\r\nb\nc");
-        assert_eq!(of("x\x1b[65535b\x1b[99999999999999999999999b\x1b[b|"), "x\x1b[80b\x1b[80b\x1b[1b|");
         assert_eq!(of("\x1b[3a\x1b[2e\x1b[?1047hx\x1b[?1047l"), "\x1b[3C\x1b[2B\x1b[?47hx\x1b[?47l");
-        for same in
-            ["", "plain", "\x1b[31mred\x1b[0m\x1b[?1049h", "\x1b[", "\x1b", "\x1b[12", "\x1b]0;bE\x07"]
-        {
+        for same in [
+            "",
+            "plain é\r\n\t",
+            "\x1b[31mred\x1b[0m\x1b[?1049h",
+            "\x1b[38:2:1:2:3m\x1b[1;2H\x1b[2 q\x1b7\x1b(B",
+        ] {
             assert_eq!(of(same), same);
         }
+        assert_eq!(of("\x1b]0;bE\x07a\x1bPq#\x1b\\b\x1b["), "a\x1b\\b");
+    }
+
+    #[test]
+    fn a_repeat_takes_a_row_at_most_however_it_is_written() {
+        let of = |text: &str| String::from_utf8(Dialect::default().translate(text.as_bytes(), 80)).unwrap();
+        assert_eq!(of("x\x1b[65535b\x1b[99999999999999999999999b\x1b[b|"), "x\x1b[80b\x1b[80b\x1b[1b|");
+        assert_eq!(of("\x1b[1;65535b\x1b[?65535b"), "\x1b[1b");
+        for hidden in ["\x1b[\x0065535b", "\x1b\x00[65535b", "\x1b[\x1b[65535b", "\x1b[655\x7f35b"] {
+            assert!(of(hidden).ends_with("\x1b[80b"), "{hidden:?}");
+        }
+        let mut pieces = Dialect::default();
+        assert_eq!(pieces.translate(b"\x1b[655", 80), b"");
+        assert_eq!(pieces.translate(b"35b", 80), b"\x1b[80b");
     }
 }

@@ -10,7 +10,7 @@ use vt100::capture::{BasicFormattedCaptureState, RowContents, basic_formatted_to
 use vt100::{Callbacks, Parser};
 
 use crate::clean::{Cleaner, Mode};
-use crate::dialect;
+use crate::dialect::Dialect;
 
 /// Time for which a row must stay unchanged before it is passed on to a follower.
 const STABLE: Duration = Duration::from_millis(500);
@@ -29,6 +29,7 @@ const PIECE: usize = 4096;
 /// Converts a stream of output to lines.
 pub struct Emulator {
     terminal: Parser<Scrolled>,
+    dialect: Dialect,
     cleaner: Cleaner,
     /// True once the output has moved back over the screen.
     redraws: bool,
@@ -107,6 +108,7 @@ impl Emulator {
                 0,
                 Scrolled { rows: Vec::new(), columns: size(columns).get().into() },
             ),
+            dialect: Dialect::default(),
             cleaner: Cleaner::new(Mode::Safe),
             redraws: false,
             is_mid_line: false,
@@ -187,8 +189,10 @@ impl Emulator {
         let newlines =
             bytes.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
         let start = newlines.clone().nth(rows + 1).unwrap_or(0);
-        self.terminal.process(&bytes[start..]);
-        self.terminal.callbacks_mut().rows.clear();
+        for piece in bytes[start..].chunks(PIECE) {
+            self.emulate(piece);
+            self.terminal.callbacks_mut().rows.clear();
+        }
         let (above, rows) = (self.terminal.screen().cursor_position().0, self.rows());
         self.shown = rows.into_iter().take(above.into()).map(|row| row.text).collect();
         let text = self.cleaner.clean(bytes);
@@ -215,14 +219,18 @@ impl Emulator {
 
     /// Gives bytes to the terminal, and collects the rows that scroll off.
     fn process(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let bytes = dialect::for_emulator(bytes, self.terminal.screen().size().1.get());
-        let pieces = bytes.chunks(PIECE);
-        pieces
+        bytes
+            .chunks(PIECE)
             .flat_map(|piece| {
-                self.terminal.process(piece);
+                self.emulate(piece);
                 self.scrolled()
             })
             .collect()
+    }
+
+    fn emulate(&mut self, bytes: &[u8]) {
+        let columns = self.terminal.screen().size().1.get();
+        self.terminal.process(&self.dialect.translate(bytes, columns));
     }
 
     /// Returns the rows that scrolled off, without those that were passed on unchanged.
@@ -415,10 +423,12 @@ mod tests {
 
     #[test]
     fn what_repeats_a_character_takes_no_more_than_a_row() {
-        let mut emulator = Emulator::new(5, 20);
-        let text = emulator.write(format!("x{}", "\x1b[65535b".repeat(1000)).as_bytes());
-        let text = [text, emulator.end()].concat();
-        assert!(text.len() <= 1000 * 21, "{}", text.len());
+        for repeat in ["\x1b[65535b", "\x1b[\x0065535b", "\x1b\x00[65535b", "\x1b[\x1b[65535b"] {
+            let mut emulator = Emulator::new(5, 20);
+            let text = emulator.write(format!("x{}", repeat.repeat(1000)).as_bytes());
+            let text = [text, emulator.end()].concat();
+            assert!(text.len() <= 1000 * 21, "{repeat:?}: {}", text.len());
+        }
     }
 
     #[test]

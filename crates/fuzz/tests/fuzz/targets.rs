@@ -7,6 +7,7 @@ use agents::screen::{self, Patterns, Screen};
 use agents::terminal_marks::{Scanner, title_wants_attention};
 use agents::{install, payload, prompt, theme, transcript};
 use daemon::config::Config;
+use logs::emulator::Emulator;
 use protocol::frame::{self, FrameBuffer};
 use protocol::hello::HelloReply;
 use protocol::hook::SpooledHook;
@@ -106,6 +107,19 @@ fn output_of_programs() {
     }
     let corpus = [corpus::of("fuzz/corpus/terminal"), corpus::of("agents/tests/screens")].concat();
     run(Target { name: "terminal", corpus, inputs: 5000, longest: 1 << 20, memory: (1 << 20, 64), read });
+}
+
+/// The same output, as lines for people.
+#[test]
+fn lines_of_logs() {
+    fn read(input: &[u8]) {
+        let mut emulator = Emulator::new(24, 80);
+        used([emulator.write(input), emulator.end()].concat());
+    }
+    let repeats = ["\x1b[H", "x\x1b[65535b", "\x1b[\x0065535b", "\x1b[\x1b[65535b", "\x1b\x00[65535b"];
+    let repeats = repeats.map(|text| text.as_bytes().to_vec()).to_vec();
+    let corpus = [repeats, corpus::of("fuzz/corpus/terminal"), corpus::of("agents/tests/screens")].concat();
+    run(Target { name: "logs", corpus, inputs: 1000, longest: 64 << 10, memory: (1 << 20, 256), read });
 }
 
 /// Captures of agents' screens.
