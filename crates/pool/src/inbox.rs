@@ -60,11 +60,7 @@ pub fn items(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestam
 /// Sessions were lost with their tmux server or the machine, and are not started by themselves: one item for all,
 /// of the session that was lost last.
 fn lost(pool: &Pool, now: Timestamp) -> Option<InboxItem> {
-    let stays = |s: &&Session| {
-        let starts = s.budget.due_at.is_some() || s.policy.restart == RestartPolicy::Always;
-        s.lifecycle == Lifecycle::Lost && !starts && (!s.budget.exhausted || is_held_as_copy(s))
-    };
-    let lost: Vec<&Session> = pool.user_sessions().filter(stays).collect();
+    let lost: Vec<&Session> = pool.user_sessions().filter(|s| stays_lost(s)).collect();
     let last = lost.iter().max_by_key(|s| s.changed_at)?;
     let items = SessionItems { pool, session: last, now };
     let waiting: u64 = lost.iter().map(|s| pool.prompts(s.id).waiting).sum();
@@ -87,6 +83,13 @@ fn lost(pool: &Pool, now: Timestamp) -> Option<InboxItem> {
     };
     let text = format!("{count} {were} {how}{prompts}: {names}{more}");
     Some(items.item(LOST, last.changed_at, (text, next)))
+}
+
+/// A user's session is lost, and is neither started by itself nor was so too often.
+fn stays_lost(session: &Session) -> bool {
+    let starts = session.budget.due_at.is_some() || session.policy.restart == RestartPolicy::Always;
+    let waits = if session.budget.exhausted { is_held_as_copy(session) } else { !starts };
+    session.worker.is_none() && session.lifecycle == Lifecycle::Lost && waits
 }
 
 /// A lane waits for a worker. Other lanes that stand still have items of their own, or end by themselves.
@@ -213,8 +216,7 @@ impl SessionItems<'_> {
             Some(worker) => format!("poolctl worker start {}", worker.name),
             None => self.restart(),
         };
-        // What was lost has an item of its own.
-        let held = self.session.budget.exhausted && !(is_copy && self.session.lifecycle == Lifecycle::Lost);
+        let held = self.session.budget.exhausted && !stays_lost(self.session);
         held.then(|| self.item("exhausted", self.session.changed_at, (text, next)))
     }
 

@@ -4,14 +4,15 @@ use pool::lock::LockTable;
 use pool::prompt::{self, Blocked, Prompts};
 use pool::worker::Registration;
 use pool::{QueueRules, Volatile, inbox};
-use protocol::policy::Budget;
+use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::reply::InboxItem;
 use protocol::{
-    Breaker, Epoch, Event, GeneratorId, Lifecycle, MessageState, OpId, Reason, SessionRef, Timestamp,
+    Breaker, Epoch, Event, GeneratorId, Lifecycle, MessageState, OpId, Reason, Session, SessionRef, Timestamp,
 };
 
 use crate::queue::{self, asked};
 use crate::stage::Stage;
+use crate::turn::hosts;
 use crate::world::{World, server};
 
 fn kinds(stage: &Stage, why: &Blocked) -> Vec<(String, String)> {
@@ -117,6 +118,31 @@ fn what_was_lost_with_its_server_is_one_line_with_what_brings_it_back() {
         world.emit(event);
     }
     assert_eq!(items(&world), []);
+}
+
+#[test]
+fn what_a_copy_of_a_pool_does_not_start_by_itself_is_told_once() {
+    for restart in [RestartPolicy::OnFailure, RestartPolicy::Always] {
+        let mut world = World::default();
+        let id = world.live("a", server(1), 1);
+        let lost = Session {
+            lifecycle: Lifecycle::Lost,
+            reason: Some(Reason::DatabaseReplaced),
+            policy: Policy { restart, ..Policy::default() },
+            budget: Budget { exhausted: true, ..Budget::default() },
+            incarnation: None,
+            ..world.pool.session(id).unwrap().clone()
+        };
+        let host = Session { worker: Some(Box::new(hosts::spec("build"))), ..lost.clone() };
+        let (lost, host) =
+            ((lost, "lost", "poolctl restore a"), (host, "exhausted", "poolctl worker start build"));
+        for (session, kind, next) in [lost, host] {
+            world.emit(Event::SessionCreated(Box::new(session)));
+            let items = items(&world);
+            let told: Vec<_> = items.iter().map(|item| (item.kind.as_str(), item.next.as_str())).collect();
+            assert_eq!(told, [(kind, next)], "{restart:?}");
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod evaluate;
 mod grace;
 mod host;
-mod hosts;
+pub(crate) mod hosts;
 mod schedule;
 mod take_in;
 mod workers;

@@ -23,7 +23,7 @@ use super::{Engine, ONE, THREE, TWO};
 use crate::queue::{asked, send};
 use crate::world::process;
 
-fn spec(name: &str) -> WorkerSpec {
+pub(crate) fn spec(name: &str) -> WorkerSpec {
     WorkerSpec {
         name: name.to_owned(),
         command: vec!["true".into()],
