@@ -58,7 +58,9 @@ pub(crate) fn confirm(
             turn_failed(pool, &message, (error, *limited), inputs)
         }
         HookEvent::Interrupted if accepted => {
-            vec![interrupted(&message, (inputs.agent.on_interrupted, inputs.rules), now)]
+            let over = interrupted(&message, (inputs.agent.on_interrupted, inputs.rules), now);
+            // As a probe it shows that its agent works: a person ended the turn.
+            [over].into_iter().chain(breaker::close_open(pool, message.session, message.kind)).collect()
         }
         _ => Vec::new(),
     }

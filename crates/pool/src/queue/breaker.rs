@@ -36,12 +36,10 @@ pub(crate) fn count_failure(
     let before = pool.breaker(session, kind).cloned().unwrap_or_default();
     let failures = before.failures.saturating_add(1);
     let opens = failures >= rules.breaker_failures;
-    let times = failures.saturating_sub(rules.breaker_failures);
-    let pause = doubled(rules.breaker_pause, times, PROBE_PAUSE_MAX);
     let breaker = Breaker {
         failures,
         opened_at: before.opened_at.or(opens.then_some(now)),
-        probe_at: opens.then(|| now.after(pause)),
+        probe_at: opens.then(|| next_probe(rules, failures, now)),
         reason: Some(reason.to_owned()),
     };
     let counted = breaker_changed(session, kind, breaker, opens && !before.is_open());
@@ -58,6 +56,29 @@ fn evict_kind(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
     let first = others().filter(|(other, _)| *other != PROMPT);
     let (other, breaker) = first.min_by_key(|(_, breaker)| (breaker.is_open(), breaker.probe_at))?;
     Some(breaker_changed(session, other, Breaker::default(), breaker.is_open()))
+}
+
+/// Closes the breaker of a kind that is held back: its probe did not fail. Failures that have not opened it still count.
+pub(crate) fn close_open(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
+    pool.breaker(session, kind).filter(|breaker| breaker.is_open())?;
+    close(pool, session, kind)
+}
+
+/// Puts off the next probe of a kind that is held back: the last one showed neither a failure nor a success.
+pub(crate) fn put_off(
+    pool: &Pool,
+    rules: &QueueRules,
+    (session, kind): (SessionId, &str),
+    now: Timestamp,
+) -> Option<Event> {
+    let before = pool.breaker(session, kind).filter(|breaker| breaker.is_open())?;
+    let probe_at = Some(next_probe(rules, before.failures, now));
+    Some(breaker_changed(session, kind, Breaker { probe_at, ..before.clone() }, false))
+}
+
+fn next_probe(rules: &QueueRules, failures: u32, now: Timestamp) -> Timestamp {
+    let times = failures.saturating_sub(rules.breaker_failures);
+    now.after(doubled(rules.breaker_pause, times, PROBE_PAUSE_MAX))
 }
 
 /// Closes the breaker: an attempt did not fail, or a user wants the kind to be tried at once.

@@ -72,9 +72,15 @@ pub fn fail(
         Disposition::Retry => attempt_failed(pool, rules, &message, reason, now),
         Disposition::Later(pause) => {
             let pause = pause.map(Duration::from_millis);
-            vec![next_attempt(rules, &message, reason.into(), pause, now)]
+            let later = next_attempt(rules, &message, reason.into(), pause, now);
+            let probe = breaker::put_off(pool, rules, (message.session, message.kind), now);
+            [later].into_iter().chain(probe).collect()
         }
-        Disposition::Dead => vec![transition(&message, MessageState::Dead, Some(reason.into()), now)],
+        Disposition::Dead => {
+            let dead = transition(&message, MessageState::Dead, Some(reason.into()), now);
+            // As a probe it shows that its worker works: the message is at fault.
+            [dead].into_iter().chain(breaker::close_open(pool, message.session, message.kind)).collect()
+        }
         Disposition::GiveBack => vec![give_back(&message, reason.into(), now)],
     })
 }

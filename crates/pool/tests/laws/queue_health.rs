@@ -274,6 +274,31 @@ fn a_breaker_that_stays_open_is_told_and_its_probes_are_no_progress() {
 }
 
 #[test]
+fn a_probe_that_does_not_fail_lets_no_other_message_through_unless_it_closes_the_breaker() {
+    let breaker =
+        |lanes: &Lanes| lanes.stage.pool().breaker(lanes.stage.id, WORKED).cloned().unwrap_or_default();
+    let mut lanes = Lanes::new();
+    for _ in 0..3 {
+        lanes.send(WORKED);
+    }
+    for _ in 0..2 {
+        lanes.stage.pass(61_000);
+        let id = lanes.claim();
+        lanes.fail(id, Disposition::Retry);
+    }
+    lanes.stage.pass(31 * 60_000);
+    let probe = lanes.claim();
+    lanes.fail(probe, Disposition::Later(Some(1)));
+    let put_off = breaker(&lanes);
+    assert!(put_off.is_open() && put_off.probe_at > Some(lanes.stage.now()), "{put_off:?}");
+    assert_eq!(put_off.failures, 2, "that is no failure");
+    lanes.stage.pass(31 * 60_000);
+    let probe = lanes.claim();
+    lanes.fail(probe, Disposition::Dead);
+    assert!(!breaker(&lanes).is_open(), "its worker works");
+}
+
+#[test]
 fn a_message_whose_next_attempt_has_a_time_is_excused_until_then() {
     let mut lanes = Lanes::new();
     lanes.send(WORKED);

@@ -190,8 +190,16 @@ impl Reference {
         }
         match then {
             Disposition::Retry => self.failed(held.id, now),
-            Disposition::Later(pause) => self.again(held.id, pause, now),
-            Disposition::Dead => self.move_to(held.id, Dead, now),
+            Disposition::Later(pause) => {
+                self.again(held.id, pause, now);
+                self.put_off_probe(held.id, now);
+            }
+            Disposition::Dead => {
+                self.move_to(held.id, Dead, now);
+                let m = self.get(held.id).unwrap();
+                let key = (m.session, m.kind);
+                self.failures.retain(|of, failures| *of != key || failures.opened.is_none());
+            }
             Disposition::GiveBack => self.give_back(held.id, now),
         }
         true
@@ -232,6 +240,14 @@ impl Reference {
         f.in_a_row += 1;
         if f.in_a_row >= n {
             f.opened = f.opened.or(Some(now));
+            f.probe = Some(now + doubled(base, f.in_a_row - n, PROBE_PAUSE_MAX));
+        }
+    }
+
+    fn put_off_probe(&mut self, id: MessageId, now: u64) {
+        let m = self.get(id).unwrap();
+        let (n, base) = (self.rules.breaker_failures, self.rules.breaker_pause);
+        if let Some(f) = self.failures.get_mut(&(m.session, m.kind)).filter(|f| f.opened.is_some()) {
             f.probe = Some(now + doubled(base, f.in_a_row - n, PROBE_PAUSE_MAX));
         }
     }
