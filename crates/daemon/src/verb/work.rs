@@ -34,7 +34,7 @@ pub(super) async fn register(daemon: &Arc<Daemon>, caller: &Caller, asked: Regis
     if !caller.is_generator {
         return Err(other_role());
     }
-    asked.kinds.iter().try_for_each(|kind| pool::queue::check_kind(kind))?;
+    pool::worker::configure::check_kinds(&asked.kinds)?;
     let lease_ms = protocol::time::millis(daemon.loaded().settings.queue.lease);
     let (connection, process) = (caller.connection, caller.process);
     if process.is_none() {
@@ -63,7 +63,7 @@ pub(super) async fn register(daemon: &Arc<Daemon>, caller: &Caller, asked: Regis
 /// Claims messages, waiting for the first one. Answers with an empty list once the wait is over; to the host of
 /// a worker later, while a message for it waits.
 pub(super) async fn claim(daemon: &Arc<Daemon>, caller: &Caller, op: Option<OpId>, asked: Claim) -> Reply {
-    asked.kinds.iter().try_for_each(|kind| pool::queue::check_kind(kind))?;
+    pool::worker::configure::check_kinds(&asked.kinds)?;
     if asked.max == 0 || asked.max > CLAIM_MAX {
         return Err(Refusal::new(ErrorCode::Usage, format!("a claim is for 1 to {CLAIM_MAX} messages")));
     }

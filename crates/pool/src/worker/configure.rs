@@ -38,11 +38,8 @@ pub fn check(worker: &WorkerSpec) -> Result<(), Refusal> {
             ),
         )
     })?;
-    worker.kinds.iter().try_for_each(|kind| check_kind(kind))?;
+    check_kinds(&worker.kinds)?;
     input::check_command(&worker.command)?;
-    if worker.kinds.iter().any(|kind| kind == PROMPT) {
-        return refuse(ErrorCode::Usage, "a worker works no prompts: they are typed into the session's pane");
-    }
     if worker.concurrency == 0 || worker.session_concurrency == 0 || worker.fallback_after == 0 {
         return refuse(ErrorCode::Usage, "concurrency and the attempts before a fallback are at least 1");
     }
@@ -52,6 +49,18 @@ pub fn check(worker: &WorkerSpec) -> Result<(), Refusal> {
     }
     if worker.fallback.contains(name) {
         return refuse(ErrorCode::Usage, format!("worker {name} cannot be its own fallback"));
+    }
+    Ok(())
+}
+
+/// Checks the kinds of messages that a worker takes.
+///
+/// # Errors
+/// Usage.
+pub fn check_kinds(kinds: &[String]) -> Result<(), Refusal> {
+    kinds.iter().try_for_each(|kind| check_kind(kind))?;
+    if kinds.iter().any(|kind| kind == PROMPT) {
+        return refuse(ErrorCode::Usage, "a worker works no prompts: they are typed into the session's pane");
     }
     Ok(())
 }
