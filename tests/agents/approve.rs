@@ -320,8 +320,10 @@ fn a_request_is_answerable_again_once_poold_is_back() {
     for kind in ["claude", "codex"] {
         let agent = Agent::new(&pool, kind);
         let (id, ask) = asked(&agent);
-        for _ in 0..3 {
-            pool.restart_poold();
+        for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGTERM] {
+            pool.end(Program::Poold, signal);
+            pool.start(Program::Poold);
+            pool.await_poold();
             let shown = agent.await_shown("answerable", |shown| shown["ask"]["answerable"] == true);
             assert_eq!((&shown["ask"]["id"], &shown["activity"]), (&json!(ask), &json!("attention")));
         }

@@ -44,14 +44,17 @@ pub(super) async fn hook(daemon: &Arc<Daemon>, hook: Box<Hook>) -> Reply {
         }
     };
     match awaited {
-        Some(awaited) => Ok(decision(daemon, awaited).await.map_or(Response::Done, Response::Decided)),
+        Some(awaited) => Ok(decision(daemon, awaited).await?.map_or(Response::Done, Response::Decided)),
         None => Ok(Response::Done),
     }
 }
 
 /// Waits for the decision, at most as long as the hook does. A hook that suppresses the agent's own dialog is
 /// left to the terminal as soon as a client is attached.
-async fn decision(daemon: &Arc<Daemon>, awaited: AwaitedDecision) -> Option<Decision> {
+///
+/// # Errors
+/// The daemon stops: the hook asks the next one.
+async fn decision(daemon: &Arc<Daemon>, awaited: AwaitedDecision) -> Result<Option<Decision>, Refusal> {
     let AwaitedDecision { session, ask, mut decision, limit, hides_dialog } = awaited;
     let _wait = DecisionWait { daemon: Arc::clone(daemon), session, ask };
     let attached = move |turn: &mut Turn<'_>| {
@@ -64,17 +67,20 @@ async fn decision(daemon: &Arc<Daemon>, awaited: AwaitedDecision) -> Option<Deci
             std::future::pending::<()>().await;
         }
     };
+    let mut is_left = false;
     tokio::select! {
         biased;
-        decision = &mut decision => return decision.ok(),
+        decision = &mut decision => match decision {
+            Ok(decision) => return Ok(Some(decision)),
+            Err(_) => is_left = true,
+        },
         () = sleep(limit) => {}
         () = attention => {}
     }
-    match daemon.engine.turn(move |turn| stop_waiting(turn, session, ask)).await {
-        // The request was answered before this turn.
-        Ok(false) => decision.await.ok(),
-        _ => None,
-    }
+    // Fails if the daemon stops.
+    let was_waiting = daemon.engine.turn(move |turn| stop_waiting(turn, session, ask)).await?;
+    // Otherwise the request was answered before this turn.
+    Ok(if is_left || was_waiting { None } else { decision.await.ok() })
 }
 
 /// A hook that waits for a decision. Once it is dropped, the request can only be answered at the terminal.

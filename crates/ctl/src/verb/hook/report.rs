@@ -213,10 +213,12 @@ fn await_decision(mut connection: Connection, hook: Hook, end: Instant) -> Resul
         }
         match connection.next_frame().map_err(|error| error.refusal())? {
             Frame::Reply { id, reply } if id == asked || id == 0 => {
-                return Ok(match reply {
-                    Ok(Response::Decided(decision)) => Delivery::Decided(decision, connection),
-                    reply => delivery(reply),
-                });
+                return match reply {
+                    Ok(Response::Decided(decision)) => Ok(Delivery::Decided(decision, connection)),
+                    // It stops, or its database failed.
+                    Err(refusal) if refusal.code == ErrorCode::Storage => Err(refusal),
+                    reply => Ok(delivery(reply)),
+                };
             }
             _ => {}
         }
