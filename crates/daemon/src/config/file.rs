@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use protocol::{OsBytes, redact};
 use serde::{Deserialize, Serialize};
 
 use crate::config::sections::*;
@@ -42,8 +43,8 @@ pub struct Config {
 const REDACTED: &str = "…redacted…";
 
 impl Config {
-    /// Returns the configuration with every key, as TOML; the values of agents' and workers' environment
-    /// variables are redacted.
+    /// Returns the configuration with every key, as TOML. The values of agents' and workers' environment variables are
+    /// redacted, and the secrets in command lines.
     ///
     /// # Errors
     /// Never, for a configuration that was parsed.
@@ -52,8 +53,19 @@ impl Config {
         let agents = shown.agents.values_mut().flat_map(|agent| agent.env.values_mut());
         let workers = shown.workers.values_mut().flat_map(|worker| worker.env.values_mut());
         agents.chain(workers).for_each(|value| REDACTED.clone_into(value));
+        let agents = shown.agents.values_mut();
+        let agents =
+            agents.flat_map(|agent| [&mut agent.args, &mut agent.start_args, &mut agent.resume_args]);
+        let workers = shown.workers.values_mut().map(|worker| &mut worker.command);
+        let reaper = [&mut shown.reaper.before, &mut shown.reaper.after];
+        agents.flatten().chain(workers).chain(reaper).for_each(redact_words);
         toml::to_string_pretty(&shown).map_err(|e| ConfigError(e.to_string()))
     }
+}
+
+fn redact_words(words: &mut Vec<String>) {
+    let line: Vec<OsBytes> = words.iter().map(|word| word.as_str().into()).collect();
+    *words = redact::command(&line).iter().map(|word| word.to_string_lossy()).collect();
 }
 
 /// Refuses unknown sections and keys.

@@ -46,6 +46,14 @@ mod tests {
     }
 
     #[test]
+    fn secrets_are_not_printed() {
+        let text = "[agents.a]\ncommand = 'x'\nargs = ['--token', 'hunter2']\nenv = { A = 'hunter2' }\n\
+                    [workers.w]\ncommand = ['x', '--password=hunter2']\n[reaper]\nbefore = ['x', '--token', 'hunter2']";
+        let shown = Config::parse(text).unwrap().to_toml().unwrap();
+        assert!(shown.contains("--token") && !shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let error = |text: &str| Config::parse(text).unwrap_err().0;
         assert!(error("[pool]\nmax_session = 3").contains("[pool] max_session; did you mean max_sessions?"));
