@@ -199,6 +199,7 @@ pub struct Remove {
     /// Writes an archive first and verifies it.
     pub archive: bool,
     /// Only if the session is stopped or failed.
+    #[serde(default)]
     pub only_ended: bool,
 }
 
