@@ -376,3 +376,33 @@ fn a_restored_backup_gives_nothing_out_a_second_time() {
     let again = pool.ok(&["send", "one", "--kind", "job", "y"]);
     assert!(again.parse::<u64>().unwrap() > message.parse::<u64>().unwrap(), "{again} after {message}");
 }
+
+#[test]
+fn directories_of_what_runs_on_after_a_backup_was_put_back_are_left_alone() {
+    let pool = Pool::new();
+    let own = |name: &str| {
+        let id = pool.ok(&["new", name, "--cwd", "own", "--", "sh", "-c", "touch here; exec sleep 1000"]);
+        wait_until("it works", PATIENCE, || {
+            pool.state().join("sessions").join(&id).join("work/here").exists()
+        });
+        id
+    };
+    let before = own("before");
+    let backup = pool.path("backup");
+    pool.ok(&["backup", backup.to_str().unwrap()]);
+    let after = own("after");
+    let (runs, _) = pool.pane_pids(&before);
+    pool.end(Program::Poold, Signal::SIGTERM);
+    fs::copy(&backup, pool.database()).unwrap();
+    pool.start(Program::Poold);
+    pool.await_complete();
+    let refused = pool.ctl(&["rm", &before, "--force", "--purge"]).expect(1);
+    assert!(refused.stderr.contains("still runs in it"), "{}", refused.stderr);
+    let pruned = pool.json(&["prune", "--older", "0s", "--purge"]);
+    assert_eq!(pruned["directories"].as_array().unwrap().len(), 0, "{pruned}");
+    for id in [&before, &after] {
+        let dir = pool.state().join("sessions").join(id);
+        assert!(dir.join("work/here").exists() && dir.join("logs/output.log").exists(), "{id}");
+    }
+    assert!(alive(runs));
+}

@@ -108,10 +108,13 @@ pub(crate) async fn release_left(daemon: Arc<Daemon>) {
 
 /// Releases one pane, as soon as its tmux server answers.
 async fn release_one(daemon: Arc<Daemon>, detached: Detached) {
+    let server = detached.incarnation.server;
+    let has_ended = || server.is_some_and(|server| daemon.processes().has_exited(server.process));
     for _ in 0..TRIES {
         match release(&daemon, &detached.incarnation).await {
-            // Its server is gone, with the pane.
-            Ok(()) | Err(TmuxError::NoServer) => return,
+            Ok(()) => return,
+            // No answer proves nothing: its socket may have been deleted.
+            Err(TmuxError::NoServer) if has_ended() => return,
             Err(error) => {
                 tracing::debug!(tag = %detached.incarnation.tag, %error, "its pane keeps the pool's marks for now");
             }

@@ -17,6 +17,7 @@ use crate::engine::daemon::Daemon;
 use crate::host::archive::{self, Contents};
 use crate::host::blocking_pool::Purpose;
 use crate::host::clock::{FileAges, name_stamp};
+use crate::host::files;
 use crate::host::remove_tree::{self, Removed, UnrecordedDir};
 use crate::verb::{detached, removal};
 
@@ -113,9 +114,7 @@ impl Leftovers {
         let older = Duration::from_millis(self.asked.older_ms);
         let due = |leftover: &UnrecordedDir| {
             let wanted = self.asked.purge || !leftover.needs_purge;
-            wanted
-                && is_old(&leftover.path, older, ages)
-                && !detached::is_in_use(processes, &self.paths.meta_of(leftover.id))
+            wanted && is_old(&leftover.path, older, ages) && !self.is_in_use(leftover.id, processes)
         };
         for leftover in found.into_iter().filter(due) {
             if self.asked.dry_run {
@@ -131,6 +130,13 @@ impl Leftovers {
             }
         }
         pruned
+    }
+
+    /// True if a program still uses the directories of a session, or may: of one that was left to tmux, or that a
+    /// database which was put back does not have.
+    fn is_in_use(&self, id: SessionId, processes: &dyn Processes) -> bool {
+        files::has_log_writer(&self.paths.session(id))
+            || detached::is_in_use(processes, &self.paths.meta_of(id))
     }
 
     fn remove_one(&self, id: SessionId) -> Result<Removed, String> {

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pool::queue::ArchivedMessages;
 use protocol::request::Remove;
@@ -11,6 +12,7 @@ use protocol::{
     ErrorCode, Event, Lifecycle, MessageId, OsBytes, Refusal, Response, Session, SessionId, Timestamp,
 };
 use store::Reader;
+use tokio::time::sleep;
 
 use crate::decide::idempotency::{self, ClientOperation};
 use crate::decide::lock;
@@ -25,6 +27,10 @@ use crate::verb::{detached, termination};
 
 /// Number of messages that are read for an archive at a time.
 const ARCHIVE_PAGE: usize = 200;
+
+/// Pause before a log writer is looked for again, and the number of looks.
+const WRITER_PAUSE: Duration = Duration::from_millis(50);
+const WRITER_TRIES: u32 = 20;
 
 /// Removes a session whose retention is over.
 pub(crate) async fn remove_expired(daemon: &Arc<Daemon>, id: SessionId, reason: Reason) {
@@ -103,7 +109,8 @@ async fn remove_for(
         mark_detached(daemon, session.id).await?;
     }
     let removed = forget(daemon, op, (&session, &removal)).await;
-    if removed.is_err() && asked.keep_tmux {
+    // Otherwise the record may be gone, and its pane is released at the next start.
+    if removed.as_ref().is_err_and(idempotency::is_definite) && asked.keep_tmux {
         detached::unmark(daemon, session.id);
     }
     let freed = match removed? {
@@ -313,9 +320,8 @@ fn check_ended(turn: &Turn<'_>, session: &Session, removal: &Removal) -> Result<
         Ground::Named => removal.asked.only_ended && !is_over,
         Ground::Listed(listed_at) => !is_over || session.changed_at != *listed_at,
         Ground::Expired(reason, loaded) => {
-            let (settings, keep_stopped) = (&loaded.settings, loaded.daemon.keep_stopped);
-            let mut over = pool::session::past_retention(turn.pool(), settings, keep_stopped, turn.now());
-            !over.any(|(found, why)| found.id == session.id && why == *reason)
+            let rules = (&*loaded.settings, loaded.daemon.keep_stopped);
+            pool::session::retention_over(turn.pool(), rules, session, turn.now()) != Some(*reason)
         }
     };
     let why = || format!("{} was used since it had ended, and stays", session.name);
@@ -356,6 +362,20 @@ async fn end_first(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusa
     }
 }
 
+/// True if something goes on in the directory of a session that has ended, as it does after a backup was put back. The
+/// log of a program that ended just now may be written for a moment.
+async fn is_written_to(daemon: &Daemon, id: SessionId) -> bool {
+    for _ in 0..WRITER_TRIES {
+        let dir = daemon.paths.session(id);
+        let look = daemon.blocking.with_timeout(Purpose::Logs, move || files::has_log_writer(&dir)).await;
+        if look != Some(true) {
+            return false;
+        }
+        sleep(WRITER_PAUSE).await;
+    }
+    true
+}
+
 /// Removes the files of a session whose record is forgotten; with `--keep-tmux`, gives its pane back instead.
 /// Returns the number of bytes freed.
 async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Result<u64, String> {
@@ -375,6 +395,11 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
         }
     }
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
+    if is_written_to(daemon, id).await {
+        let why = "a program of an earlier database still runs in it";
+        tracing::warn!(session = %id, why, "its directory was not removed");
+        return Err(why.to_owned());
+    }
     let meta = daemon.paths.meta();
     let remove = move || {
         // The other one is left for last: by it `prune` finds what an end of the daemon in between leaves behind.

@@ -86,6 +86,6 @@ pub use restart_budget::{
     wake_ended, will_restart,
 };
 pub use restore::restore_all;
-pub use retention::past_retention;
+pub use retention::{past_retention, retention_over};
 pub use update::update;
 pub use view::{ViewInputs, lifecycle_label, matches_filter, view};

@@ -17,34 +17,44 @@ pub fn past_retention<'a>(
     keep_stopped: Option<Duration>,
     now: Timestamp,
 ) -> impl Iterator<Item = (&'a Session, Reason)> {
-    pool.sessions().filter_map(move |session| {
-        let over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
-        let aside = matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost);
-        let settled = session.budget.due_at.is_none() && !is_restarting(session);
-        let age = pool.age(now, session.changed_at);
-        if let Some(worker) = &session.worker {
-            let goes = worker.removed
-                && session.lock.is_none()
-                && !session.lifecycle.holds_slot()
-                && pool.is_queue_empty(session.id);
-            return goes.then_some((session, Reason::ApiDelete));
-        }
-        if session.policy.pinned || session.lock.is_some() {
-            return None;
-        }
-        // An ephemeral session that gave up its slot, and cannot resume, has ended.
-        let evicted = session.lifecycle == Lifecycle::Parked
-            && session.reason == Some(Reason::Evicted)
-            && !is_parkable(settings, session)
+    let reason = move |session| retention_over(pool, (settings, keep_stopped), session, now);
+    pool.sessions().filter_map(move |session| Some((session, reason(session)?)))
+}
+
+/// The reason of a session's removal, if its retention time is over.
+#[must_use]
+pub fn retention_over(
+    pool: &Pool,
+    (settings, keep_stopped): (&Settings, Option<Duration>),
+    session: &Session,
+    now: Timestamp,
+) -> Option<Reason> {
+    let over = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Failed);
+    let aside = matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost);
+    let settled = session.budget.due_at.is_none() && !is_restarting(session);
+    let age = pool.age(now, session.changed_at);
+    if let Some(worker) = &session.worker {
+        let goes = worker.removed
+            && session.lock.is_none()
+            && !session.lifecycle.holds_slot()
             && pool.is_queue_empty(session.id);
-        if (over || evicted) && settled && session.policy.ephemeral && age >= EPHEMERAL_KEEP {
-            return Some((session, Reason::Ephemeral));
-        }
-        let own = session.policy.ttl_ms.map(|ms| (ms != u64::MAX).then(|| Duration::from_millis(ms)));
-        let keep = if over { own.unwrap_or(keep_stopped) } else { own.flatten() }?;
-        let goes = (over || aside) && pool.is_queue_empty(session.id) && settled && age >= keep;
-        goes.then_some((session, Reason::Ttl))
-    })
+        return goes.then_some(Reason::ApiDelete);
+    }
+    if session.policy.pinned || session.lock.is_some() {
+        return None;
+    }
+    // An ephemeral session that gave up its slot, and cannot resume, has ended.
+    let evicted = session.lifecycle == Lifecycle::Parked
+        && session.reason == Some(Reason::Evicted)
+        && !is_parkable(settings, session)
+        && pool.is_queue_empty(session.id);
+    if (over || evicted) && settled && session.policy.ephemeral && age >= EPHEMERAL_KEEP {
+        return Some(Reason::Ephemeral);
+    }
+    let own = session.policy.ttl_ms.map(|ms| (ms != u64::MAX).then(|| Duration::from_millis(ms)));
+    let keep = if over { own.unwrap_or(keep_stopped) } else { own.flatten() }?;
+    let goes = (over || aside) && pool.is_queue_empty(session.id) && settled && age >= keep;
+    goes.then_some(Reason::Ttl)
 }
 
 /// Time for which an ephemeral session is kept after its end, so that its exit can be read.
