@@ -57,12 +57,21 @@ fn a_crash_after_a_rename_was_recorded_renames_no_other_session() {
 
 #[test]
 fn a_rename_that_a_crash_kept_from_tmux_is_made_by_its_repeat() {
+    thread::scope(|scope| {
+        scope.spawn(|| repeats_rename(|_| "www".to_owned()));
+        repeats_rename(str::to_owned);
+    });
+}
+
+/// Renames a session, which the request names by its name or its id, with a crash before tmux is told.
+fn repeats_rename(named: fn(&str) -> String) {
     let pool = Pool::new();
     let id = pool.script("www", "exec sleep 1000");
+    let wanted = named(&id);
     pool.kill9(Program::Poold);
     pool.start_as(Program::Poold, crashing(&pool, "rename-recorded"));
     pool.await_poold();
-    let rename = ["--timeout", "2s", "rename", "www", "site", "--op-id", "r1"];
+    let rename = ["--timeout", "2s", "rename", &wanted, "site", "--op-id", "r1"];
     assert_ne!(pool.ctl(&rename).code, 0);
     assert_eq!(pool.await_end(Program::Poold), ABORTED, "{}", pool.logs());
     pool.kill9(Program::Poold);

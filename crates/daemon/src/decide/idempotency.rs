@@ -8,7 +8,7 @@ use std::time::Duration;
 use pool::OperationState;
 use pool::queue;
 use protocol::digest::digest;
-use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, Timestamp, Token};
+use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, SessionRef, Timestamp, Token};
 use tokio::sync::oneshot;
 
 use crate::decide::lock;
@@ -32,7 +32,7 @@ pub(crate) struct ClientOperation {
     /// The user's lock under which it is executed.
     pub(crate) under: Option<Token>,
     /// The session on which an earlier daemon began it.
-    pub(crate) begun: Option<SessionId>,
+    pub(crate) interrupted_on: Option<SessionId>,
 }
 
 /// The state of an operation when it is requested.
@@ -62,7 +62,7 @@ impl ClientOperation {
         };
         let bytes = protocol::frame::encode_record(&content)
             .map_err(|e| Refusal::new(ErrorCode::Usage, e.to_string()))?;
-        Ok(Self { id, digest: digest(&bytes), asker: Weak::new(), under: None, begun: None })
+        Ok(Self { id, digest: digest(&bytes), asker: Weak::new(), under: None, interrupted_on: None })
     }
 
     /// Returns the operation with a requester, which waits as long as `asker` exists.
@@ -77,7 +77,13 @@ impl ClientOperation {
 
     /// Returns the operation as one that an earlier daemon began on this session.
     pub(crate) fn begun_for(self, session: SessionId) -> Self {
-        Self { begun: Some(session), ..self }
+        Self { interrupted_on: Some(session), ..self }
+    }
+
+    /// Returns the session on which an earlier daemon began it, else the one that the request names: the name may be
+    /// another one's by the time of a repeat.
+    pub(crate) fn session(&self, asked: &SessionRef) -> SessionRef {
+        self.interrupted_on.map_or_else(|| asked.clone(), Into::into)
     }
 
     /// True if a requester still waits for its answer.

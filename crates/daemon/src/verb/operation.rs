@@ -25,10 +25,11 @@ pub(super) struct Operation<'a> {
     if_interrupted: OnInterruption,
 }
 
-/// The answer to a repeat of an operation that an earlier daemon began.
+/// What a repeat of an operation that an earlier daemon began gets.
 enum OnInterruption {
     /// The outcome, as the session's record shows it.
     Outcome,
+    /// This answer.
     Answer(InterruptedAnswer),
     /// The work is done again, on the same session: that changes nothing where it was done.
     Repeat,

@@ -18,7 +18,7 @@ use crate::verb::{session_view, termination};
 /// once, before the launch is recorded. The host of a worker is stopped at any time. Without `--force`, a session with an
 /// attached client is not ended.
 pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park) -> Reply {
-    let found = session_view::resolve(daemon, asked.session.clone()).await?;
+    let found = session_view::resolve(daemon, op.session(&asked.session)).await?;
     let waits = |session: &Session| session.worker.is_none() && is_starting_or_restarting(session);
     let begin = || begin(daemon, op, (found.id, &asked));
     let Begun { session, ends, guarded } = decide_settled(daemon, found.id, waits, begin).await?;

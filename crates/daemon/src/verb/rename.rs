@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pool::Pool;
 use protocol::request::Rename;
 use protocol::{ErrorCode, Event, Name, Refusal, Reply, Session};
 
@@ -14,21 +15,19 @@ use crate::verb::session_view;
 /// Renames tmux even if the record has the name already: a crash may have come between the two. If tmux
 /// certainly did not do it, the record gets its old name again.
 pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Rename) -> Reply {
-    // The name may be another one's by the time of a repeat.
-    let wanted = op.begun.map_or_else(|| asked.session.clone(), Into::into);
-    let id = session_view::resolve(daemon, wanted).await?.id;
+    let id = session_view::resolve(daemon, op.session(&asked.session)).await?.id;
     let grant = daemon.engine.lock(id, "rename").await?;
-    let begun = op.clone();
+    let operation = op.clone();
     let decide = move |turn: &mut Turn<'_>| {
         let Some(session) = turn.pool().session(id).cloned() else {
             return Err(pool::session::not_found(turn.pool(), &id.to_string()));
         };
-        if begun.begun.is_some() {
-            check_repeat(&session, &asked)?;
+        if operation.interrupted_on.is_some() {
+            check_repeat(turn.pool(), &session, &asked)?;
         }
         if let Some(name) = pool::session::rename(turn.pool(), &session, &asked.name)? {
             turn.emit(Event::SessionRenamed { session: id, name });
-            begun.record_begun(turn, id);
+            operation.record_begun(turn, id);
         }
         Ok(session)
     };
@@ -62,14 +61,15 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
     reply
 }
 
-/// Refuses to repeat a rename of a session that was renamed again since. One that still has its old name, as tmux had, is
-/// renamed.
-fn check_repeat(session: &Session, asked: &Rename) -> Result<(), Refusal> {
-    let name = session.name.as_str();
-    if name == asked.name || name == asked.session.0 {
+/// Refuses to repeat a rename of a session that was renamed again since. One that has its new name, or is still
+/// called as the request calls it, is renamed: tmux may have the old name yet, and the record has it again then.
+fn check_repeat(pool: &Pool, session: &Session, asked: &Rename) -> Result<(), Refusal> {
+    let is_meant = |found: &Session| found.id == session.id;
+    let has_old_name = pool::session::resolve(pool, &asked.session).is_ok_and(is_meant);
+    if has_old_name || session.name.as_str() == asked.name {
         return Ok(());
     }
-    let why = format!("{name} was renamed again since, and keeps its name");
+    let why = format!("{} was renamed again since, and keeps its name", session.name);
     Err(Refusal::new(ErrorCode::Conflict, why))
 }
 

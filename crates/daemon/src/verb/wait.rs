@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::activity::Source;
+use protocol::activity::{AskKind, Source};
 use protocol::message::PROMPT;
 use protocol::request::{Until, Wait};
 use protocol::{
@@ -154,13 +154,16 @@ fn activity_result(
             return Some(Err(why));
         }
     }
-    // Of an agent without a known activity nothing else comes.
-    let is_idle_unknown = state == ActivityState::Idle && shown.state == ActivityState::Unknown;
-    if let Some((_, why)) = left_to_person(turn, session).filter(|_| is_idle_unknown) {
-        return Some(Err(why));
+    // Of an agent without a known activity nothing else comes, nor of one whose prompt is in doubt.
+    let is_unknown = state == ActivityState::Idle && shown.state == ActivityState::Unknown;
+    let is_doubt = shown.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Message);
+    if is_unknown || is_doubt && state != ActivityState::Error {
+        if let Some((_, why)) = left_to_person(turn, session) {
+            return Some(Err(why));
+        }
     }
-    let has_queued = turn.pool().queue_counts(Some(session.id)).queued > 0;
-    let will_wake = session.lifecycle == Lifecycle::Parked && has_queued;
+    let is_woken = turn.pool().prompts(session.id).waiting > 0;
+    let will_wake = session.lifecycle == Lifecycle::Parked && is_woken;
     let over = !session.lifecycle.holds_slot() && !will_wake && is_settled(turn, daemon, session);
     over.then(|| {
         let word = pool::session::lifecycle_label(session.lifecycle);

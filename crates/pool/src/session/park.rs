@@ -1,8 +1,10 @@
 //! `park`: a session gives up its slot and can resume.
 
+use protocol::activity::Source;
 use protocol::session::Reason;
-use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session};
+use protocol::{ActivityState, ErrorCode, Event, Lifecycle, Refusal, Session};
 
+use crate::agent::activity::current_activity;
 use crate::pool::Pool;
 use crate::refusal::refuse;
 use crate::session::in_use::check_unused;
@@ -36,8 +38,20 @@ pub fn park(pool: &Pool, session: &Session, force: bool) -> Result<Vec<Event>, R
     }
     if !force {
         check_unused(pool, session, "park --force parks it all the same; what waits wakes it again")?;
+        check_at_rest(pool, session)?;
     }
     Ok(vec![begin_end(session, Reason::Parked)])
+}
+
+/// Refuses an agent that says that it is in a turn, which would be lost.
+fn check_at_rest(pool: &Pool, session: &Session) -> Result<(), Refusal> {
+    let shown = current_activity(pool, session);
+    let is_told = matches!(shown.source, Source::Hook | Source::Transcript);
+    if shown.state != ActivityState::Busy || !is_told {
+        return Ok(());
+    }
+    let why = format!("the agent of {} is busy; park --force parks it all the same", session.name);
+    refuse(ErrorCode::Conflict, why)
 }
 
 /// Ends the host of a worker for a stop of the whole pool. What its user stopped stays so.
