@@ -1,6 +1,7 @@
 //! Many sessions on few slots: which are parked, which never are, and how each returns as it was.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use super::support::{
     attached, await_lines, await_slots, dir, events, few_slots, keeper, lines, most_running, running, slots,
     states,
 };
-use crate::harness::{Outer, PATIENCE, Pool, Talk, number, send_signal, wait_until};
+use crate::harness::{Outer, PATIENCE, Pool, Program, Talk, number, send_signal, wait_until};
 
 /// An agent that resumes its conversation.
 const TALKER: &str = r#"
@@ -67,6 +68,48 @@ fn park_waits_for_the_launch_of_a_restart() {
     restart.await_end();
     let shown = pool.show(&id);
     assert_eq!((&shown["lifecycle"], &shown["restarts"]), (&"parked".into(), &1.into()), "{shown}");
+}
+
+#[test]
+fn a_forced_park_that_a_crash_cut_short_is_done_by_its_repeat() {
+    let pool = Pool::new();
+    let go = pool.path("go");
+    let script = format!("trap 'test ! -e {} || exit 0' HUP TERM; while :; do sleep 0.1; done", go.display());
+    let id = pool.script("web", &script);
+    let _viewer = Talk::attached(&pool, "web");
+    wait_until("a client is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
+    let park = ["--timeout", "60s", "park", "--force", "web", "--grace", "4s", "--op-id", "p1"];
+    let first = Talk::start(pool.poolctl().args(park));
+    pool.await_lifecycle(&id, "draining");
+    first.end();
+    pool.kill9(Program::Poold);
+    pool.start(Program::Poold);
+    pool.await_poold();
+    // Who attached is spared by the start, which does not know that the parking was forced.
+    pool.await_lifecycle(&id, "live");
+    fs::write(go, "").unwrap();
+    pool.ok(&park);
+    assert_eq!(pool.lifecycle(&id), "parked");
+}
+
+#[test]
+fn a_pool_whose_sessions_are_stopped_starts_none_that_waits() {
+    let pool = Pool::bare(&few_slots(1));
+    pool.ok(&["up"]);
+    let waits = keeper(&pool, "waits");
+    pool.ok(&["park", "waits"]);
+    pool.script("holds", "exec sleep 1000");
+    send(&pool, "waits", "hello");
+    wait_until("it is in line", PATIENCE, || !pool.show(&waits)["slot_wait"].is_null());
+    let mut new =
+        Talk::start(pool.poolctl().args(["new", "late", "--wait-slot", "1m", "--", "sleep", "1000"]));
+    wait_until("another one is, too", PATIENCE, || pool.status()["room"]["waiting"] == 2);
+    let down = pool.json(&["down", "--stop-sessions"]);
+    assert_eq!(down["sessions_alive"], 0, "{down}");
+    assert_eq!(new.await_end(), Some(5), "{}", new.errors());
+    pool.ok(&["up"]);
+    pool.await_lifecycle(&waits, "live");
+    pool.ok(&["down", "--stop-sessions"]);
 }
 
 #[test]

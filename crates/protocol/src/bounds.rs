@@ -156,6 +156,7 @@ impl Request {
             Self::Ping
             | Self::Status
             | Self::Inbox
+            | Self::HoldStarts
             | Self::Sync
             | Self::ShowMessage(_)
             | Self::ResolveMessage(_)

@@ -1,6 +1,6 @@
 //! The paths of a pool, derived from environment variables, and the checks of private directories.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -221,6 +221,16 @@ pub struct Paths {
 }
 
 impl Paths {
+    /// The variables by which what runs for the pool finds it.
+    #[must_use]
+    pub fn variables(&self) -> [(&'static str, &OsStr); 3] {
+        [
+            ("POOL_NAME", self.pool.as_str().as_ref()),
+            ("POOL_SOCKET", self.socket.as_os_str()),
+            ("POOL_STATE_DIR", self.state.as_os_str()),
+        ]
+    }
+
     /// Derives the paths from the variables, without accessing the file system.
     ///
     /// # Errors

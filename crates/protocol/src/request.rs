@@ -240,6 +240,8 @@ pub enum Request {
     /// Give up the wait for a slot of the request with this operation id, which is refused then. It goes on if it has a
     /// slot. → `Done`
     Withdraw(OpId),
+    /// Start no session for as long as this connection lives, as the pool is about to be stopped. → `Done`
+    HoldStarts,
 }
 
 impl Request {
@@ -324,7 +326,8 @@ impl Request {
             | Self::DecisionTaken { .. }
             | Self::Inbox
             | Self::Snapshot(_)
-            | Self::Withdraw(_) => false,
+            | Self::Withdraw(_)
+            | Self::HoldStarts => false,
         }
     }
 }

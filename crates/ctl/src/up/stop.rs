@@ -10,6 +10,7 @@ use protocol::request::{Kill, List, Park};
 
 use crate::args::Repeat;
 use crate::calls::{expect_session, expected};
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::supervisor_lock;
@@ -38,8 +39,10 @@ pub(crate) fn supervisor(context: &Context) -> Result<bool, Error> {
 }
 
 /// Ends all sessions that run, at the same time. Workers are paused, those too that wait for a message: they go
-/// on when the pool is started again.
-pub(crate) fn sessions(context: &Context) -> Result<(), Error> {
+/// on when the pool is started again. No other session is started as long as the returned client lives.
+pub(crate) fn sessions(context: &Context) -> Result<Client, Error> {
+    let mut holder = context.client();
+    drop(holder.ask(Request::HoldStarts)?);
     let (sessions, workers) = (running_sessions(context)?, workers(context)?);
     let targets: Vec<Target> = sessions.iter().chain(&workers).map(Target::of).collect();
     let is_worker = |target: &Target| workers.iter().any(|view| target.session == view.session.id.into());
@@ -49,9 +52,11 @@ pub(crate) fn sessions(context: &Context) -> Result<(), Error> {
             true => Request::Park(Park { session, force: true, grace_ms: None }),
             false => Request::Kill(Kill { session, grace_ms: None }),
         };
-        expect_session(context.client().change(&Repeat::default(), end)?)
+        // Their grace may be longer than the usual limit of an answer.
+        expect_session(context.unlimited_client().change(&Repeat::default(), end)?)
     };
-    for_all(context, (&targets, "to end"), ask, |_, _| Ok(()))
+    for_all(context, (&targets, "to end"), ask, |_, _| Ok(()))?;
+    Ok(holder)
 }
 
 /// The sessions that run.

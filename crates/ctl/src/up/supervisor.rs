@@ -194,7 +194,11 @@ fn end_hung(running: &mut Running, signal: Signal) {
 fn stop_sessions(context: &Context, wakes: &Sender<Wake>) {
     let (context, wakes) = (context.clone(), wakes.clone());
     thread::spawn(move || match stop::sessions(&context) {
-        Ok(()) => drop(wakes.send(Wake::Stop)),
+        Ok(_no_starts) => {
+            drop(wakes.send(Wake::Stop));
+            // Until the daemons have ended, and this process with them.
+            thread::park();
+        }
         Err(error) => out::note(&format!("not stopping, as not all sessions ended: {error}")),
     });
 }

@@ -31,21 +31,19 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if args.if_kept && supervisor_lock::holder(&context.paths.up_lock).is_none() {
         return Ok(());
     }
+    health::check_state_dir(context)?;
     if args.stop_sessions && is_inside(context) {
         return from_inside(context);
     }
-    let mut alive = stop::running_sessions(context);
-    if args.stop_sessions {
-        alive = match alive {
-            Err(error) if exists(context, &error) => return Err(error),
-            Err(error) => Err(error),
-            Ok(_) => {
-                check_started_by_up(context)?;
-                stop::sessions(context)?;
-                stop::running_sessions(context)
-            }
-        };
-    }
+    let (alive, _no_starts) = match stop::running_sessions(context) {
+        Err(error) if args.stop_sessions && exists(context, &error) => return Err(error),
+        Ok(_) if args.stop_sessions => {
+            check_started_by_up(context)?;
+            let no_starts = stop::sessions(context)?;
+            (stop::running_sessions(context), Some(no_starts))
+        }
+        alive => (alive, None),
+    };
     let mut stopped = stop::supervisor(context)?;
     if (stopped || supervisor_lock::is_orphaned(&context.paths.up_lock))
         && let Some(left) = health::status(context)

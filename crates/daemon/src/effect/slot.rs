@@ -68,6 +68,11 @@ pub(crate) async fn with_slot<R: Send + 'static>(
             turn.volatile.scheduler.waiting.leave(waiter);
             return Some(Err(Refusal::new(ErrorCode::Refused, "it was given up before it had a slot")));
         }
+        if turn.volatile.scheduler.holds_starts() {
+            turn.volatile.scheduler.waiting.leave(waiter);
+            let why = "the pool is about to be stopped, and starts nothing";
+            return Some(Err(Refusal::new(ErrorCode::Refused, why)));
+        }
         let wanted = wanted.resolve(turn.pool());
         let ahead = turn.volatile.scheduler.waiting.ahead(turn.pool(), waiter, &wanted);
         let decided = match decide(turn, ahead) {

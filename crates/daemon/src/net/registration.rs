@@ -33,6 +33,9 @@ impl Drop for Registration {
             forget_worker(turn, id);
             forget_watcher(turn, id, reason);
             forget_reaper(turn, id);
+            if turn.volatile.scheduler.connection_ended(id) {
+                turn.wake();
+            }
         });
     }
 }

@@ -11,9 +11,9 @@ use crate::sense::tmux_snapshot;
 use crate::verb::caller::{Caller, other_role};
 use crate::verb::operation::{InterruptedAnswer, Operation};
 use crate::verb::{
-    adopt, approve, attach, backup, capture, check, clear, clear_context, compact, config, dismiss, drain,
-    events, export, generators, hook, inbox, input, keys, kill, label, lock, logs, ls, new, park, pin, prune,
-    queue, reap, rename, resize, restart, restore, rm, show, snapshot, stats, status, sync, terminal,
+    adopt, approve, attach, backup, capture, check, clear, clear_context, compact, config, dismiss, down,
+    drain, events, export, generators, hook, inbox, input, keys, kill, label, lock, logs, ls, new, park, pin,
+    prune, queue, reap, rename, resize, restart, restore, rm, show, snapshot, stats, status, sync, terminal,
     thought, update, wait, work, worker,
 };
 
@@ -81,6 +81,7 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         Request::Attach(asked) => {
             refreshed(daemon, with_user_lock(lock, attach::attach(daemon, asked))).await
         }
+        Request::HoldStarts => down::hold_starts(daemon, caller?).await,
         Request::ConfigReload => config::reload(daemon),
         Request::Backup { path } => backup::backup(daemon, path).await,
         Request::Compact => compact::compact(daemon).await,
@@ -105,12 +106,19 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
             refreshed(daemon, operate!(operation, restart::restart, asked)).await
         }
         Request::Restart(asked) => refreshed(daemon, operate!(operation, restart::restart, asked)).await,
-        Request::Park(asked) => refreshed(daemon, operate!(operation, park::park, asked)).await,
+        Request::Park(asked) => {
+            // Whether it is forced is not on record: the start may have let the session go on.
+            let operation = operation.repeated_if_interrupted();
+            refreshed(daemon, operate!(operation, park::park, asked)).await
+        }
         Request::Restore(asked) => refreshed(daemon, operate!(operation, restore::restore, asked)).await,
         Request::Drain(asked) => refreshed(daemon, operate!(operation, drain::drain, asked)).await,
         Request::Remove(asked) => refreshed(daemon, operate!(operation, rm::rm, asked)).await,
         Request::Prune(asked) => operate!(operation, prune::prune, asked).await,
-        Request::Rename(asked) => refreshed(daemon, operate!(operation.repeated_if_interrupted(), rename::rename, asked)).await,
+        Request::Rename(asked) => {
+            let operation = operation.repeated_if_interrupted();
+            refreshed(daemon, operate!(operation, rename::rename, asked)).await
+        }
         Request::Label(asked) => refreshed(daemon, operate!(operation, label::label, asked)).await,
         Request::Dismiss(of) => operate!(operation, dismiss::dismiss, of).await,
         Request::Pin(asked) => operate!(operation, pin::pin, asked).await,

@@ -23,6 +23,7 @@ mod database;
 pub(crate) mod detached;
 mod dismiss;
 pub(crate) mod dispatch;
+mod down;
 mod drain;
 pub(crate) mod events;
 mod export;

@@ -96,14 +96,13 @@ fn environment(
         // A tmux command of the agent finds a server of its own here, never the pool's.
         env.insert("TMUX_TMPDIR".into(), tmp.into());
     }
-    let ours: [(&str, OsBytes); 5] = [
+    let ours: [(&str, OsBytes); 3] = [
         ("POOL_SESSION", session.id.to_string().into()),
         ("POOL_INCARNATION", run.tag.to_string().into()),
-        ("POOL_SOCKET", paths.socket.clone().into()),
-        ("POOL_NAME", paths.pool.as_str().into()),
         ("POOL_WORKSPACE", session.workspace.as_str().into()),
     ];
     env.extend(ours.map(|(key, value)| (key.into(), value)));
+    env.extend(paths.variables().map(|(key, value)| (key.into(), value.into())));
     env.insert("POOL_HOOKS".into(), dir.join(SPOOL_DIR).into());
     if let Some(wiring) = wiring {
         // Hooks that a user installed report nothing besides these.

@@ -148,6 +148,9 @@ fn start(
     (capacity, identities): (usize, &mut dyn FnMut() -> Option<RunIdentity>),
     actions: &mut Vec<Action>,
 ) {
+    if turn.volatile.scheduler.holds_starts() {
+        return;
+    }
     while actions.iter().filter(|action| matches!(action, Action::Start(_))).count() < capacity {
         let starting = turn.pool().sessions().filter(|s| s.lifecycle == Lifecycle::Starting).count();
         let free = free(turn.pool(), settings);
@@ -175,6 +178,9 @@ fn depends_on_silence(turn: &Turn<'_>, settings: &Settings) -> bool {
 
 /// Number of slots that are wanted beyond those that are free or about to come free.
 fn missing_slots(turn: &Turn<'_>, settings: &Settings) -> usize {
+    if turn.volatile.scheduler.holds_starts() {
+        return 0;
+    }
     let free = free(turn.pool(), settings) + leaving(turn);
     turn.volatile.scheduler.waiting.slots_wanted(turn.pool()).saturating_sub(free)
 }

@@ -63,6 +63,7 @@ pub struct Scheduler {
     paused: BTreeMap<SessionId, Timestamp>,
     quiet_at: Option<Timestamp>,
     quiet_since: BTreeMap<SessionId, Timestamp>,
+    holders: BTreeSet<u64>,
 }
 
 impl Scheduler {
@@ -114,6 +115,22 @@ impl Scheduler {
     #[must_use]
     pub fn is_paused(&self, host: SessionId, now: Timestamp) -> bool {
         self.paused.get(&host).is_some_and(|at| *at <= now && now.since(*at) < PAUSE_MAX)
+    }
+
+    /// Starts nothing for as long as a connection lives.
+    pub fn hold_starts(&mut self, connection: u64) {
+        self.holders.insert(connection);
+    }
+
+    /// True if nothing is started, as the pool is about to be stopped.
+    #[must_use]
+    pub fn holds_starts(&self) -> bool {
+        !self.holders.is_empty()
+    }
+
+    /// Ends what was held for a connection. Returns true if there are starts again.
+    pub fn connection_ended(&mut self, connection: u64) -> bool {
+        self.holders.remove(&connection) && self.holders.is_empty()
     }
 
     /// Begins to remove a session. Returns false if it is being removed already.
