@@ -72,6 +72,7 @@ impl Common {
 
 /// Parses the command line and starts logging.
 pub(crate) fn start<A: Parser>(common: impl FnOnce(&A) -> &Common) -> A {
+    process::runtime::descriptors::keep_from_children();
     let args = A::parse();
     common(&args).start();
     args

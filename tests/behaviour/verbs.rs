@@ -1,7 +1,9 @@
 //! Each verb end to end, in human and in JSON form.
 
+use std::fs::File;
 use std::path::Path;
 
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 
 use crate::harness::{Output, PATIENCE, Pool, Talk, eventually, gone, wait_until};
@@ -230,6 +232,39 @@ fn up_and_down_keep_a_pool() {
     assert_eq!(pool.pane_pids(&id), (agent, init));
     pool.ok(&["down", "--stop-sessions"]);
     assert!(gone(agent) && gone(init));
+}
+
+#[test]
+fn daemons_keep_no_file_of_the_script_that_started_them() {
+    let pool = Pool::bare("");
+    let lock = pool.path("deploy.lock");
+    let script = "exec 9>>\"$1\"; perl -e 'open(F, \">&=\", 9) && flock(F, 2) or die' && \"$0\" up";
+    let mut up = pool.command("sh");
+    up.args(["-c", script, env!("CARGO_BIN_EXE_poolctl")]).arg(&lock);
+    Output::of(&mut up, b"").expect(0);
+    pool.script("web", "exec sleep 1000");
+    let free = Flock::lock(File::open(&lock).unwrap(), FlockArg::LockExclusiveNonblock);
+    assert!(free.is_ok(), "neither a daemon nor the tmux server holds it");
+    pool.ok(&["down", "--stop-sessions"]);
+}
+
+#[test]
+fn a_session_stops_its_own_pool_and_no_other() {
+    let (pool, other) = (Pool::bare(""), Pool::bare(""));
+    let [up, _] = [&pool, &other].map(|pool| pool.json(&["up"]));
+    let id = pool.script("web", "exec sleep 1000");
+    // The socket of one pool, and the directory of another one.
+    for verb in ["up", "down"] {
+        let refused = Output::of(pool.poolctl().env("POOL_SOCKET", other.socket()).arg(verb), b"").expect(2);
+        assert!(refused.stderr.contains("POOL_STATE_DIR"), "{}", refused.stderr);
+    }
+    assert_eq!(pool.lifecycle(&id), "live");
+    // A session knows the directory of its pool.
+    pool.script("end", &format!("exec '{}' down --stop-sessions", env!("CARGO_BIN_EXE_poolctl")));
+    let poold = u32::try_from(up["poold_pid"].as_u64().unwrap()).unwrap();
+    wait_until("the pool is down", PATIENCE, || gone(poold));
+    other.ctl(&["status"]).expect(0);
+    other.ok(&["down"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The context of a command: the pool, the style of output, and the time limits.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -40,11 +41,11 @@ impl Context {
     /// The context of these flags and the environment.
     pub(crate) fn new(global: &Global) -> Result<Self, Error> {
         let mut env = Env::from_environment();
-        let inherited = env.socket.clone();
+        let inherited = env.socket.clone().filter(|socket| !socket.is_empty());
         if let Some(pool) = &global.pool {
-            // The socket of a session's pool is not that of another one.
+            // The paths of a session's pool are not those of another one.
             if env.pool.as_ref().is_some_and(|own| own != pool) {
-                env.socket = None;
+                (env.socket, env.state_dir) = (None, None);
             }
             env.pool = Some(pool.clone());
         }
@@ -70,6 +71,19 @@ impl Context {
             hides_progress: false,
             reached: Arc::default(),
         })
+    }
+
+    /// Lets a command find this pool, and nothing that another one told its session.
+    pub(crate) fn set_environment(&self, command: &mut Command) {
+        command.envs(self.paths.variables());
+        let told = [
+            ("POOL_SESSION", &self.current),
+            ("POOL_WORKSPACE", &self.workspace),
+            ("POOL_MESSAGE_ID", &self.message),
+        ];
+        for (name, _) in told.iter().filter(|(_, value)| value.is_none()) {
+            command.env_remove(name);
+        }
     }
 
     /// The time limit of a verb that waits or follows; `None` is unlimited.

@@ -4,6 +4,7 @@
 pub mod awake;
 pub mod crash;
 pub mod dependent;
+pub mod descriptors;
 pub mod detach;
 pub mod inherited_env;
 pub mod logfile;

@@ -1,5 +1,6 @@
 //! Waits until a pool is up: `poold` answers, its watcher and reaper are connected to it, and tmux was seen.
 
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,26 @@ pub(crate) fn status(context: &Context) -> Option<Status> {
 #[must_use]
 pub(crate) fn status_within(context: &Context, limit: Duration) -> Option<Status> {
     Client::new(context, Some(limit)).ask_once(Request::Status, limit).and_then(expect_status).ok()
+}
+
+/// Refuses to start or stop daemons where the `poold` that answers keeps another state directory: its supervisor and
+/// its locks are not those of this command.
+///
+/// # Errors
+/// A usage error with both directories.
+pub(crate) fn check_state_dir(context: &Context) -> Result<(), Error> {
+    let Some(found) = status(context) else { return Ok(()) };
+    let Paths { state, socket, .. } = &context.paths;
+    let resolved = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    if resolved(found.state_dir.as_path()) == resolved(state) {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "poold at {} keeps the pool in {}, not in {}: set POOL_STATE_DIR to its directory, or unset POOL_SOCKET",
+        socket.display(),
+        found.state_dir.as_path().display(),
+        state.display()
+    )))
 }
 
 /// True if what listens for `poold` refuses this client, as one that has as many connections as it can hold: it does not

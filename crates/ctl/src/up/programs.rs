@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 
 use protocol::paths::Paths;
@@ -46,9 +46,7 @@ pub(crate) fn this() -> PathBuf {
 /// program runs in.
 pub(crate) fn environment(command: &mut Command, paths: &Paths) {
     process::runtime::inherited_env::scrub(command);
-    command.env("POOL_NAME", paths.pool.as_str());
-    command.env("POOL_STATE_DIR", &paths.state);
-    command.env("POOL_SOCKET", &paths.socket);
+    command.envs(paths.variables());
     for name in DAEMON_VARIABLES {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
@@ -72,17 +70,16 @@ pub(crate) fn keep_config(config: Option<OsBytes>) {
     config.into_iter().for_each(|config| drop(KEPT_CONFIG.set(config)));
 }
 
-/// A command line of `poold` with one flag.
-pub(crate) fn poold(context: &Context, flag: &str) -> Command {
+/// A command of this pool's `poold`.
+fn poold(context: &Context) -> Command {
     let mut command = Command::new(find("poold"));
     environment(&mut command, &context.paths);
-    command.arg(flag);
     command
 }
 
-/// The error for a `poold` that cannot be started.
-pub(crate) fn poold_not_run(error: io::Error) -> Error {
-    Error::failed(format!("cannot run poold: {error}"))
+/// The error for a program that cannot be started.
+fn not_run(command: &Command, error: io::Error) -> Error {
+    Error::failed(format!("cannot run {}: {error}", command.get_program().display()))
 }
 
 /// Refuses if `poold` cannot start with the configuration file as it is: reported at once, not after many
@@ -91,30 +88,41 @@ pub(crate) fn poold_not_run(error: io::Error) -> Error {
 /// # Errors
 /// A usage error with the defect.
 pub(crate) fn check_config(context: &Context) -> Result<(), Error> {
-    let checked = poold(context, "--check-config").stdin(Stdio::null()).output();
-    let output = checked.map_err(poold_not_run)?;
-    if output.status.code() != Some(i32::from(ErrorCode::Usage.exit_code())) {
-        return Ok(());
-    }
-    Err(Error::usage(complaint(&String::from_utf8_lossy(&output.stderr), output.status)))
+    let output = output(context, &[OsStr::new("--check-config")])?;
+    let is_defect = output.status.code() == Some(i32::from(ErrorCode::Usage.exit_code()));
+    if is_defect { printed(&output).map(drop) } else { Ok(()) }
 }
 
-/// Runs a task of `poold` while no daemon runs. This process is replaced by it, so that its output is what
+/// Runs a task of `poold` that needs no daemon. This process is replaced by it, so that its output is what
 /// people see; with `--json` its output is returned.
 ///
 /// # Errors
 /// It cannot be run; with `--json` also its failure.
 pub(crate) fn run_poold(context: &Context, args: &[&OsStr]) -> Result<String, Error> {
-    let program = find("poold");
-    let mut command = Command::new(&program);
-    environment(&mut command, &context.paths);
-    command.args(args);
-    let cannot = |error| Error::failed(format!("cannot run {}: {error}", program.display()));
-    if !context.style.json {
-        return Err(cannot(command.exec()));
+    if context.style.json {
+        return poold_output(context, args);
     }
+    let mut command = poold(context);
+    let error = command.args(args).exec();
+    Err(not_run(&command, error))
+}
+
+/// Returns what such a task prints.
+///
+/// # Errors
+/// It cannot be run, or its failure.
+pub(crate) fn poold_output(context: &Context, args: &[&OsStr]) -> Result<String, Error> {
+    printed(&output(context, args)?)
+}
+
+fn output(context: &Context, args: &[&OsStr]) -> Result<Output, Error> {
+    let mut command = poold(context);
     // Only errors are logged, so that the log is the reason of a failure.
-    let output = command.env("POOL_LOG", "error").stdin(Stdio::inherit()).output().map_err(cannot)?;
+    command.args(args).env("POOL_LOG", "error").stdin(Stdio::inherit());
+    command.output().map_err(|error| not_run(&command, error))
+}
+
+fn printed(output: &Output) -> Result<String, Error> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }

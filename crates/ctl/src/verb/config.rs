@@ -1,6 +1,6 @@
 //! `config`: prints, checks and reloads the configuration.
 
-use std::process::{ExitStatus, Stdio};
+use std::ffi::OsStr;
 
 use protocol::{ErrorCode, Request, redact};
 use serde_json::json;
@@ -30,8 +30,8 @@ pub(crate) fn run(context: &Context, command: ConfigCommand) -> Result<u8, Error
     match command {
         ConfigCommand::Show => return show(context),
         ConfigCommand::Check => {
-            let checked = programs::poold(context, "--check-config").status();
-            return Ok(code(checked.map_err(programs::poold_not_run)?));
+            let checked = programs::run_poold(context, &[OsStr::new("--check-config")])?;
+            print(context, "checked", &checked)?;
         }
         ConfigCommand::Path => print(context, "path", &context.paths.config.display().to_string())?,
         ConfigCommand::Reload => {
@@ -47,12 +47,7 @@ fn show(context: &Context) -> Result<u8, Error> {
     let config = match context.client().ask(Request::Config) {
         Ok(response) => expected!(response, Text)?,
         Err(error) if error.code() == ErrorCode::Unavailable => {
-            let printed = programs::poold(context, "--print-config").stderr(Stdio::inherit()).output();
-            let output = printed.map_err(programs::poold_not_run)?;
-            if !output.status.success() {
-                return Ok(code(output.status));
-            }
-            String::from_utf8_lossy(&output.stdout).into_owned()
+            programs::poold_output(context, &[OsStr::new("--print-config")])?
         }
         Err(error) => return Err(error),
     };
@@ -68,8 +63,4 @@ fn redacted(config: &str) -> String {
 
 fn print(context: &Context, key: &str, text: &str) -> Result<(), Error> {
     if context.style.json { out::json(&json!({key: text.trim_end()})) } else { out::line(text.trim_end()) }
-}
-
-fn code(status: ExitStatus) -> u8 {
-    status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

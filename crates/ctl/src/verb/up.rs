@@ -51,6 +51,9 @@ const NEXT_LIMIT: Duration = Duration::from_secs(60);
 /// Returns once the pool is up.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let paths = &context.paths;
+    if !args.detached {
+        health::check_state_dir(context)?;
+    }
     if std::env::var_os("POOL_INCARNATION").is_some_and(|value| !value.is_empty()) {
         // What is so already needs nothing that would end with this session.
         let is_kept = !args.foreground && supervisor_lock::is_held(&paths.up_lock);

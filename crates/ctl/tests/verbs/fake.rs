@@ -230,6 +230,7 @@ fn attend(mut stream: UnixStream, program: &Path, connected: &Mutex<Vec<Role>>) 
 fn status(program: &Path, connected: &[Role]) -> protocol::reply::Status {
     let mut status = samples::status();
     status.process = process::identity::me().unwrap();
+    status.state_dir = std::env::var_os("POOL_STATE_DIR").unwrap().into();
     for (component, role) in status.components.iter_mut().zip([Role::Watcher, Role::Reaper]) {
         component.connected = connected.contains(&role);
         let pid = std::fs::read_to_string(program.with_file_name(format!("{}.pid", component.name)));

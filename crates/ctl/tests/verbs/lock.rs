@@ -132,6 +132,13 @@ fn lock_runs_its_command_and_gives_the_lock_back() {
     assert_eq!(*asked, Lock { session, purpose, wait_ms, lease_ms, force: false });
     assert!(calls[0].op.is_some(), "its repeat is the same lock");
     assert!(given_back(&pool), "{calls:?}");
+    // Of a session of another pool its command knows nothing.
+    let socket = pool.socket().display().to_string();
+    let words =
+        ["--socket", &socket, "lock", "web", "--", "sh", "-c", "echo [$POOL_SESSION$POOL_MESSAGE_ID]"];
+    let mut command = pool.poolctl(words);
+    command.env("POOL_SOCKET", "/other").env("POOL_SESSION", "sess_9").env("POOL_MESSAGE_ID", "msg_9");
+    assert_eq!(Ran::new(&command.output().unwrap()).out, "[]\n");
 }
 
 fn lock_passes_on_how_its_command_ended() {

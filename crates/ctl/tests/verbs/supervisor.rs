@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -124,7 +125,16 @@ fn down_of_a_pool_that_is_not_up_is_done() {
     assert_eq!(pool.run("down").success(), "pool default was not running\n");
     let document: Value = serde_json::from_str(&pool.run("down --json").success()).unwrap();
     assert_eq!(document, serde_json::json!({"pool": "default", "stopped": false, "sessions_alive": null}));
-    let pool = Pool::new(|_| crate::fake::ok(protocol::Response::Status(Box::new(crate::samples::status()))));
+    let dir: Arc<OnceLock<PathBuf>> = Arc::default();
+    let its_dir = Arc::clone(&dir);
+    let pool = Pool::new(move |_| {
+        let state_dir = its_dir.get().map_or_else(|| "/elsewhere".into(), |dir| dir.clone().into());
+        let status = protocol::reply::Status { state_dir, ..crate::samples::status() };
+        crate::fake::ok(protocol::Response::Status(Box::new(status)))
+    });
+    let ran = pool.run("down");
+    assert_eq!((ran.code, ran.err.contains("POOL_STATE_DIR")), (2, true), "{}", ran.err);
+    dir.set(pool.dir.path().to_owned()).unwrap();
     let ran = pool.run("down");
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("not started by `poolctl up`"), "{}", ran.err);

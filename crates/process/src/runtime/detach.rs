@@ -4,13 +4,16 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use crate::runtime::descriptors;
+
 /// Starts a program in a session of its own, without a terminal and with `/dev/null` as standard input. The
-/// caller sets its output.
+/// caller sets its output, the only files that it inherits.
 ///
 /// # Errors
 /// The program cannot be started.
 #[expect(unsafe_code, reason = "setsid is called between fork and exec")]
 pub fn spawn_detached(mut command: Command) -> io::Result<Child> {
+    descriptors::keep_from_children();
     command.stdin(Stdio::null());
     // SAFETY: setsid is async-signal-safe and nothing is allocated on success; an Errno converts
     // to an io::Error without allocating either.

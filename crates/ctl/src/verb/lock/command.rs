@@ -35,7 +35,7 @@ pub(super) fn under_lock(
     command.args(context.style.json.then_some("--json")).arg("--").args(command_line);
     command.env("POOL_LOCK_TOKEN", locked.token.to_string());
     command.env("POOL_LOCK_SESSION", locked.session.to_string());
-    command.env("POOL_NAME", context.paths.pool.as_str()).env("POOL_SOCKET", &context.paths.socket);
+    context.set_environment(&mut command);
     command
 }
 

@@ -9,9 +9,9 @@ use crate::show::time;
 /// Work the messages of sessions: run a handler for each
 ///
 /// The handler gets the body on standard input, and in its environment POOL_MESSAGE_ID, _KIND, _KEY, _ORIGIN,
-/// _ATTEMPT, _MAX_ATTEMPTS, _TOKEN and _CREATED_AT, POOL_SESSION, POOL_SOCKET and POOL_NAME. Exit 0 completes
-/// the message, 75 defers it, 65 gives it up (it is dead at once), anything else fails it, and it is tried
-/// again. After the first Ctrl-C or TERM the running handlers finish; the second one ends them, and their
+/// _ATTEMPT, _MAX_ATTEMPTS, _TOKEN and _CREATED_AT, POOL_SESSION, POOL_NAME, POOL_SOCKET and POOL_STATE_DIR. Exit
+/// 0 completes the message, 75 defers it, 65 gives it up (it is dead at once), anything else fails it, and it is
+/// tried again. After the first Ctrl-C or TERM the running handlers finish; the second one ends them, and their
 /// messages are returned to the queue, except those with a process that could not be ended.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -111,8 +111,7 @@ impl HandlerRunner {
                 None => command.env_remove(name),
             };
         }
-        command.env("POOL_SESSION", message.session.to_string()).env("POOL_NAME", self.paths.pool.as_str());
-        command.env("POOL_SOCKET", &self.paths.socket);
+        command.env("POOL_SESSION", message.session.to_string()).envs(self.paths.variables());
         // The lock under which the worker was started is not passed on: it may end before the handler.
         command.env_remove("POOL_LOCK_TOKEN").env_remove("POOL_LOCK_SESSION");
         // By this tag its descendants are found, even after the end of their parents.
