@@ -73,7 +73,7 @@ pub(crate) async fn unread_input(daemon: &Daemon, run: &Incarnation) -> Option<u
     daemon.blocking.with_timeout(Purpose::Processes, move || processes.unread_input(agent)).await.flatten()
 }
 
-/// Returns the state of a shell in its terminal; `None` if the system does not tell.
+/// Returns the state of a shell, or of another program, in its terminal; `None` if the system does not tell.
 pub(crate) async fn shell_state(daemon: &Daemon, run: &Incarnation) -> Option<ShellState> {
     let (shell, processes) = (run.agent?, daemon.processes());
     daemon.blocking.with_timeout(Purpose::Processes, move || processes.shell_state(shell)).await.flatten()

@@ -157,10 +157,9 @@ fn activity_result(
     // Of an agent without a known activity nothing else comes, nor of one whose prompt is in doubt.
     let is_unknown = state == ActivityState::Idle && shown.state == ActivityState::Unknown;
     let is_doubt = shown.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Message);
-    if is_unknown || is_doubt && state != ActivityState::Error {
-        if let Some((_, why)) = left_to_person(turn, session) {
-            return Some(Err(why));
-        }
+    let is_stuck = is_unknown || is_doubt && state != ActivityState::Error;
+    if let Some((_, why)) = left_to_person(turn, session).filter(|_| is_stuck) {
+        return Some(Err(why));
     }
     let is_woken = turn.pool().prompts(session.id).waiting > 0;
     let will_wake = session.lifecycle == Lifecycle::Parked && is_woken;

@@ -145,6 +145,25 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
     }
 }
 
+/// Maximum length of a line, in bytes, in a terminal that collects lines for its program: the kernel drops the rest, and
+/// the program gets what was cut as if it were whole.
+pub const LINE_MAX: usize = 4095;
+
+/// Checks that a text fits the terminal; `collects_lines` is true if its program reads line by line.
+///
+/// # Errors
+/// The reason against it.
+pub fn line_gate(text: &[u8], collects_lines: bool) -> Result<(), Blocked> {
+    let longest = text.split(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::len).max().unwrap_or(0);
+    if !collects_lines || longest <= LINE_MAX {
+        return Ok(());
+    }
+    Err(Blocked::by_terminal(format!(
+        "it has a line of {longest} bytes, and its program reads line by line, of which its terminal takes {LINE_MAX} \
+         bytes: cancel it, and send shorter lines"
+    )))
+}
+
 /// The reason for a text in the composer; a beginning of it is shown.
 pub(crate) fn holds_text(text: &str) -> String {
     let shown: String = text.chars().take(40).collect();

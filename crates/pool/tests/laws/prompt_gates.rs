@@ -5,7 +5,9 @@ use std::time::Duration;
 use agents::Confirm;
 use agents::screen::{Composer, Dialog};
 use pool::agent::ScreenReading;
-use pool::prompt::{NextStep, PaneSnapshot, Unconfirmed, enter_delay, pane_gate, record_gate};
+use pool::prompt::{
+    LINE_MAX, NextStep, PaneSnapshot, Unconfirmed, enter_delay, line_gate, pane_gate, record_gate,
+};
 use pool::{Agent, Settings, prompt};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -336,4 +338,16 @@ fn the_table_of_an_agent_is_that_of_its_kind() {
     for kind in KINDS {
         assert_eq!(*all.agent_of(Stage::new(kind).session()), agent(kind));
     }
+}
+
+#[test]
+fn a_line_that_a_terminal_would_cut_is_not_typed() {
+    let whole = "x".repeat(LINE_MAX);
+    for (text, fits) in
+        [(whole.clone(), true), (format!("{whole}\n{whole}\r"), true), (format!("a\n{whole}x"), false)]
+    {
+        assert!(line_gate(text.as_bytes(), false).is_ok(), "programs that read each key take it");
+        assert_eq!(line_gate(text.as_bytes(), true).is_ok(), fits);
+    }
+    assert!(line_gate(format!("{whole}x").as_bytes(), true).is_err_and(|why| why.needs_person()));
 }

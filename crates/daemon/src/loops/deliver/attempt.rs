@@ -15,7 +15,7 @@ use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::loops::deliver::prompt::ClaimedPrompt;
 use crate::loops::deliver::{enter, record_gate};
-use crate::sense::pane_state::read_pane;
+use crate::sense::pane_state::{read_pane, shell_state};
 
 /// Time for an agent to draw keys that were pressed.
 const DRAW_TIME: Duration = Duration::from_millis(300);
@@ -36,7 +36,7 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
     let token = grant.token();
     let context = Arc::clone(daemon);
     let find = move |turn: &mut Turn<'_>| target(turn, &context, session);
-    let Some((record, run, pane)) = daemon.engine.turn(find).await? else {
+    let Some(Target { record, run, pane, may_have_long_line }) = daemon.engine.turn(find).await? else {
         return Ok(Attempt::NothingToType);
     };
     let agent = daemon.loaded().settings.agent_of(&record).clone();
@@ -50,9 +50,15 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
         daemon.engine.post(move |turn| turn.volatile.prompts.block(session, why));
         return Ok(Attempt::NotTyped);
     }
+    let collects_lines =
+        may_have_long_line && shell_state(daemon, &run).await.is_some_and(|state| state.canonical);
     let context = Arc::clone(daemon);
-    let claim = move |turn: &mut Turn<'_>| claim(turn, &context, session, (token, agent));
-    let Some(prompt) = daemon.engine.turn(claim).await? else { return Ok(Attempt::NothingToType) };
+    let claim = move |turn: &mut Turn<'_>| claim(turn, &context, session, (token, agent, collects_lines));
+    let prompt = match daemon.engine.turn(claim).await? {
+        Claimed::Prompt(prompt) => *prompt,
+        Claimed::Blocked => return Ok(Attempt::NotTyped),
+        Claimed::Nothing => return Ok(Attempt::NothingToType),
+    };
     crate::crash::point("deliver-typing");
     let why = match daemon.tmux.paste(prompt.pane, token, &prompt.body).await {
         Ok(Answer::Done) => {
@@ -87,20 +93,34 @@ async fn wait_for_keys(daemon: &Daemon, session: SessionId, agent: &Agent) -> Re
     Ok(())
 }
 
+/// A session with a prompt to type.
+struct Target {
+    record: Session,
+    run: Incarnation,
+    pane: PaneRef,
+    /// True if its prompt may have a line that not every terminal takes.
+    may_have_long_line: bool,
+}
+
 /// Returns the session with the pane for its next prompt, if the record allows typing.
-fn target(
-    turn: &mut Turn<'_>,
-    daemon: &Daemon,
-    session: SessionId,
-) -> Option<(Session, Incarnation, PaneRef)> {
-    queue::next_prompt(turn.pool(), session, turn.now())?;
+fn target(turn: &mut Turn<'_>, daemon: &Daemon, session: SessionId) -> Option<Target> {
+    let size = queue::next_prompt(turn.pool(), session, turn.now())?.size;
     if turn.volatile.is_stopping() || !record_gate::is_open(turn, &daemon.loaded().settings, session) {
         return None;
     }
     let record = turn.pool().session(session)?.clone();
     let run = record.incarnation.clone()?;
     let pane = pane_of(&run)?;
-    Some((record, run, pane))
+    let may_have_long_line = usize::try_from(size).is_ok_and(|size| size >= pool::prompt::LINE_MAX);
+    Some(Target { record, run, pane, may_have_long_line })
+}
+
+/// What was claimed for typing.
+enum Claimed {
+    Prompt(Box<ClaimedPrompt>),
+    /// The next prompt does not fit the terminal.
+    Blocked,
+    Nothing,
 }
 
 /// Records the next prompt as `typing` under a token, if the record still allows it. A prompt whose record is
@@ -109,22 +129,30 @@ fn claim(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
     session: SessionId,
-    (token, agent): (Token, Agent),
-) -> Option<ClaimedPrompt> {
+    (token, agent, collects_lines): (Token, Agent, bool),
+) -> Claimed {
     if turn.volatile.is_stopping() || !record_gate::is_open(turn, &daemon.loaded().settings, session) {
-        return None;
+        return Claimed::Nothing;
     }
     let now = turn.now();
     let expired = queue::expired(turn.pool(), now);
     turn.emit_all(expired);
-    let id = queue::next_prompt(turn.pool(), session, now)?.id;
-    let pane = pane_of(turn.pool().session(session)?.incarnation.as_ref()?)?;
+    let run = turn.pool().session(session).and_then(|record| record.incarnation.as_ref());
+    let (Some(pane), Some(id)) =
+        (run.and_then(pane_of), queue::next_prompt(turn.pool(), session, now).map(|next| next.id))
+    else {
+        return Claimed::Nothing;
+    };
     let found = turn.message(id);
-    let open = turn.pool().pending_message(session, id)?;
+    let Some(open) = turn.pool().pending_message(session, id) else { return Claimed::Nothing };
     match found {
         Ok(Some((message, body))) => {
             let message = Message { enter: message.enter || message.suspended_at().is_some(), ..message };
             let body = typed_text(turn, &agent, &message, body);
+            if let Err(why) = pool::prompt::line_gate(&body, collects_lines) {
+                turn.volatile.prompts.block(session, why);
+                return Claimed::Blocked;
+            }
             let event = queue::begin_typing(&open, token, now);
             turn.emit(event);
             let begins = agent.is_told_its_conversation() || agent.confirm != Confirm::Hook;
@@ -132,14 +160,14 @@ fn claim(
             let conversation = record.and_then(pool::session::begin_conversation);
             turn.emit_all(conversation);
             turn.volatile.prompts.begin_paste(session);
-            Some(ClaimedPrompt { token, message, body, pane, agent })
+            Claimed::Prompt(Box::new(ClaimedPrompt { token, message, body, pane, agent }))
         }
         missing => {
             tracing::error!(id = id.0, ?missing, "a message is not readable");
             let event = queue::transition(&open, MessageState::Dead, Some(MessageReason::Unreadable), now);
             turn.emit(event);
             turn.wake();
-            None
+            Claimed::Nothing
         }
     }
 }
