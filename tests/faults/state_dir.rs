@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 
 use super::support::is_root;
-use crate::harness::{Pool, Program};
+use crate::harness::{Output, Pool, Program};
 
 /// Starts `poold`, which must exit by itself with `code`; returns its log.
 #[track_caller]
@@ -117,4 +117,31 @@ fn l01_a_second_poold_touches_nothing() {
     assert_eq!((identity(&pool.socket()), identity(&pool.database())), before);
     assert_eq!(pool.lifecycle(&id), "live");
     assert_eq!(pool.json(&["status"])["pid"], first);
+}
+
+#[test]
+fn a_state_directory_is_the_same_by_whatever_path_and_place() {
+    let pool = Pool::bare("");
+    let real = pool.path("real");
+    let link = pool.path("link");
+    fs::create_dir(&real).unwrap();
+    symlink(&real, &link).unwrap();
+    let ctl = |dir: &Path, args: &[&str]| {
+        let mut command = pool.poolctl();
+        command.env("POOL_STATE_DIR", dir.join("s")).args(["--timeout", "40s"]);
+        Output::of(command.args(args), b"").expect(0)
+    };
+    ctl(&real, &["up"]);
+    for name in ["one", "two"] {
+        ctl(&real, &["new", name, "--", "sleep", "1000"]);
+    }
+    ctl(&real, &["down"]);
+    ctl(&link, &["up"]);
+    ctl(&link, &["kill", "one"]);
+    ctl(&link, &["down"]);
+    let moved = pool.path("moved");
+    fs::rename(&real, &moved).unwrap();
+    ctl(&moved, &["up"]);
+    ctl(&moved, &["kill", "two"]);
+    ctl(&moved, &["down", "--stop-sessions"]);
 }

@@ -172,6 +172,17 @@ impl Env {
     }
 }
 
+/// True if both are paths of one directory, or of a file in it, however they are written: one may lead through a symbolic
+/// link. A file itself need not exist.
+#[must_use]
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || resolved(one).is_some_and(|one| resolved(other) == Some(one))
+}
+
+fn resolved(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?)))
+}
+
 /// Treats an empty variable as unset.
 fn set(variable: Option<&OsString>) -> Option<&OsString> {
     variable.filter(|value| !value.is_empty())

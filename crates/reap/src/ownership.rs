@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use process::{identity, inspect::program};
+use protocol::paths::is_same;
 use protocol::reap::{CandidateKind, Lease};
 use protocol::{OsBytes, ProcId};
 use tokio::time::sleep;
@@ -23,11 +24,14 @@ pub(crate) async fn check(lease: &Lease, pane_found: bool) -> Result<(), String>
     }
     let Some(init) = candidate.init.filter(|init| is_alive(*init)) else { return Ok(()) };
     let Some(argv) = argv(init).await? else { return Ok(()) };
-    let run = lease.run.as_path();
     match job_of(&argv) {
-        Some(job) if job == run.join(format!("{}.job", candidate.tag)) => Ok(()),
+        Some(job) if is_own_job(job, lease) => Ok(()),
         // A session of this pool that was given back, and adopted again with another tag.
-        Some(job) if pane_found && job.parent() == Some(run) => Ok(()),
+        Some(job) if pane_found && is_in(job, lease.run.as_path()) => Ok(()),
+        // The state directory was moved. That of the original of a copy still is at its place.
+        Some(job) if pane_found && has_its_tag(job, lease) && !job.parent().is_some_and(Path::exists) => {
+            Ok(())
+        }
         Some(_) => Err(format!("process {init} is an init of another pool")),
         // An adopted program, or not an init: only its pane proves the owner.
         None if pane_found => Ok(()),
@@ -39,8 +43,21 @@ pub(crate) async fn check(lease: &Lease, pane_found: bool) -> Result<(), String>
 pub(crate) async fn is_own_init(lease: &Lease) -> bool {
     let candidate = &lease.candidate;
     let Some(init) = candidate.init.filter(|init| is_alive(*init)) else { return false };
-    let job = lease.run.as_path().join(format!("{}.job", candidate.tag));
-    matches!(argv(init).await, Ok(Some(argv)) if job_of(&argv) == Some(job.as_path()))
+    matches!(argv(init).await, Ok(Some(argv)) if job_of(&argv).is_some_and(|job| is_own_job(job, lease)))
+}
+
+/// True if this is the path of the candidate's job.
+fn is_own_job(job: &Path, lease: &Lease) -> bool {
+    has_its_tag(job, lease) && is_in(job, lease.run.as_path())
+}
+
+fn has_its_tag(job: &Path, lease: &Lease) -> bool {
+    job.file_name().is_some_and(|name| name == format!("{}.job", lease.candidate.tag).as_str())
+}
+
+/// True if a file is, or was, in this directory, however its path is written.
+fn is_in(file: &Path, dir: &Path) -> bool {
+    file.parent().is_some_and(|parent| is_same(parent, dir))
 }
 
 /// Returns the process's arguments; `None` if it has ended. A process without arguments is exiting, and

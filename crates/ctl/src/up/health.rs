@@ -1,11 +1,10 @@
 //! Waits until a pool is up: `poold` answers, its watcher and reaper are connected to it, and tmux was seen.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use process::runtime::logfile;
-use protocol::paths::Paths;
+use protocol::paths::{Paths, is_same};
 use protocol::reply::Status;
 use protocol::{ConnectError, Request, Role};
 
@@ -45,8 +44,7 @@ pub(crate) fn status_within(context: &Context, limit: Duration) -> Option<Status
 pub(crate) fn check_state_dir(context: &Context) -> Result<(), Error> {
     let Some(found) = status(context) else { return Ok(()) };
     let Paths { state, socket, .. } = &context.paths;
-    let resolved = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    if resolved(found.state_dir.as_path()) == resolved(state) {
+    if is_same(found.state_dir.as_path(), state) {
         return Ok(());
     }
     Err(Error::usage(format!(

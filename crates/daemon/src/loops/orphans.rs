@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use pool::reap::{self, OrphanClient, OrphanProcess, Orphans};
 use process::tree::marker_scan::{MarkedProcess, Marker, MarkerScanner};
+use protocol::paths::is_same;
 use protocol::tmux::Server;
 use protocol::{Event, OsBytes, ProcId, Tag};
 use tokio::time::sleep;
@@ -126,7 +127,7 @@ fn is_suspect(
     markers: &Markers,
     socket: &OsBytes,
 ) -> bool {
-    if marked.socket.as_ref() != Some(socket) {
+    if !marked.socket.as_ref().is_some_and(|marked| is_same(marked.as_path(), socket.as_path())) {
         return false;
     }
     match marked.marker {

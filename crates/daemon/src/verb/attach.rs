@@ -1,8 +1,8 @@
 //! `attach`: the command with which a client attaches.
 
-use std::path::Path;
 use std::sync::Arc;
 
+use protocol::paths::is_same;
 use protocol::reply::AttachCommand;
 use protocol::request::Attach;
 use protocol::{ErrorCode, Lifecycle, OsBytes, Refusal, Reply, Response, Session, TmuxSessionId};
@@ -81,8 +81,5 @@ fn command(daemon: &Daemon, session: &Session, target: TmuxSessionId, asked: &At
 /// True if this value of `TMUX`, which is `socket,pid,session`, names the pool's own server.
 fn is_same_server(daemon: &Daemon, outer: &OsBytes) -> bool {
     let socket = outer.0.rsplitn(3, |b| *b == b',').nth(2).map(|path| OsBytes(path.to_vec()));
-    socket.is_some_and(|socket| {
-        let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        canonical(socket.as_path()) == canonical(&daemon.device.socket)
-    })
+    socket.is_some_and(|socket| is_same(socket.as_path(), &daemon.device.socket))
 }

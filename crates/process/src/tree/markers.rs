@@ -2,9 +2,10 @@
 //! incarnation or tmux client it belongs.
 
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use protocol::ids::{ProcId, Tag};
+use protocol::paths::is_same;
 use protocol::text::OsBytes;
 
 use super::evidence::Evidence;
@@ -40,8 +41,7 @@ impl Markers {
 
     /// True if they are those of the incarnation.
     pub(crate) fn match_incarnation(&self, evidence: &Evidence) -> bool {
-        let path = self.socket.as_ref().map(|path| path.0.as_slice());
-        let same = |socket: &std::path::Path| path == Some(socket.as_os_str().as_bytes());
+        let same = |socket: &Path| self.socket.as_ref().is_some_and(|path| is_same(path.as_path(), socket));
         self.tag == Some(evidence.tag) && evidence.socket.as_deref().is_none_or(same)
     }
 }
@@ -83,7 +83,7 @@ mod tests {
         let matches = |socket, evidence| markers(socket).match_incarnation(&evidence);
         assert!(matches(None, evidence(TAG, None)) && matches(Some("/b"), evidence(TAG, None)));
         assert!(matches(Some("/a"), evidence(TAG, Some("/a"))));
-        assert!(!matches(Some("/a/"), evidence(TAG, Some("/a"))), "another pool's");
+        assert!(!matches(Some("/b"), evidence(TAG, Some("/a"))), "another pool's");
         assert!(!matches(None, evidence(TAG, Some("/a"))));
         assert!(!matches(Some("/a"), evidence(Tag([6; 16]), Some("/a"))));
     }
