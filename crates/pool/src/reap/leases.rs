@@ -39,6 +39,10 @@ impl Leases {
         self.held.contains_key(&tag)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Returns the time from the begin of a lease to KILL, in milliseconds.
     pub(super) fn held_grace(&self, tag: Tag) -> Option<u64> {
         self.held.get(&tag).map(|held| held.grace_ms)

@@ -131,6 +131,12 @@ impl Reaping {
         self.leases.end(tag);
     }
 
+    /// True while a reaper holds any lease.
+    #[must_use]
+    pub fn has_leases(&self) -> bool {
+        !self.leases.is_empty()
+    }
+
     /// True while a reaper holds a lease on the incarnation or claim with this tag.
     #[must_use]
     pub fn is_leased(&self, tag: Tag) -> bool {

@@ -43,6 +43,12 @@ async fn reap(land: &Land, mut client: Client, rng: &mut Rng) -> Option<()> {
             }
             continue;
         };
+        if land.suffers(rng, land.climate.helper_faults) {
+            // It hangs, until the daemon gives it up.
+            land.judge.count("fault:reaper-hangs");
+            while client.frame().await.is_some() {}
+            return None;
+        }
         let (session, tag) = (candidate.session, candidate.tag);
         let Ok(Response::Lease(lease)) = client.call(None, Request::TakeLease { session, tag }).await? else {
             sleep(Duration::from_millis(200)).await;

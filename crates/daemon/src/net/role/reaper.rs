@@ -42,6 +42,10 @@ const REPORT_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum waiting time for a candidate.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// Time for which a reaper may be silent while something is to be ended and no reaper is at work. After it, it counts as
+/// hung.
+const SILENCE: Duration = Duration::from_secs(60);
+
 pub(super) async fn register(
     daemon: &Arc<Daemon>,
     id: u64,
@@ -66,6 +70,10 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
             payload = connection.reader.next() => payload,
             () = leases.overdue() => {
                 tracing::warn!("a reaper did not settle its lease in time");
+                break;
+            }
+            () = idleness(daemon) => {
+                tracing::warn!("a reaper was silent for too long, while something is to be ended");
                 break;
             }
         };
@@ -95,6 +103,22 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
         };
         if answer_call(daemon, &connection.outbox, (id, reply)).is_err() {
             break;
+        }
+    }
+}
+
+/// Waits until nothing is done about what is to be ended. A reaper that is at work holds a lease, at this connection or
+/// another one.
+async fn idleness(daemon: &Arc<Daemon>) {
+    loop {
+        sleep(SILENCE).await;
+        let context = Arc::clone(daemon);
+        let look = move |turn: &mut Turn<'_>| {
+            !turn.volatile.reaping.has_leases() && !candidates(turn, &context).is_empty()
+        };
+        // A daemon that stops closes its connections.
+        if daemon.engine.turn(look).await == Ok(true) {
+            return;
         }
     }
 }
