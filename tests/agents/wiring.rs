@@ -130,7 +130,7 @@ fn claude_is_started_with_a_plugin_of_hooks_and_a_conversation_of_its_own() {
     assert_eq!(agent.env["POOL_HOOKS"], agent.dir.join("hooks").to_str().unwrap());
     assert_eq!(
         (agent.env["POOL_HOOKED"].as_str(), agent.env["POOL_SESSION"].as_str()),
-        ("1", agent.id.as_str())
+        ("claude", agent.id.as_str())
     );
     assert_eq!(agent.env["POOL_SOCKET"], pool.socket().to_str().unwrap());
     // Wired again at each start, also where the files were removed.
@@ -168,7 +168,7 @@ fn codex_is_started_with_hooks_that_are_trusted_and_without_a_daemon_of_its_own(
         let trust = format!("\"/<session-flags>/config.toml:{key}:0:0\"={{trusted_hash=\"sha256:");
         assert!(state.contains(&trust), "{event}: {state}");
     }
-    assert_eq!(agent.env["POOL_HOOKED"], "1");
+    assert_eq!(agent.env["POOL_HOOKED"], "codex");
     assert!(!agent.meta().join("tmux-pool").exists());
     // A conversation that exists is resumed by a subcommand behind all of these arguments.
     assert!(!agent.args.contains(&"resume".to_owned()));
@@ -189,7 +189,7 @@ fn gemini_is_started_with_a_file_of_defaults() {
         assert_eq!(handler["command"], format!("{} hook gemini", poolctl()), "{event}");
         assert!(handler["timeout"].as_u64().is_some_and(|ms| ms >= 1000), "milliseconds: {handler}");
     }
-    assert_eq!(agent.env["POOL_HOOKED"], "1");
+    assert_eq!(agent.env["POOL_HOOKED"], "gemini");
 }
 
 #[test]

@@ -33,7 +33,7 @@ use crate::adapter::Adapter;
 pub(crate) use hook_call::HookCall;
 
 /// Environment variable of an agent whose hooks are wired per launch: hooks in the user's configuration then
-/// do nothing.
+/// do nothing. Its value is the adapter.
 const WIRED_ENV: &str = "POOL_HOOKED";
 
 /// The additions to a launch.
@@ -72,10 +72,15 @@ pub fn prompt_history(adapter: Adapter, own_dir: &Path) -> Option<PathBuf> {
     (adapter == Adapter::Aider).then(|| own_dir.join(aider::HISTORY))
 }
 
-/// True for a variable that a wiring sets for one session, and that its programs would pass on to others.
+/// True for a variable that the wiring of this adapter sets for one session, and that its programs would pass on to
+/// others.
 #[must_use]
-pub fn is_variable(name: &[u8]) -> bool {
-    name == opencode::CONFIG_ENV.as_bytes() || aider::VARIABLES.iter().any(|one| name == one.as_bytes())
+pub fn is_variable(adapter: Adapter, name: &[u8]) -> bool {
+    match adapter {
+        Adapter::Opencode => name == opencode::CONFIG_ENV.as_bytes(),
+        Adapter::Aider => aider::VARIABLES.iter().any(|one| name == one.as_bytes()),
+        Adapter::Claude | Adapter::Codex | Adapter::Gemini | Adapter::None => false,
+    }
 }
 
 /// Returns the wiring of an agent. It is empty for [`Adapter::None`], and if the path of poolctl is not
@@ -93,7 +98,7 @@ pub fn wire(adapter: Adapter, options: &WiringOptions<'_>) -> Wiring {
         Adapter::Aider => aider::wire(poolctl, options),
         Adapter::None => return Wiring::default(),
     };
-    wiring.env.push((WIRED_ENV.into(), "1".into()));
+    wiring.env.push((WIRED_ENV.into(), adapter.to_string().into()));
     wiring
 }
 
@@ -123,8 +128,9 @@ mod tests {
             hook_ms: 1,
         };
         for adapter in Adapter::ALL.into_iter().filter(|adapter| *adapter != Adapter::None) {
-            assert!(wire(adapter, &named).env.contains(&("POOL_HOOKED".into(), "1".into())), "{adapter}");
-            let stays = |name: &[u8]| is_variable(name) || protocol::env::is_stripped(name);
+            let hooked = ("POOL_HOOKED".into(), adapter.to_string().into());
+            assert!(wire(adapter, &named).env.contains(&hooked), "{adapter}");
+            let stays = |name: &[u8]| is_variable(adapter, name) || protocol::env::is_stripped(name);
             assert!(
                 wire(adapter, &named).env.iter().all(|(name, _)| stays(&name.0)),
                 "no session inherits it"

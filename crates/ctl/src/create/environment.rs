@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use agents::Adapter;
 use protocol::OsBytes;
 
 use crate::context::Context;
@@ -80,9 +81,10 @@ pub(crate) fn of_flags(
 /// All variables that a session inherits. Those that the pool has set for the hooks of one session are for that one.
 fn all(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<Variable> {
     let variables: Vec<(OsString, OsString)> = variables.collect();
-    let is_hooked = variables.iter().any(|(name, _)| name == "POOL_HOOKED");
-    let stays =
-        |name: &[u8]| protocol::env::is_stripped(name) || is_hooked && agents::wiring::is_variable(name);
+    let hooked =
+        variables.iter().find(|(name, _)| name == "POOL_HOOKED").and_then(|(_, value)| value.to_str());
+    let adapter = hooked.map_or(Adapter::None, Adapter::of);
+    let stays = |name: &[u8]| protocol::env::is_stripped(name) || agents::wiring::is_variable(adapter, name);
     let all = variables.into_iter().filter(|(name, _)| !stays(name.as_bytes()));
     all.map(|(name, value)| (name.into(), value.into())).collect()
 }

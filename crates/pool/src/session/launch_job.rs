@@ -105,8 +105,6 @@ fn environment(
     env.extend(paths.variables().map(|(key, value)| (key.into(), value.into())));
     env.insert("POOL_HOOKS".into(), dir.join(SPOOL_DIR).into());
     if let Some(wiring) = wiring {
-        // Hooks that a user installed report nothing besides these.
-        env.insert("POOL_HOOKED".into(), "1".into());
         for (key, value) in &wiring.env {
             if wiring.overrides {
                 env.insert(key.clone(), value.clone());
