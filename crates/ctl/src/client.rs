@@ -311,19 +311,20 @@ impl Context {
     /// A client with the usual time limit per request.
     #[must_use]
     pub(crate) fn client(&self) -> Client {
-        self.client_within(Duration::ZERO)
+        self.client_within(Some(Duration::ZERO))
     }
 
-    /// A client for requests that are known to take this much longer than usual.
+    /// A client for requests that may take this much longer than usual; `None` if the configuration of the pool says
+    /// for how long.
     #[must_use]
-    pub(crate) fn client_within(&self, longer: Duration) -> Client {
-        Client::new(self, self.limit_with(longer))
+    pub(crate) fn client_within(&self, longer: Option<Duration>) -> Client {
+        longer.map_or_else(|| self.unlimited_client(), |longer| Client::new(self, self.limit_with(longer)))
     }
 
-    /// A client for requests that may wait for a slot first, and that take this much longer besides.
+    /// A client for requests that may wait for a slot first, and for the end of a program for this long.
     #[must_use]
-    pub(crate) fn client_for_slot(&self, wait_slot: Option<Duration>, longer: Duration) -> Client {
-        if waits(wait_slot) { self.unlimited_client() } else { self.client_within(longer) }
+    pub(crate) fn client_for_slot(&self, wait_slot: Option<Duration>, grace: Option<Duration>) -> Client {
+        self.client_within(wait_slot.filter(Duration::is_zero).and(grace))
     }
 
     /// A client without a time limit, unless the user set one.
@@ -331,11 +332,6 @@ impl Context {
     pub(crate) fn unlimited_client(&self) -> Client {
         Client::new(self, self.waiting_limit())
     }
-}
-
-/// True if the request waits for a slot, which has a time limit of its own.
-fn waits(wait_slot: Option<Duration>) -> bool {
-    wait_slot.is_some_and(|wait| !wait.is_zero())
 }
 
 /// The operation id that the user gave, or a random one.
@@ -386,16 +382,5 @@ impl RetryLimit {
             thread::sleep(RETRY_INTERVAL);
         }
         more
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_wait_for_a_slot_outlasts_the_usual_time() {
-        assert!(waits(Some(Duration::from_millis(1))));
-        assert!(!waits(None) && !waits(Some(Duration::ZERO)));
     }
 }

@@ -78,7 +78,7 @@ fn until_ready(
 ) -> Result<Option<SessionView>, Error> {
     let _progress = context.progress(&format!("the agent of {session} to be ready"));
     let wait = Wait { session, until: vec![Until::Ready], timeout_ms: Some(time::millis(limit)) };
-    match context.client_within(limit).ask(Request::Wait(wait)).and_then(expect_session) {
+    match context.client_within(Some(limit)).ask(Request::Wait(wait)).and_then(expect_session) {
         Ok(ready) if ready.session.lifecycle == Lifecycle::Live => Ok(Some(ready)),
         // A program that is no agent may have finished its work.
         Ok(over) if over.confirm != "hook" => Ok(Some(over)),

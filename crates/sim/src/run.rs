@@ -43,8 +43,8 @@ const STORY_MAX: usize = 60;
 const SETTLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Steps of all tasks from the end of all faults on, after which a run counts as one that does not come to rest: many
-/// times the usual number. Comparing a hundred messages for hours, until a usage limit ends, takes a third of this number.
-const POLLS_MAX: u64 = 1_000_000;
+/// times the usual number. Comparing a hundred messages for hours, until a usage limit ends, takes half of this number.
+const POLLS_MAX: u64 = 2_000_000;
 
 /// The result of a run.
 pub(crate) struct Outcome {

@@ -1,6 +1,10 @@
 //! `down`: stops the daemons that `up` keeps running. Sessions live on.
 
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
@@ -64,13 +68,20 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     }
     tell(context, stopped, alive.ok().map(|views| views.len()))?;
     let socket = &context.paths.tmux_socket;
-    if args.stop_sessions && !context.style.quiet && UnixStream::connect(socket).is_ok() {
+    if args.stop_sessions && !context.style.quiet && is_listening(socket.clone()) {
         out::note(&format!(
             "poolctl: its tmux server runs on: `tmux -S {} ls` shows what keeps it",
             socket.display()
         ));
     }
     Ok(())
+}
+
+/// True if somebody listens on a socket. A server that is stopped, with a full queue, neither accepts nor refuses.
+fn is_listening(socket: PathBuf) -> bool {
+    let (sender, found) = mpsc::channel();
+    thread::spawn(move || sender.send(UnixStream::connect(socket).is_ok()));
+    found.recv_timeout(Duration::from_secs(1)).unwrap_or(true)
 }
 
 /// Refuses to end the sessions if the daemons, which run, were not started by `poolctl up`, and so cannot be

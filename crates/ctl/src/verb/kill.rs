@@ -29,7 +29,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let targets = args.targets.find(context, &args.repeat, (Scope::NotOver, "to end"))?;
     let ask = |target: &Target| {
         let kill = Kill { session: target.session.clone(), grace_ms: args.grace.map(time::millis) };
-        let mut client = context.client_within(args.grace.unwrap_or_default());
+        let mut client = context.client_within(args.grace);
         expect_session(client.change(&args.repeat, Request::Kill(kill))?)
     };
     for_all(context, (&targets, "to end"), ask, |_, view| {

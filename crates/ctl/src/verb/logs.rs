@@ -105,10 +105,10 @@ fn print_bytes(context: &Context, args: &Args, session: &Session, files: &LogFil
     }
     let mut sink = sink(context, args, &id, tail.times());
     tail.copy_until(&mut *sink, end)?;
-    if args.follow {
-        follow_to_end(context, id, &mut tail, &mut *sink)?;
-    }
-    sink.end()
+    let followed = if args.follow { follow_to_end(context, id, &mut tail, &mut *sink) } else { Ok(()) };
+    // What has no newline yet, also where the time is over.
+    let ended = sink.end();
+    followed.and(ended)
 }
 
 /// Prints the log as it was seen on the terminal.
@@ -124,10 +124,11 @@ fn print_screen(context: &Context, args: &Args, session: &Session, files: &LogFi
             tail
         }
     };
-    if args.follow {
-        follow_to_end(context, session.id.into(), &mut tail, &mut screen)?;
-    }
-    screen.end()
+    let followed =
+        if args.follow { follow_to_end(context, session.id.into(), &mut tail, &mut screen) } else { Ok(()) };
+    // What is on the screen yet, also where the time is over.
+    let ended = screen.end();
+    followed.and(ended)
 }
 
 /// Skips to the first byte that is asked for.

@@ -19,7 +19,7 @@ pub(crate) struct Args {
 
 /// Creates it and prints its id.
 pub(crate) fn run(context: &Context, Args { create: args }: Args) -> Result<(), Error> {
-    let mut client = context.client_for_slot(args.lifecycle.wait_slot, Duration::ZERO);
+    let mut client = context.client_for_slot(args.lifecycle.wait_slot, Some(Duration::ZERO));
     let blocking = args.blocking;
     let view = create(context, &mut client, args)?;
     let id = view.session.id.to_string();

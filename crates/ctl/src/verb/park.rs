@@ -33,7 +33,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let ask = |target: &Target| {
         let grace_ms = args.grace.map(time::millis);
         let park = Park { session: target.session.clone(), force: args.force, grace_ms };
-        let mut client = context.client_within(args.grace.unwrap_or_default());
+        let mut client = context.client_within(args.grace);
         expect_session(client.change(&args.repeat, Request::Park(park))?)
     };
     for_all(context, (&targets, "to be parked"), ask, |_, view| {

@@ -58,7 +58,7 @@ fn hard(context: &Context, args: &Args, session: SessionRef) -> Result<SessionVi
         clear: true,
         wait_slot_ms: args.wait_slot.map(time::millis),
     };
-    let mut client = context.client_for_slot(args.wait_slot, args.grace.unwrap_or_default());
+    let mut client = context.client_for_slot(args.wait_slot, args.grace);
     let view = expect_session(client.change(&args.repeat, Request::Restart(restart))?)?;
     ready::wait(context, args.blocking, view, None)
 }

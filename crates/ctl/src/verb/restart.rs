@@ -45,7 +45,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
             clear: false,
             wait_slot_ms: args.wait_slot.map(time::millis),
         };
-        let mut client = context.client_for_slot(args.wait_slot, args.grace.unwrap_or_default());
+        let mut client = context.client_for_slot(args.wait_slot, args.grace);
         let view = expect_session(client.change(&args.repeat, Request::Restart(restart))?)?;
         ready::wait(&quiet, args.blocking, view, None)
     };

@@ -1,13 +1,13 @@
 //! `restore`: starts sessions that were parked, lost or stopped.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocol::reply::SessionView;
 use protocol::request::{Restore, Until, Wait};
-use protocol::{ErrorCode, Lifecycle, Request};
+use protocol::{ErrorCode, Lifecycle, Request, SessionRef};
 
 use crate::args::Repeat;
-use crate::calls::{expect_session, expected};
+use crate::calls::{self, expect_session, expected};
 use crate::client::{Client, RetryLimit};
 use crate::context::Context;
 use crate::error::Error;
@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let ask = |target: &Target| {
         let wait_slot_ms = args.wait_slot.map(time::millis);
         let restore = Restore { session: Some(target.session.clone()), wait_slot_ms };
-        let mut client = context.client_for_slot(args.wait_slot, Duration::ZERO);
+        let mut client = context.client_for_slot(args.wait_slot, Some(Duration::ZERO));
         let view = expect_session(client.change(&args.repeat, Request::Restore(restore))?)?;
         ready::wait(&quiet, args.blocking, view, None)
     };
@@ -58,37 +58,78 @@ fn restore_all(context: &Context, args: &Args) -> Result<(), Error> {
     if scheduled.is_empty() {
         context.say("no session was lost")?;
     }
-    let mut failed = Vec::new();
+    let (mut failed, mut waiting) = (Vec::new(), Vec::new());
+    let patience = args.wait_slot.map_or(STANDSTILL, |wait| wait.max(LOOK_INTERVAL));
+    let mut last_start = Instant::now();
     for (number, view) in (1..).zip(&scheduled) {
         let name = &view.session.name;
         let progress = context.progress(&format!("{name} to run ({number} of {})", scheduled.len()));
-        let started = started(&mut client, view, limit.left());
+        let started = started(&mut client, view, (&limit, last_start + patience));
         drop(progress);
-        match started.and_then(|view| ready::wait(context, args.blocking, view, limit.left())) {
+        let ready = match started {
+            Ok(None) => {
+                waiting.push(name.as_str());
+                continue;
+            }
+            Ok(Some(view)) => ready::wait(context, args.blocking, view, limit.left()),
+            Err(error) => Err(error),
+        };
+        last_start = Instant::now();
+        match ready {
             Ok(view) => print_session(context, &view, &session::state_line(&view))?,
             // The time limit is that of all sessions together.
             Err(error) if error.code() == ErrorCode::Timeout => return Err(error),
             Err(error) => failed.push(format!("{name}: {error}")),
         }
     }
-    match failed.as_slice() {
-        [] => Ok(()),
-        some => Err(Error::failed(format!(
-            "{} of {} sessions do not run:\n{}",
+    let count = scheduled.len();
+    match (failed.as_slice(), waiting.as_slice()) {
+        ([], []) => Ok(()),
+        ([], some) => Err(Error::refused(format!(
+            "the pool is full: {} of {count} sessions wait for a slot, and start once one comes free, unless you end \
+             them: {}",
             some.len(),
-            scheduled.len(),
-            some.join("\n")
+            some.join(", ")
         ))),
+        (some, _) => {
+            Err(Error::failed(format!("{} of {count} sessions do not run:\n{}", some.len(), some.join("\n"))))
+        }
     }
 }
 
-/// Waits until the session was started, and returns it unless that failed.
-fn started(client: &mut Client, view: &SessionView, left: Option<Duration>) -> Result<SessionView, Error> {
-    let session = view.session.id.into();
-    let wait = Wait { session, until: vec![Until::Started], timeout_ms: left.map(time::millis) };
-    let view = expect_session(client.ask(Request::Wait(wait))?)?;
-    match view.session.lifecycle {
-        Lifecycle::Lost | Lifecycle::Failed => Err(Error::failed(session::why_ended(&view))),
-        _ => Ok(view),
+/// Time without a start after which those that wait for slots are left to wait alone.
+const STANDSTILL: Duration = Duration::from_secs(10);
+/// Interval between looks whether a session waits for a slot.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Waits until the session was started, and returns it unless that failed. `None` if it waits for a slot, and it is past
+/// this time.
+fn started(
+    client: &mut Client,
+    view: &SessionView,
+    (limit, until): (&RetryLimit, Instant),
+) -> Result<Option<SessionView>, Error> {
+    let session = SessionRef::from(view.session.id);
+    loop {
+        let left = limit.left();
+        let step = LOOK_INTERVAL.min(left.unwrap_or(LOOK_INTERVAL));
+        let wait = Wait {
+            session: session.clone(),
+            until: vec![Until::Started],
+            timeout_ms: Some(time::millis(step)),
+        };
+        match client.ask(Request::Wait(wait)).and_then(expect_session) {
+            Ok(view) if matches!(view.session.lifecycle, Lifecycle::Lost | Lifecycle::Failed) => {
+                return Err(Error::failed(session::why_ended(&view)));
+            }
+            Ok(view) => return Ok(Some(view)),
+            Err(error) if error.code() != ErrorCode::Timeout || left.is_some_and(|left| left <= step) => {
+                return Err(error);
+            }
+            Err(_) => {}
+        }
+        if Instant::now() >= until && calls::session(client, session.clone())?.slot_wait.is_some() {
+            return Ok(None);
+        }
     }
 }

@@ -67,10 +67,10 @@ fn say_where(context: &Context) -> Result<(), Error> {
 /// Removes a session. Returns its directory, where people are told what stays there.
 fn remove(context: &Context, args: &Args, target: &Target) -> Result<Option<OsBytes>, Error> {
     let Args { keep_tmux, force, purge, archive, .. } = *args;
-    // Writing an archive takes as long as there are files.
-    let mut client = if archive { context.unlimited_client() } else { context.client() };
+    // Writing an archive takes as long as there are files, and the end of a program as the configuration says.
+    let mut client = context.unlimited_client();
     let session = target.session.clone();
-    let tells = !(context.style.json || context.style.quiet || purge || archive);
+    let tells = !(context.style.quiet || purge);
     let dir = match tells.then(|| client.ask(Request::Show(session.clone()))) {
         Some(Ok(Response::Session(view))) => Some(view.session.dir),
         _ => None,
@@ -87,11 +87,12 @@ fn has_files(dir: &Path) -> bool {
 
 fn tell(context: &Context, args: &Args, (target, dir): (&Target, Option<OsBytes>)) -> Result<(), Error> {
     let session = &target.session;
+    let left = dir.map(|dir| dir.as_path().join("work")).filter(|work| has_files(work));
     if context.style.json {
         let mode = if args.keep_tmux { "detach" } else { "kill_tmux" };
-        return out::json(&json!({"session": session, "removed": true, "mode": mode}));
+        let left = left.map(OsBytes::from);
+        return out::json(&json!({"session": session, "removed": true, "mode": mode, "left": left}));
     }
-    let left = dir.map(|dir| dir.as_path().join("work")).filter(|work| has_files(work));
     let left = left.map(|work| format!("; its files stay in {}", escape::line(&work.to_string_lossy())));
     context.say(&format!("{session}  removed{}", left.unwrap_or_default()))
 }

@@ -133,6 +133,10 @@ fn ask(context: &Context, client: &mut Client, line: Line) -> Result<Response, E
     };
     client.lock = line.lock.or(context.lock);
     client.set_limit(limit_of(context, &line.request));
+    if let Request::Backup { path } = &line.request {
+        let hint = format!("if {} exists, it is complete", path.to_string_lossy());
+        return client.ask_at_most_once(&line.request, &hint);
+    }
     client.call(op, line.request)
 }
 
@@ -142,9 +146,21 @@ fn limit_of(context: &Context, request: &Request) -> Option<Duration> {
         Request::Claim(claim) => Some(claim.wait_ms),
         Request::Wait(wait) => wait.timeout_ms,
         Request::Lock(lock) => lock.wait_ms,
-        Request::New(new) => Some(new.wait_slot_ms.unwrap_or(0)),
-        Request::Restart(restart) => Some(restart.wait_slot_ms.unwrap_or(0)),
-        Request::Restore(restore) => Some(restore.wait_slot_ms.unwrap_or(0)),
+        Request::New(new) => new.wait_slot_ms,
+        Request::Restore(restore) => restore.wait_slot_ms,
+        Request::Restart(restart) => {
+            restart.wait_slot_ms.zip(restart.grace_ms).map(|(slot, grace)| slot.saturating_add(grace))
+        }
+        Request::Kill(kill) => kill.grace_ms,
+        Request::Park(park) => park.grace_ms,
+        // As long as there is to be done, or as the configuration says.
+        Request::Remove(_)
+        | Request::Prune(_)
+        | Request::Attach(_)
+        | Request::ClearContext(_)
+        | Request::Check
+        | Request::Compact
+        | Request::Backup { .. } => None,
         _ => Some(0),
     };
     match waits {

@@ -99,7 +99,7 @@ fn acquire(context: &Context, args: &Args, session: SessionRef) -> Result<Locked
         force: args.force,
     };
     let mut client = match args.wait {
-        Some(wait) => context.client_within(wait),
+        Some(wait) => context.client_within(Some(wait)),
         None => context.unlimited_client(),
     };
     let asking = (context.client(), args.session.clone());

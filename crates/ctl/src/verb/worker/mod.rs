@@ -92,7 +92,7 @@ fn start(context: &Context, name: &str) -> Result<(), Error> {
 fn stop(context: &Context, name: &str, grace: Option<Duration>) -> Result<(), Error> {
     let _progress = context.progress(&format!("worker {name} to end"));
     let kill = Kill { session: reference(name), grace_ms: grace.map(time::millis) };
-    let mut client = context.client_within(grace.unwrap_or_default());
+    let mut client = context.client_within(grace);
     list::print(context, &expect_session(client.change(&Repeat::default(), Request::Kill(kill))?)?)
 }
 
