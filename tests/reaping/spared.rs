@@ -206,6 +206,9 @@ fn a_program_that_a_person_started_in_a_sessions_pane_is_left_alone() {
     }
     // The record goes, or goes on with a program of its own: neither is a reason to touch the pane.
     pool.ok(&["rm", &first]);
+    // Its name is taken as long as their tmux session has it.
+    assert_ne!(pool.ctl(&["restart", &again]).code, 0);
+    assert!(pool.tmux_sessions().contains(&"again".to_owned()), "{:?}", pool.tmux_sessions());
     pool.tmux_text(&["rename-session", "-t", "=again", "theirs"]);
     pool.ok(&["restart", &again]);
     pool.ok(&["send", &again, "--wait", "done", "text"]);

@@ -44,6 +44,9 @@ pub struct PaneUse {
     pub piped: bool,
 }
 
+/// Value of [`format::POOLED`] of a session that a pool made and in whose pane its user has started a program.
+const TAKEN: &str = "taken";
+
 const PANE_USE: &str = "#{session_activity} #{window_activity} #{pane_pipe}";
 
 const CLIENT: &str = "#{client_pid}\t#{client_control_mode}\t#{client_readonly}\t#{client_name}";
@@ -139,7 +142,8 @@ impl Device {
         self.effect(pane, &[no_log, close, message, no_tag]).await
     }
 
-    /// Renames a session of this name whose pane of the pool is gone, while panes of its user are left.
+    /// Renames a session of this name that a pool made. Nothing is renamed if it has another name, or if its user has
+    /// started a program in the pool's pane ([`Device::disown`]): then it is theirs.
     ///
     /// # Errors
     /// [`TmuxError::NotFound`] if this server has no such session, or another server answers.
@@ -151,12 +155,14 @@ impl Device {
     ) -> Result<(), TmuxError> {
         let target = session.to_string();
         let has_name = format!("#{{==:#{{session_name}},{from}}}");
+        let is_left = format!("#{{&&:{has_name},#{{!=:#{{{}}},{TAKEN}}}}}", format::POOLED);
         let rename = script([&["rename-session", "-t", &target, to.as_str()][..]]);
-        let renamed: &[&str] = &["if-shell", "-F", "-t", &target, &has_name, &rename];
+        let renamed: &[&str] = &["if-shell", "-F", "-t", &target, &is_left, &rename];
         self.on_server(server, &[renamed]).await.map(drop)
     }
 
-    /// Takes the tag and the log from a pane in which another program was started since it got the tag.
+    /// Takes the tag and the log from a pane in which another program was started since it got the tag. Its session
+    /// is its user's from then on.
     ///
     /// # Errors
     /// As any call. [`Answer::NotOurs`] for any other pane, and after a success.
@@ -169,7 +175,8 @@ impl Device {
         let no_log: &[&str] = &["if-shell", "-F", "-t", &target, "#{?pane_dead,,1}", &no_log];
         let tag: &[&str] = &["set-option", "-pu", "-t", &target, "@pool_id"];
         let program: &[&str] = &["set-option", "-pu", "-t", &target, "@pool_pid"];
-        let effect = script([no_log, tag, program, done]);
+        let taken: &[&str] = &["set-option", "-t", &target, format::POOLED, TAKEN];
+        let effect = script([no_log, tag, program, taken, done]);
         let condition = pane.has_other_program();
         let words: &[&str] = &["if-shell", "-F", "-t", &target, &condition, &effect, &script([other])];
         let reply = self.run(&CommandLine::default().then(words.iter().copied()), None, false).await?;

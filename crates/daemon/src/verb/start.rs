@@ -8,7 +8,7 @@ use std::time::Duration;
 use pool::slots::{Starter, Wanted, begin_start};
 use process::init::LIMIT_NOT_HELD;
 use protocol::session::Reason;
-use protocol::{ErrorCode, Incarnation, Lifecycle, Name, OsBytes, Refusal, Reply, Session, SessionId};
+use protocol::{ErrorCode, Incarnation, Lifecycle, OsBytes, Refusal, Reply, Session, SessionId};
 use tmux::Answer;
 
 use crate::decide::idempotency::ClientOperation;
@@ -245,15 +245,18 @@ pub(crate) async fn launch_next<R: Send + 'static>(
     before: Session,
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<R, Refusal> {
-    let Session { id, name, incarnation: last, .. } = before;
+    let Session { id, incarnation: last, .. } = before;
     let _claim = StartClaim::new(daemon, id);
     let grant = daemon.engine.lock_inside(id, "start").await?;
-    if let Some(run) = &last {
-        release_name(daemon, &name, run).await;
-    }
+    let is_retired = match &last {
+        Some(run) => release_name(daemon, run).await,
+        None => false,
+    };
     let result = launch(daemon, (id, false), conclude).await;
     if let Some(run) = last {
-        replace(daemon, id, &run).await;
+        if is_retired {
+            replace(daemon, id, &run).await;
+        }
         files::remove_run_files(&daemon.paths.run, run.tag);
         if let Some(group) = &run.cgroup {
             cgroup::remove(group.as_path());
@@ -263,18 +266,13 @@ pub(crate) async fn launch_next<R: Send + 'static>(
     result
 }
 
-/// Renames the tmux session of the last incarnation, so that the next one can take its name. It may be left with panes of
-/// its user only. If that fails, the launch says why.
-async fn release_name(daemon: &Daemon, name: &Name, run: &Incarnation) {
-    let (Some(pane), Some(session)) = (pane_of(run), run.session) else { return };
-    let retired = tmux::act::retired_name(run.tag);
-    let renamed = match daemon.tmux.rename(pane, session, &retired).await {
-        Ok(Answer::Gone | Answer::NotOurs) => {
-            daemon.tmux.rename_left(pane.server, session, (name, &retired)).await
-        }
-        renamed => renamed.map(drop),
-    };
+/// Renames the tmux session of the last incarnation, so that the next one can take its name. Returns false if its pane is
+/// gone, or is its user's. If tmux has the name all the same, the launch says why.
+async fn release_name(daemon: &Daemon, run: &Incarnation) -> bool {
+    let (Some(pane), Some(session)) = (pane_of(run), run.session) else { return false };
+    let renamed = daemon.tmux.rename(pane, session, &tmux::act::retired_name(run.tag)).await;
     tracing::debug!(?renamed, "the tmux session of the last incarnation gave up its name");
+    !matches!(renamed, Ok(Answer::Gone | Answer::NotOurs))
 }
 
 /// Moves the clients attached to the last incarnation to the current one, and closes the last one's pane.
