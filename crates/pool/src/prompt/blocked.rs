@@ -1,6 +1,7 @@
 //! The reason for which a prompt is not typed yet.
 
 use std::fmt;
+use std::time::Duration;
 
 /// The reason for which a prompt is not typed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct Blocked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Obstacle {
     Passing,
+    /// It ends in this time, unless it begins anew.
+    Timed(Duration),
     Terminal,
     Closed,
 }
@@ -21,6 +24,12 @@ impl Blocked {
     #[must_use]
     pub fn for_now(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), obstacle: Obstacle::Passing }
+    }
+
+    /// An obstacle that ends in this time, unless it begins anew. `reason` is for people.
+    #[must_use]
+    pub fn for_time(reason: impl Into<String>, left: Duration) -> Self {
+        Self { reason: reason.into(), obstacle: Obstacle::Timed(left) }
     }
 
     /// An obstacle that only a person at the terminal can remove. `reason` is for people.
@@ -39,6 +48,15 @@ impl Blocked {
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
+    }
+
+    /// The time in which the obstacle ends, if that is known.
+    #[must_use]
+    pub fn ends_in(&self) -> Option<Duration> {
+        match self.obstacle {
+            Obstacle::Timed(left) => Some(left),
+            Obstacle::Passing | Obstacle::Terminal | Obstacle::Closed => None,
+        }
     }
 
     /// True if only a person at the terminal can remove the obstacle.

@@ -104,8 +104,8 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
     if pane.in_mode {
         return Err(Blocked::by_terminal("it is in copy mode"));
     }
-    if pane.typed_ago.is_some_and(|ago| ago < settings.typing_pause) {
-        return Err(Blocked::for_now("somebody is typing in it"));
+    if let Some(ago) = pane.typed_ago.filter(|ago| *ago < settings.typing_pause) {
+        return Err(Blocked::for_time("somebody is typing in it", settings.typing_pause - ago));
     }
     if let Some(bytes) = pane.unread.filter(|bytes| *bytes > 0) {
         let why = format!("its program has not read what was typed before ({bytes} bytes)");

@@ -22,6 +22,7 @@ mod recover;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::prompt::Blocked;
 use pool::{QueueRules, queue};
 use protocol::{Event, Refusal, SessionId};
 use tokio::time::sleep;
@@ -143,10 +144,14 @@ async fn wait_to_retry(
     let read = move |turn: &mut Turn<'_>| {
         let is_overdue =
             |record| pool::prompt::is_ready_overdue(turn.pool(), &loaded.settings, record, turn.now());
-        (record_gate::running_tag(turn, session), turn.pool().session(session).is_none_or(is_overdue))
+        let tag = record_gate::running_tag(turn, session);
+        let is_overdue = turn.pool().session(session).is_none_or(is_overdue);
+        let ends_in = turn.volatile.prompts.blocked().get(&session).and_then(Blocked::ends_in);
+        (tag, is_overdue, ends_in)
     };
-    let (tag, is_overdue) = daemon.engine.turn(read).await?;
+    let (tag, is_overdue, ends_in) = daemon.engine.turn(read).await?;
     let longest = if is_overdue { RETRY_PAUSE_MAX } else { START_PAUSE_MAX };
+    let longest = ends_in.map_or(longest, |left| left.max(RETRY_PAUSE).min(longest));
     let another = move |turn: &mut Turn<'_>| (record_gate::running_tag(turn, session) != tag).then_some(());
     let changed = daemon.engine.wait_on(session, Some(pause.min(longest)), another).await.is_ok();
     Ok(if changed { RETRY_PAUSE } else { (pause * 2).min(longest) })
