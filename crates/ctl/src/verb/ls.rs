@@ -17,7 +17,7 @@ use crate::show::{lifecycle, out, session, time};
 /// List sessions
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Stopped, parked, lost and failed ones too
+    /// Stopped, lost and failed ones too
     #[arg(short, long)]
     all: bool,
     /// Only those in this state; of several, in any of them
