@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("reap", &["process", "protocol", "tmux"]),
     ("ctl", &["agents", "logs", "process", "protocol"]),
     ("sim", &["daemon", "logs", "process", "protocol", "store", "tmux", "world"]),
-    ("fuzz", &["agents", "daemon", "protocol", "store", "tmux"]),
+    ("fuzz", &["agents", "daemon", "logs", "protocol", "store", "tmux"]),
     ("bench", &["agents", "process", "protocol", "tmux"]),
     ("tmux-pool", &["ctl", "daemon", "process", "protocol", "reap", "tmux", "watch"]),
 ];

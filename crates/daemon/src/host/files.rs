@@ -192,11 +192,6 @@ pub(crate) const SCREEN: &str = "screen";
 /// Maximum size of a last screen in bytes: the largest terminal, each cell with its colours.
 pub(crate) const SCREEN_MAX: u64 = 16 << 20;
 
-/// True if a log writer works in the directory of a session: what it runs goes on, even if no record knows of it.
-pub(crate) fn has_log_writer(session: &Path) -> bool {
-    process::log_writer::has_writer(&session.join("logs"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,10 @@ const SIZE_MAX: u64 = 64 * 1024;
 const PAUSE: Duration = Duration::from_secs(5);
 const TRIES: u32 = 60;
 
+/// Pause before a log writer is looked for again, and the number of looks.
+const WRITER_PAUSE: Duration = Duration::from_millis(50);
+const WRITER_TRIES: u32 = 20;
+
 /// An incarnation that was left to tmux.
 #[derive(Debug, Serialize, Deserialize)]
 struct Detached {
@@ -79,6 +83,25 @@ pub(super) fn is_in_use(processes: &dyn Processes, meta: &Path) -> bool {
             true
         }
     }
+}
+
+/// True if something goes on in the directory of a session that has ended, as it does after a backup was put back. The
+/// log of a program that ended just now may be written for a moment.
+pub(super) async fn is_written_to(daemon: &Daemon, id: SessionId) -> bool {
+    for _ in 0..WRITER_TRIES {
+        let dir = daemon.paths.session(id);
+        let look = daemon.blocking.with_timeout(Purpose::Logs, move || has_log_writer(&dir)).await;
+        if look != Some(true) {
+            return false;
+        }
+        sleep(WRITER_PAUSE).await;
+    }
+    true
+}
+
+/// True if a log writer works in the directory of a session: what it runs goes on, even if no record knows of it.
+pub(super) fn has_log_writer(session: &Path) -> bool {
+    !logs::is_complete(&session.join("logs"), None)
 }
 
 /// Takes the pool's marks from the pane of an incarnation.

@@ -17,7 +17,6 @@ use crate::engine::daemon::Daemon;
 use crate::host::archive::{self, Contents};
 use crate::host::blocking_pool::Purpose;
 use crate::host::clock::{FileAges, name_stamp};
-use crate::host::files;
 use crate::host::remove_tree::{self, Removed, UnrecordedDir};
 use crate::verb::{detached, removal};
 
@@ -135,7 +134,7 @@ impl Leftovers {
     /// True if a program still uses the directories of a session, or may: of one that was left to tmux, or that a
     /// database which was put back does not have.
     fn is_in_use(&self, id: SessionId, processes: &dyn Processes) -> bool {
-        files::has_log_writer(&self.paths.session(id))
+        detached::has_log_writer(&self.paths.session(id))
             || detached::is_in_use(processes, &self.paths.meta_of(id))
     }
 

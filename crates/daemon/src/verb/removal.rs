@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pool::queue::ArchivedMessages;
 use protocol::request::Remove;
@@ -12,7 +11,6 @@ use protocol::{
     ErrorCode, Event, Lifecycle, MessageId, OsBytes, Refusal, Response, Session, SessionId, Timestamp,
 };
 use store::Reader;
-use tokio::time::sleep;
 
 use crate::decide::idempotency::{self, ClientOperation};
 use crate::decide::lock;
@@ -27,10 +25,6 @@ use crate::verb::{detached, termination};
 
 /// Number of messages that are read for an archive at a time.
 const ARCHIVE_PAGE: usize = 200;
-
-/// Pause before a log writer is looked for again, and the number of looks.
-const WRITER_PAUSE: Duration = Duration::from_millis(50);
-const WRITER_TRIES: u32 = 20;
 
 /// Removes a session whose retention is over.
 pub(crate) async fn remove_expired(daemon: &Arc<Daemon>, id: SessionId, reason: Reason) {
@@ -362,20 +356,6 @@ async fn end_first(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusa
     }
 }
 
-/// True if something goes on in the directory of a session that has ended, as it does after a backup was put back. The
-/// log of a program that ended just now may be written for a moment.
-async fn is_written_to(daemon: &Daemon, id: SessionId) -> bool {
-    for _ in 0..WRITER_TRIES {
-        let dir = daemon.paths.session(id);
-        let look = daemon.blocking.with_timeout(Purpose::Logs, move || files::has_log_writer(&dir)).await;
-        if look != Some(true) {
-            return false;
-        }
-        sleep(WRITER_PAUSE).await;
-    }
-    true
-}
-
 /// Removes the files of a session whose record is forgotten; with `--keep-tmux`, gives its pane back instead.
 /// Returns the number of bytes freed.
 async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Result<u64, String> {
@@ -395,7 +375,7 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
         }
     }
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
-    if is_written_to(daemon, id).await {
+    if detached::is_written_to(daemon, id).await {
         let why = "a program of an earlier database still runs in it";
         tracing::warn!(session = %id, why, "its directory was not removed");
         return Err(why.to_owned());

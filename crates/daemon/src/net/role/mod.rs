@@ -4,6 +4,7 @@ mod client;
 mod output;
 mod reaper;
 mod reaper_leases;
+mod reaper_silence;
 mod subscriber;
 mod watcher;
 

@@ -25,6 +25,7 @@ use crate::host::files;
 use crate::net::answer::answer_call;
 use crate::net::connection::Connection;
 use crate::net::role::reaper_leases::Leases;
+use crate::net::role::reaper_silence;
 use crate::sense::{exit_reports, tmux_snapshot};
 use crate::verb::dispatch;
 
@@ -41,10 +42,6 @@ const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum waiting time for a candidate.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-
-/// Time for which a reaper may be silent while something is to be ended and no reaper is at work. After it, it counts as
-/// hung.
-const SILENCE: Duration = Duration::from_secs(60);
 
 pub(super) async fn register(
     daemon: &Arc<Daemon>,
@@ -72,7 +69,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
                 tracing::warn!("a reaper did not settle its lease in time");
                 break;
             }
-            () = idleness(daemon) => {
+            () = reaper_silence::too_long(daemon) => {
                 tracing::warn!("a reaper was silent for too long, while something is to be ended");
                 break;
             }
@@ -103,22 +100,6 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
         };
         if answer_call(daemon, &connection.outbox, (id, reply)).is_err() {
             break;
-        }
-    }
-}
-
-/// Waits until nothing is done about what is to be ended. A reaper that is at work holds a lease, at this connection or
-/// another one.
-async fn idleness(daemon: &Arc<Daemon>) {
-    loop {
-        sleep(SILENCE).await;
-        let context = Arc::clone(daemon);
-        let look = move |turn: &mut Turn<'_>| {
-            !turn.volatile.reaping.has_leases() && !candidates(turn, &context).is_empty()
-        };
-        // A daemon that stops closes its connections.
-        if daemon.engine.turn(look).await == Ok(true) {
-            return;
         }
     }
 }

@@ -1,0 +1,31 @@
+//! Recognises a reaper that hangs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::engine::Turn;
+use crate::engine::daemon::Daemon;
+
+/// Time for which a reaper may be silent while something is to be ended and no reaper is at work. After it, it counts as
+/// hung.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Returns once a reaper, which has been silent since the call, counts as hung. One that is at work holds a lease, at this
+/// connection or another one.
+pub(super) async fn too_long(daemon: &Arc<Daemon>) {
+    loop {
+        sleep(SILENCE).await;
+        let context = Arc::clone(daemon);
+        let look = move |turn: &mut Turn<'_>| {
+            let now = (turn.now(), turn.mono());
+            !turn.volatile.reaping.has_leases()
+                && !pool::reap::candidates(turn.pool(), turn.volatile, &context.settings(), now).is_empty()
+        };
+        // A daemon that stops closes its connections.
+        if daemon.engine.turn(look).await == Ok(true) {
+            return;
+        }
+    }
+}
