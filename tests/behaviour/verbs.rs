@@ -258,6 +258,9 @@ fn a_session_stops_its_own_pool_and_no_other() {
         let refused = Output::of(pool.poolctl().env("POOL_SOCKET", other.socket()).arg(verb), b"").expect(2);
         assert!(refused.stderr.contains("POOL_STATE_DIR"), "{}", refused.stderr);
     }
+    // The name of one pool, and the directory of another one.
+    let renamed = Output::of(pool.poolctl().env("POOL_NAME", "other").arg("down"), b"").expect(2);
+    assert!(renamed.stderr.contains("is that of the pool default"), "{}", renamed.stderr);
     assert_eq!(pool.lifecycle(&id), "live");
     // A session knows the directory of its pool.
     pool.script("end", &format!("exec '{}' down --stop-sessions", env!("CARGO_BIN_EXE_poolctl")));

@@ -45,7 +45,9 @@ impl Context {
         if let Some(pool) = &global.pool {
             // The paths of a session's pool are not those of another one.
             if env.pool.as_ref().is_some_and(|own| own != pool) {
-                (env.socket, env.state_dir) = (None, None);
+                let socket = env.socket.take().map(PathBuf::from);
+                env.state_dir =
+                    env.state_dir.filter(|dir| !socket.is_some_and(|socket| socket.starts_with(dir)));
             }
             env.pool = Some(pool.clone());
         }

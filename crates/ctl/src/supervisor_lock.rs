@@ -30,6 +30,8 @@ impl Drop for SupervisorLock {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Terms {
+    /// The pool.
+    pub pool: Option<String>,
     /// The configuration file, if it was named.
     pub config: Option<OsBytes>,
     /// The limit of its watchdog, in milliseconds.
@@ -119,7 +121,8 @@ mod tests {
         assert_eq!(holder(&path), Some(process::identity::me().unwrap()));
         drop(held);
         assert!(!is_held(&path) && holder(&path).is_none());
-        let terms = Terms { config: Some("/c".into()), watchdog_ms: Some(5), is_foreground: true };
+        let pool = Some("p".to_owned());
+        let terms = Terms { pool, config: Some("/c".into()), watchdog_ms: Some(5), is_foreground: true };
         let held = try_acquire(&path, &terms).unwrap().unwrap();
         assert_eq!(super::terms(&path), terms);
         // As an earlier build writes it.

@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::{escape, status as shown};
+use crate::supervisor_lock;
 use crate::up::service;
 
 /// Time limit for an answer of `poold`.
@@ -36,21 +37,30 @@ pub(crate) fn status_within(context: &Context, limit: Duration) -> Option<Status
     Client::new(context, Some(limit)).ask_once(Request::Status, limit).and_then(expect_status).ok()
 }
 
-/// Refuses to start or stop daemons where the `poold` that answers keeps another state directory: its supervisor and
-/// its locks are not those of this command.
+/// Refuses to start or stop daemons where those that run are of another pool, or keep another state directory: within a
+/// session, variables that name a pool may be set for some of them only.
 ///
 /// # Errors
-/// A usage error with both directories.
-pub(crate) fn check_state_dir(context: &Context) -> Result<(), Error> {
-    let Some(found) = status(context) else { return Ok(()) };
-    let Paths { state, socket, .. } = &context.paths;
-    if is_same(found.state_dir.as_path(), state) {
-        return Ok(());
-    }
+/// A usage error with what runs.
+pub(crate) fn check_is_pool(context: &Context) -> Result<(), Error> {
+    let Paths { pool, state, socket, up_lock, .. } = &context.paths;
+    let mut client = Client::new(context, Some(ANSWER_LIMIT)).of_any_pool();
+    let found = client.ask_once(Request::Status, ANSWER_LIMIT).and_then(expect_status).ok();
+    let what = match found {
+        Some(found) if found.pool != pool.as_str() || !is_same(found.state_dir.as_path(), state) => {
+            let dir = found.state_dir.as_path().display();
+            format!("poold at {} is that of the pool {} in {dir}", socket.display(), found.pool)
+        }
+        _ => match supervisor_lock::terms(up_lock).pool {
+            Some(kept) if kept != pool.as_str() => {
+                format!("{} is the directory of the pool {kept}", state.display())
+            }
+            _ => return Ok(()),
+        },
+    };
     Err(Error::usage(format!(
-        "poold at {} keeps the pool in {}, not in {}: set POOL_STATE_DIR to its directory, or unset POOL_SOCKET",
-        socket.display(),
-        found.state_dir.as_path().display(),
+        "{what}, not of the pool {pool} in {}: name it by --pool, or set POOL_NAME, POOL_SOCKET and POOL_STATE_DIR to \
+         those of one pool",
         state.display()
     )))
 }

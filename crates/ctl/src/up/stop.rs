@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
-use protocol::Request;
 use protocol::reply::SessionView;
 use protocol::request::{Kill, List, Park};
+use protocol::{ErrorCode, Request};
 
 use crate::args::Repeat;
 use crate::calls::{expect_session, expected};
@@ -42,7 +42,11 @@ pub(crate) fn supervisor(context: &Context) -> Result<bool, Error> {
 /// on when the pool is started again. No other session is started as long as the returned client lives.
 pub(crate) fn sessions(context: &Context) -> Result<Client, Error> {
     let mut holder = context.client();
-    drop(holder.ask(Request::HoldStarts)?);
+    match holder.ask(Request::HoldStarts) {
+        // A poold of an older build does not know it.
+        Err(error) if error.code() == ErrorCode::Protocol => {}
+        held => drop(held?),
+    }
     let (sessions, workers) = (running_sessions(context)?, workers(context)?);
     let targets: Vec<Target> = sessions.iter().chain(&workers).map(Target::of).collect();
     let is_worker = |target: &Target| workers.iter().any(|view| target.session == view.session.id.into());

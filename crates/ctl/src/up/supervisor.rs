@@ -197,7 +197,9 @@ fn stop_sessions(context: &Context, wakes: &Sender<Wake>) {
         Ok(_no_starts) => {
             drop(wakes.send(Wake::Stop));
             // Until the daemons have ended, and this process with them.
-            thread::park();
+            loop {
+                thread::park();
+            }
         }
         Err(error) => out::note(&format!("not stopping, as not all sessions ended: {error}")),
     });

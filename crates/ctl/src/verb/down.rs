@@ -35,7 +35,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if args.if_kept && supervisor_lock::holder(&context.paths.up_lock).is_none() {
         return Ok(());
     }
-    health::check_state_dir(context)?;
+    health::check_is_pool(context)?;
     if args.stop_sessions && is_inside(context) {
         return from_inside(context);
     }

@@ -52,7 +52,7 @@ const NEXT_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let paths = &context.paths;
     if !args.detached {
-        health::check_state_dir(context)?;
+        health::check_is_pool(context)?;
     }
     if std::env::var_os("POOL_INCARNATION").is_some_and(|value| !value.is_empty()) {
         // What is so already needs nothing that would end with this session.
@@ -154,6 +154,7 @@ fn foreground(context: &Context, args: &Args) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::failed(format!("{}: {error}", path.display()));
     let watchdog = args.watchdog.unwrap_or(WATCHDOG);
     let terms = Terms {
+        pool: Some(context.paths.pool.to_string()),
         config: programs::config(),
         watchdog_ms: Some(time::millis(watchdog)),
         is_foreground: !args.detached,

@@ -1,6 +1,7 @@
 //! Verbs with one answer.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -79,12 +80,15 @@ fn usage_is_refused_in_both_forms() {
 fn what_a_session_is_told_is_of_its_pool_only() {
     let pool = Pool::new(|_| ok(Response::Messages(Vec::new())));
     let socket = pool.dir.path().join("run/poold.sock");
-    let within = |args: &[&str]| {
+    let within_by = |dir: &Path, args: &[&str]| {
         let mut command = pool.poolctl(args);
-        command.env("POOL_NAME", "default").env("POOL_SOCKET", &socket).env_remove("POOL_STATE_DIR");
+        command.env("POOL_NAME", "default").env("POOL_SOCKET", &socket).env("POOL_STATE_DIR", dir);
         command.env("POOL_SESSION", "sess_1").env("POOL_LOCK_TOKEN", "no token");
         Ran::new(&command.output().unwrap())
     };
+    let within = |args: &[&str]| within_by(pool.dir.path(), args);
+    let given = within_by(Path::new("/elsewhere"), &["--pool", "other", "queue", "ls", "web"]);
+    assert!(given.err.contains("/elsewhere/run/poold.sock"), "a user's own: {}", given.err);
     let other = within(&["--pool", "other", "queue", "ls", "-"]);
     assert_eq!((other.code, other.err.contains("no session of the pool other")), (2, true), "{}", other.err);
     let other = within(&["--pool", "other", "queue", "ls", "web"]);

@@ -96,6 +96,7 @@ fn is_wanted(turn: &Turn<'_>, host: &Session) -> bool {
     let is_due = host.budget.due_at.map_or_else(|| has_ended_well(host), |at| at <= now);
     is_stopped(host)
         && is_due
+        && !volatile.scheduler.holds_starts()
         && !host.budget.exhausted
         && !is_off(host)
         && !volatile.scheduler.is_starting(host.id)
