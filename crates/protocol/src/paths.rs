@@ -173,10 +173,12 @@ impl Env {
 }
 
 /// True if both are paths of one directory, or of a file in it, however they are written: one may lead through a symbolic
-/// link. A file itself need not exist.
+/// link, but not under another name. A file itself need not exist.
 #[must_use]
 pub fn is_same(one: &Path, other: &Path) -> bool {
-    one == other || resolved(one).is_some_and(|one| resolved(other) == Some(one))
+    one == other
+        || one.file_name() == other.file_name()
+            && resolved(one).is_some_and(|one| resolved(other) == Some(one))
 }
 
 fn resolved(path: &Path) -> Option<PathBuf> {

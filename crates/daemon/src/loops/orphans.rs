@@ -127,16 +127,15 @@ fn is_suspect(
     markers: &Markers,
     socket: &OsBytes,
 ) -> bool {
-    if !marked.socket.as_ref().is_some_and(|marked| is_same(marked.as_path(), socket.as_path())) {
-        return false;
-    }
-    match marked.marker {
+    let is_left = match marked.marker {
         Marker::Incarnation(tag) if tag.is_claim() => {
             !markers.held.contains(&tag) && !descends(processes, marked.process, &markers.workers)
         }
         Marker::Incarnation(tag) => markers.ended.contains(&tag),
         Marker::Client(owner) => processes.has_exited(owner),
-    }
+    };
+    // Last: to follow a path that others chose may take long.
+    is_left && marked.socket.as_ref().is_some_and(|marked| is_same(marked.as_path(), socket.as_path()))
 }
 
 /// True if one of these processes is an ancestor of the process, or an ancestor cannot be read.

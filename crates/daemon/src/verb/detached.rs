@@ -28,7 +28,7 @@ const TRIES: u32 = 60;
 
 /// Pause before a log writer is looked for again, and the number of looks.
 const WRITER_PAUSE: Duration = Duration::from_millis(50);
-const WRITER_TRIES: u32 = 20;
+const WRITER_TRIES: u32 = 100;
 
 /// An incarnation that was left to tmux.
 #[derive(Debug, Serialize, Deserialize)]
@@ -91,7 +91,7 @@ pub(super) async fn is_written_to(daemon: &Daemon, id: SessionId) -> bool {
     for _ in 0..WRITER_TRIES {
         let dir = daemon.paths.session(id);
         let look = daemon.blocking.with_timeout(Purpose::Logs, move || has_log_writer(&dir)).await;
-        if look != Some(true) {
+        if look == Some(false) {
             return false;
         }
         sleep(WRITER_PAUSE).await;

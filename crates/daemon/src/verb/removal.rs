@@ -376,7 +376,7 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
     }
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
     if detached::is_written_to(daemon, id).await {
-        let why = "a program of an earlier database still runs in it";
+        let why = "its log is still written, so something runs on in it";
         tracing::warn!(session = %id, why, "its directory was not removed");
         return Err(why.to_owned());
     }

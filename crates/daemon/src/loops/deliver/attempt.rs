@@ -53,6 +53,8 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
     let collects_lines =
         may_have_long_line && shell_state(daemon, &run).await.is_some_and(|state| state.canonical);
     let context = Arc::clone(daemon);
+    // Of a terminal that was not looked at, long lines are not known to fit.
+    let collects_lines = may_have_long_line.then_some(collects_lines);
     let claim = move |turn: &mut Turn<'_>| claim(turn, &context, session, (token, agent, collects_lines));
     let prompt = match daemon.engine.turn(claim).await? {
         Claimed::Prompt(prompt) => *prompt,
@@ -76,7 +78,7 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
             daemon.engine.post(move |turn| turn.volatile.prompts.note_newer_receipt(tag));
             record_gate::NEWER_RECEIPT.to_owned()
         }
-        Ok(answer) => format!("not typed: {answer:?}"),
+        Ok(answer) => format!("not typed: {answer}"),
         Err(error) => format!("not typed: {error}"),
     };
     enter::record_not_typed(daemon, &prompt, why).await?;
@@ -111,8 +113,12 @@ fn target(turn: &mut Turn<'_>, daemon: &Daemon, session: SessionId) -> Option<Ta
     let record = turn.pool().session(session)?.clone();
     let run = record.incarnation.clone()?;
     let pane = pane_of(&run)?;
-    let may_have_long_line = usize::try_from(size).is_ok_and(|size| size >= pool::prompt::LINE_MAX);
-    Some(Target { record, run, pane, may_have_long_line })
+    Some(Target { record, run, pane, may_have_long_line: is_long(size) })
+}
+
+/// True if a text of this size may have a line that not every terminal takes, with what is put before it.
+fn is_long(size: u32) -> bool {
+    usize::try_from(size).is_ok_and(|size| size + 16 > pool::prompt::LINE_MAX)
 }
 
 /// What was claimed for typing.
@@ -129,7 +135,7 @@ fn claim(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
     session: SessionId,
-    (token, agent, collects_lines): (Token, Agent, bool),
+    (token, agent, collects_lines): (Token, Agent, Option<bool>),
 ) -> Claimed {
     if turn.volatile.is_stopping() || !record_gate::is_open(turn, &daemon.loaded().settings, session) {
         return Claimed::Nothing;
@@ -145,11 +151,15 @@ fn claim(
     };
     let found = turn.message(id);
     let Some(open) = turn.pool().pending_message(session, id) else { return Claimed::Nothing };
+    if collects_lines.is_none() && is_long(open.size) {
+        // Another prompt came first meanwhile.
+        return Claimed::Blocked;
+    }
     match found {
         Ok(Some((message, body))) => {
             let message = Message { enter: message.enter || message.suspended_at().is_some(), ..message };
             let body = typed_text(turn, &agent, &message, body);
-            if let Err(why) = pool::prompt::line_gate(&body, collects_lines) {
+            if let Err(why) = pool::prompt::line_gate(&body, collects_lines == Some(true)) {
                 turn.volatile.prompts.block(session, why);
                 return Claimed::Blocked;
             }

@@ -102,14 +102,7 @@ pub(super) async fn press_enter(
         match if has_dialog { Ok(Answer::Done) } else { enter.await } {
             Ok(Answer::Done) => {}
             Ok(answer) => {
-                let why = match answer {
-                    Answer::NotOurs | Answer::Gone | Answer::OtherServer => {
-                        "its pane is not the session's any more".into()
-                    }
-                    Answer::Dead => "its program has ended".into(),
-                    other => format!("{other:?}"),
-                };
-                let why = format!("typed, and Enter could not be pressed: {why}");
+                let why = format!("typed, and Enter could not be pressed: {answer}");
                 return record_doubt(daemon, &prompt, why.into()).await;
             }
             Err(error) => {
