@@ -104,7 +104,7 @@ pub(crate) async fn remove(tmux: &dyn Driver, candidate: &Candidate) -> Result<(
             PaneState::Here(pane) => match tmux.kill_pane(pane).await {
                 // The next check confirms it.
                 Ok(Answer::Done | Answer::Gone) => format!("pane {} is still there", pane.pane),
-                Ok(answer) => format!("pane {} was not removed ({answer:?})", pane.pane),
+                Ok(answer) => format!("pane {} was not removed: {answer}", pane.pane),
                 Err(error) => format!("pane {} was not removed: {error}", pane.pane),
             },
         };

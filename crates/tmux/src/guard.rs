@@ -73,6 +73,23 @@ pub enum Answer {
     Piped,
 }
 
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Done => "it was done",
+            Self::Gone => "its pane is gone",
+            Self::NotOurs => "its pane has another program, or another pool's mark",
+            Self::OtherServer => "another tmux server answers",
+            Self::Dead => "its terminal is closed",
+            Self::InMode => "it is in copy mode",
+            Self::InputOff => "the input of its pane is off",
+            Self::Attached => "a client is attached",
+            Self::Already => "its pane has a later receipt",
+            Self::Piped => "its output is piped by its user",
+        })
+    }
+}
+
 /// Requirements on the pane beyond its identity and tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Precondition {

@@ -92,7 +92,7 @@ pub(crate) async fn read_screen(
         Answer::InMode => return Err(Blocked::by_terminal("it is in copy mode")),
         Answer::Dead | Answer::Gone => return Err(Blocked::by_end()),
         Answer::InputOff => return Err(Blocked::for_now("its pane does not take input")),
-        other => return Err(Blocked::for_now(format!("its pane cannot be read: {other:?}"))),
+        other => return Err(Blocked::for_now(format!("its pane cannot be read: {other}"))),
     }
     let look = agent.shows_composer().then(|| {
         let screen = Screen::new(&seen.screen);

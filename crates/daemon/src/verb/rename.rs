@@ -53,7 +53,10 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
         // Observations from before now show the old name.
         let now = turn.now();
         turn.volatile.observed.renamed(id, now);
-        operation.record_answer(turn, &reply);
+        // Where it is in doubt, a repeat asks tmux again.
+        if reply.as_ref().err().is_none_or(|refusal| refusal.code != ErrorCode::Unavailable) {
+            operation.record_answer(turn, &reply);
+        }
         reply
     };
     let reply = daemon.engine.turn(conclude).await?;
@@ -83,12 +86,15 @@ async fn in_tmux(daemon: &Daemon, session: &Session, name: &Name) -> Result<(), 
         return Ok(());
     };
     let failed = |why: String, certain| {
-        let left = if certain { "the name is as before" } else { "repeat it when tmux answers" };
-        Err((Refusal::new(ErrorCode::Failed, format!("{why}; {left}")), certain))
+        let (code, left) = match certain {
+            true => (ErrorCode::Failed, "the name is as before"),
+            false => (ErrorCode::Unavailable, "the pool has the new name, and tmux may have it, too"),
+        };
+        Err((Refusal::new(code, format!("{why}; {left}")), certain))
     };
     match daemon.tmux.rename(pane, tmux_session, name).await {
         Ok(tmux::Answer::Done | tmux::Answer::Gone) => Ok(()),
-        Ok(answer) => failed(format!("tmux did not rename it: {answer:?}"), true),
+        Ok(answer) => failed(format!("tmux did not rename it: {answer}"), true),
         Err(tmux::TmuxError::Duplicate(_)) => failed(launch::has_name(daemon, name).await, true),
         Err(error) => failed(error.to_string(), !error.in_doubt()),
     }

@@ -135,7 +135,8 @@ async fn close_pane(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refus
     let pane = session.incarnation.as_ref().and_then(pane_of);
     let done = match pane {
         Some(pane) => match daemon.tmux.kill_pane(pane).await {
-            Ok(answer) => format!("its pane was asked to close ({answer:?})"),
+            Ok(tmux::Answer::Done) => "its pane was asked to close".to_owned(),
+            Ok(answer) => format!("its pane was not closed: {answer}"),
             Err(error) => format!("its pane was not closed: {error}"),
         },
         None => "its pane is not known".to_owned(),
