@@ -157,7 +157,9 @@ impl Fields {
                     .iter()
                     .map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())))
                     .collect();
-                if written.iter().map(String::len).sum::<usize>() >= TEXT_MAX {
+                // With braces, and the commas between them.
+                let length = written.iter().map(String::len).sum::<usize>() + written.len() + 1;
+                if length > TEXT_MAX {
                     written.sort_by_key(String::len);
                 }
                 clip(&format!("{{{}}}", written.join(",")), TEXT_MAX)

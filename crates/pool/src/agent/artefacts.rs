@@ -58,6 +58,11 @@ impl Artefacts {
 
     /// Stores the plan, the file or the conversation that a report names.
     pub(super) fn note(&mut self, hook: &Hook) {
+        // Its start may have been reported to an earlier daemon.
+        let begins = matches!(hook.signal, HookEvent::Started { .. });
+        if self.conversation.is_none() && !begins {
+            self.conversation.clone_from(&hook.conversation);
+        }
         match &hook.signal {
             HookEvent::Started { source } => self.begin(*source, hook.conversation.as_ref()),
             HookEvent::Asking { plan: Some(plan), .. } => self.plan = Some(plan.clone()),

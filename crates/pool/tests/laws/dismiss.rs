@@ -161,10 +161,12 @@ fn the_plan_and_the_files_are_those_of_the_conversation() {
     };
     let all =
         [plan("one"), wrote("a", false), wrote("b", false), wrote("c", true), wrote("a", false), plan("two")];
-    all.into_iter().for_each(|signal| agents.note_artefacts(stage.id, &stage.hook(signal)));
+    let unnamed = |hook: Hook| Hook { conversation: None, ..hook };
+    all.into_iter().for_each(|signal| agents.note_artefacts(stage.id, &unnamed(stage.hook(signal))));
     let known = agents.artefacts(stage.id).unwrap();
     assert_eq!((known.plan(), known.files().collect::<Vec<_>>()), (Some("two"), vec!["a", "b"]));
-    (0..200).for_each(|n| agents.note_artefacts(stage.id, &stage.hook(wrote(&n.to_string(), false))));
+    (0..200)
+        .for_each(|n| agents.note_artefacts(stage.id, &unnamed(stage.hook(wrote(&n.to_string(), false)))));
     assert_eq!(agents.artefacts(stage.id).unwrap().files().count(), 100);
     for (source, conversation, goes_on) in [
         (Start::Resumed, "a", true),
@@ -173,10 +175,19 @@ fn the_plan_and_the_files_are_those_of_the_conversation() {
         (Start::Resumed, "c", false),
         (Start::Cleared, "d", false),
     ] {
-        agents.note_artefacts(stage.id, &stage.hook(wrote("x", false)));
+        agents.note_artefacts(stage.id, &unnamed(stage.hook(wrote("x", false))));
         let conversation = Some(conversation.to_owned());
         let hook = Hook { conversation, ..stage.hook(HookEvent::Started { source }) };
         agents.note_artefacts(stage.id, &hook);
         assert_eq!(agents.artefacts(stage.id).is_some(), goes_on, "{source:?}");
     }
+    // A daemon that did not see the conversation begin knows it by what it reports.
+    let mut agents = Agents::default();
+    for (conversation, signal) in
+        [("a", wrote("x", false)), ("b", HookEvent::Started { source: Start::Resumed })]
+    {
+        let hook = Hook { conversation: Some(conversation.to_owned()), ..stage.hook(signal) };
+        agents.note_artefacts(stage.id, &hook);
+    }
+    assert!(agents.artefacts(stage.id).is_none(), "another one was resumed");
 }
