@@ -80,6 +80,11 @@ impl Client {
         }
     }
 
+    /// This client, for the daemon of whichever pool listens at the socket.
+    pub(crate) fn of_any_pool(self) -> Self {
+        Self { pool: String::new(), ..self }
+    }
+
     /// Sets the time limit of each further request.
     pub(crate) fn set_limit(&mut self, limit: Option<Duration>) {
         self.limit = limit;
@@ -244,9 +249,8 @@ impl Client {
         let holder = supervisor_lock::holder(&self.up_lock).filter(|_| absent)?;
         let (socket, pid) = (self.socket.display(), holder.pid);
         let log = self.poold_log.display();
-        let last = logfile::last_lines(&self.poold_log, 1).pop().map(|line| escape::line(&line));
-        let next = match last {
-            Some(line) => format!("{log} ends with: {line}"),
+        let next = match last_error(&logfile::last_lines(&self.poold_log, LOG_LINES)) {
+            Some(text) => format!("{log} ends with: {}", escape::line(&text)),
             None => format!("{log} is empty: `poolctl down` and then `poolctl up` try again at once"),
         };
         let why = format!(
@@ -334,6 +338,13 @@ impl Context {
     }
 }
 
+/// The last error of a log in one line, which may be of several lines in the log; else its last line.
+fn last_error(lines: &[String]) -> Option<String> {
+    let last = lines.len().checked_sub(1)?;
+    let from = lines.iter().rposition(|line| line.contains(" ERROR ")).unwrap_or(last);
+    Some(lines[from..].iter().map(|line| line.trim()).collect::<Vec<_>>().join(" "))
+}
+
 /// The operation id that the user gave, or a random one.
 pub(crate) fn operation(repeat: &Repeat) -> Result<OpId, Error> {
     repeat.op_id.as_ref().map_or_else(random_op, |id| Ok(OpId::Named(id.clone())))
@@ -347,6 +358,9 @@ pub(crate) fn random_op() -> Result<OpId, Error> {
     })?;
     Ok(OpId::Random(bytes))
 }
+
+/// Lines of poold's log that are looked at for the reason of its absence.
+const LOG_LINES: usize = 20;
 
 /// The limit on retrying.
 #[derive(Debug)]
@@ -382,5 +396,26 @@ impl RetryLimit {
             thread::sleep(RETRY_INTERVAL);
         }
         more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_several_lines_is_told_whole() {
+        let told =
+            |lines: &[&str]| last_error(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+        let log = [
+            "1 INFO a: b",
+            "2 ERROR poold: config.toml: TOML parse error at line 3",
+            "  |",
+            "3 | bad",
+            "no value",
+        ];
+        let whole = "2 ERROR poold: config.toml: TOML parse error at line 3 | 3 | bad no value";
+        assert_eq!(told(&log).as_deref(), Some(whole));
+        assert_eq!(told(&log[..1]).as_deref(), Some("1 INFO a: b"));
     }
 }

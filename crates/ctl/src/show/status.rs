@@ -403,8 +403,8 @@ mod tests {
     #[test]
     fn the_document_has_its_keys() {
         let mut document = document(&status());
-        // The verb adds it.
-        document["outdated"] = json!([]);
+        // The verb adds them.
+        (document["outdated"], document["unkept"]) = (json!([]), json!(false));
         contract_tests::check(&document, "JSON of the pool");
         assert_eq!(document["healthy"], true);
         assert_eq!(document["slots"], json!({"used": 1, "max": 16}));

@@ -83,16 +83,18 @@ fn restore_all(context: &Context, args: &Args) -> Result<(), Error> {
         }
     }
     let count = scheduled.len();
+    let waits = format!(
+        "{} of {count} sessions wait for a slot, and start once they get one, unless you end them: {}",
+        waiting.len(),
+        waiting.join(", ")
+    );
     match (failed.as_slice(), waiting.as_slice()) {
         ([], []) => Ok(()),
-        ([], some) => Err(Error::refused(format!(
-            "the pool is full: {} of {count} sessions wait for a slot, and start once one comes free, unless you end \
-             them: {}",
-            some.len(),
-            some.join(", ")
-        ))),
+        ([], _) => Err(Error::refused(waits)),
         (some, _) => {
-            Err(Error::failed(format!("{} of {count} sessions do not run:\n{}", some.len(), some.join("\n"))))
+            let waits = if waiting.is_empty() { String::new() } else { format!("\n{waits}") };
+            let (failures, which) = (some.len(), some.join("\n"));
+            Err(Error::failed(format!("{failures} of {count} sessions do not run:\n{which}{waits}")))
         }
     }
 }
@@ -111,6 +113,9 @@ fn started(
 ) -> Result<Option<SessionView>, Error> {
     let session = SessionRef::from(view.session.id);
     loop {
+        if Instant::now() >= until && calls::session(client, session.clone())?.slot_wait.is_some() {
+            return Ok(None);
+        }
         let left = limit.left();
         let step = LOOK_INTERVAL.min(left.unwrap_or(LOOK_INTERVAL));
         let wait = Wait {
@@ -127,9 +132,6 @@ fn started(
                 return Err(error);
             }
             Err(_) => {}
-        }
-        if Instant::now() >= until && calls::session(client, session.clone())?.slot_wait.is_some() {
-            return Ok(None);
         }
     }
 }

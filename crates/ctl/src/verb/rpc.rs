@@ -32,9 +32,9 @@ struct Line {
 /// Answers every line of standard input.
 pub(crate) fn run(context: &Context, Args {}: Args) -> Result<(), Error> {
     let mut client = context.client();
-    for line in io::stdin().lock().lines() {
+    for line in io::stdin().lock().split(b'\n') {
         let line = line.map_err(|error| Error::usage(format!("standard input: {error}")))?;
-        if line.trim().is_empty() {
+        if line.trim_ascii().is_empty() {
             continue;
         }
         let answer = match parse(&line) {
@@ -104,11 +104,11 @@ fn document(answer: Result<Response, Error>) -> Result<Value, Error> {
     }
 }
 
-fn parse(line: &str) -> Result<Line, Error> {
+fn parse(line: &[u8]) -> Result<Line, Error> {
     let bad = |error: serde_json::Error| {
         Error::usage(format!("not a request: {error}; see `poolctl help scripting`"))
     };
-    let value: Value = serde_json::from_str(line).map_err(bad)?;
+    let value: Value = serde_json::from_slice(line).map_err(bad)?;
     if value.get("request").is_some() {
         serde_json::from_value(value).map_err(bad)
     } else {
@@ -179,17 +179,18 @@ mod tests {
 
     #[test]
     fn a_line_is_a_request_alone_or_with_its_operation() {
-        assert_eq!(parse("\"status\"").unwrap().request, Request::Status);
+        assert_eq!(parse(b"\"status\"").unwrap().request, Request::Status);
         let show = Request::Show(SessionRef("sess_1".into()));
         assert_eq!(
-            parse(r#"{"show":"sess_1"}"#).unwrap(),
+            parse(br#"{"show":"sess_1"}"#).unwrap(),
             Line { op: None, lock: None, request: show.clone() }
         );
-        let line = parse(r#"{"op":"x","lock":"3.1","request":{"show":"sess_1"}}"#).unwrap();
+        let line = parse(br#"{"op":"x","lock":"3.1","request":{"show":"sess_1"}}"#).unwrap();
         assert_eq!(line, Line { op: Some("x".into()), lock: "3.1".parse().ok(), request: show });
         for bad in ["", "{", "\"nonsense\"", r#"{"request":"status","opp":1}"#, "5", r#"{"show":5}"#] {
-            assert_eq!(parse(bad).unwrap_err().code(), ErrorCode::Usage, "{bad}");
+            assert_eq!(parse(bad.as_bytes()).unwrap_err().code(), ErrorCode::Usage, "{bad}");
         }
+        assert_eq!(parse(b"\"\xff\"").unwrap_err().code(), ErrorCode::Usage, "no text");
     }
 
     #[test]
@@ -200,8 +201,9 @@ mod tests {
             _ => None,
         });
         let lines = code.flatten().filter(|line| line.starts_with('{'));
-        let told: Vec<Request> =
-            lines.map(|line| parse(line).unwrap_or_else(|e| panic!("{line}: {e:?}")).request).collect();
+        let told: Vec<Request> = lines
+            .map(|line| parse(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e:?}")).request)
+            .collect();
         let held = |id, token: &str| ClaimRef { id: MessageId(id), token: token.parse().unwrap() };
         let fail = Fail { held: held(813, "3.18"), reason: "no disk".into(), then: Disposition::Retry };
         let of_a_worker = [
@@ -226,7 +228,7 @@ mod tests {
 
     #[test]
     fn output_continues_after_what_was_printed() {
-        let parsed = parse(r#"{"output":{"session":"web","from":null}}"#).unwrap().request;
+        let parsed = parse(br#"{"output":{"session":"web","from":null}}"#).unwrap().request;
         let Request::Output(asked) = parsed else { panic!("{parsed:?}") };
         let mut stream = Stream { asked, closed: false };
         let mut from = |frame| {
@@ -242,7 +244,7 @@ mod tests {
 
     #[test]
     fn only_changes_need_an_operation() {
-        let changes = |line: &str| parse(line).unwrap().request.needs_operation_id();
+        let changes = |line: &str| parse(line.as_bytes()).unwrap().request.needs_operation_id();
         assert!(changes(r#"{"rename":{"session":"a","name":"b"}}"#));
         assert!(changes(r#"{"adopt":{"target":"$3"}}"#));
         assert!(changes(r#"{"reap":{"force":true}}"#));

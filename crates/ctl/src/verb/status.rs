@@ -12,7 +12,8 @@ use crate::describe;
 use crate::error::Error;
 use crate::exit;
 use crate::show::{out, status, time};
-use crate::up::builds;
+use crate::supervisor_lock;
+use crate::up::{builds, started};
 
 /// Time limit for the answer of a daemon that recovers its database.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(1);
@@ -32,9 +33,11 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     }
     let found = status_or_progress(context)?;
     let old = builds::outdated(context, Some(&found));
+    let is_unkept = is_unkept(context);
     if context.style.json {
         let mut document = status::document(&found);
         document["outdated"] = serde_json::json!(old);
+        document["unkept"] = serde_json::json!(is_unkept);
         out::json(&document)?;
     } else {
         context.say(status::overview(&found, context.style, time::now()).trim_end())?;
@@ -43,8 +46,17 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
             context
                 .say(&format!("older build: {which}; `poolctl up` restarts them, sessions keep running"))?;
         }
+        if is_unkept {
+            context.say("nobody restarts the daemons, as their `poolctl up` was killed: run it again")?;
+        }
     }
     Ok(if status::is_healthy(&found) { exit::OK } else { NOT_HEALTHY })
+}
+
+/// True if the daemons of a supervisor that was killed run on without one.
+fn is_unkept(context: &Context) -> bool {
+    supervisor_lock::is_orphaned(&context.paths.up_lock)
+        && started::alive(&context.paths).is_ok_and(|daemons| !daemons.is_empty())
 }
 
 /// The pool's status, or as an error the progress of a daemon that recovers its database and does not answer

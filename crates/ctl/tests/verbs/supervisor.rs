@@ -154,8 +154,12 @@ fn the_daemons_of_a_killed_supervisor_are_kept_and_stopped() {
     let names = ["poold", "tmux-watch", "reaper"];
     assert_eq!(programs.run("up").code, 0);
     let first = names.map(|name| pid(bin, name).unwrap());
+    let says_unkept = || programs.run("status").out.contains("nobody restarts the daemons");
+    assert!(!says_unkept());
     kill_supervisor(pool);
+    assert!(says_unkept());
     assert!(programs.run("up").success().contains("already up"));
+    assert!(!says_unkept());
     assert_eq!(names.map(|name| pid(bin, name).unwrap()), first, "those that run are left alone");
     kill(Pid::from_raw(i32::try_from(first[2].pid).unwrap()), Signal::SIGKILL).unwrap();
     until("another reaper", || pid(bin, "reaper").is_some_and(|id| id != first[2]));

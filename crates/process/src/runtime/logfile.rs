@@ -91,7 +91,7 @@ fn with_end(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Returns the last lines of a log; empty if it cannot be read.
+/// Returns the last lines of a log that are not blank; empty if it cannot be read.
 #[must_use]
 pub fn last_lines(path: &Path, count: usize) -> Vec<String> {
     let mut bytes = Vec::new();
@@ -104,7 +104,7 @@ pub fn last_lines(path: &Path, count: usize) -> Vec<String> {
         return Vec::new();
     }
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(count)..].iter().map(|line| (*line).to_owned()).collect()
 }
 
