@@ -340,8 +340,7 @@ impl Context {
 
 /// The last error of a log in one line, which may be of several lines in the log; else its last line.
 fn last_error(lines: &[String]) -> Option<String> {
-    let last = lines.len().checked_sub(1)?;
-    let from = lines.iter().rposition(|line| line.contains(" ERROR ")).unwrap_or(last);
+    let from = lines.iter().rposition(|line| line.contains(" ERROR ")).or(lines.len().checked_sub(1))?;
     Some(lines[from..].iter().map(|line| line.trim()).collect::<Vec<_>>().join(" "))
 }
 
