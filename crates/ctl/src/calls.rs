@@ -2,10 +2,11 @@
 
 use protocol::reply::{SessionView, Status};
 use protocol::request::List;
-use protocol::{Message, Request, Response, SessionRef};
+use protocol::{Message, OsBytes, Request, Response, SessionRef};
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::show::escape;
 
 /// The content of a response of the expected variant, or the error for any other response.
 macro_rules! expected {
@@ -21,6 +22,12 @@ pub(crate) use expected;
 /// Asks for a session.
 pub(crate) fn session(client: &mut Client, session: SessionRef) -> Result<SessionView, Error> {
     expect_session(client.ask(Request::Show(session))?)
+}
+
+/// Asks for a copy of the database, at most once: a repetition would find the file of the first request.
+pub(crate) fn backup(client: &mut Client, path: OsBytes) -> Result<Response, Error> {
+    let hint = format!("if {} exists, it is complete", escape::line(&path.to_string_lossy()));
+    client.ask_at_most_once(&Request::Backup { path }, &hint)
 }
 
 /// Asks for the sessions of a list.

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use protocol::{OsBytes, Request};
+use protocol::OsBytes;
 use serde_json::json;
 
-use crate::calls::expected;
+use crate::calls::{self, expected};
 use crate::context::{Context, absolute};
 use crate::error::Error;
 use crate::show::{escape, out};
@@ -23,10 +23,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let path = absolute(&args.file)?;
     let mut client = context.unlimited_client();
     let progress = context.progress("the copy");
-    // A repetition would find the file of the first request.
-    let request = Request::Backup { path: OsBytes::from(path.as_os_str()) };
-    let hint = format!("if {} exists, it is complete", escape::line(&path.to_string_lossy()));
-    let written = expected!(client.ask_at_most_once(&request, &hint)?, Text)?;
+    let written = expected!(calls::backup(&mut client, OsBytes::from(path.as_os_str()))?, Text)?;
     drop(progress);
     if context.style.json {
         let bytes = fs::metadata(&path).ok().map(|found| found.len());

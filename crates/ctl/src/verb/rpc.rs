@@ -10,6 +10,7 @@ use protocol::{Frame, OpId, Refusal, Request, Response, Token};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::calls;
 use crate::client::{Client, random_op};
 use crate::context::Context;
 use crate::error::Error;
@@ -133,9 +134,8 @@ fn ask(context: &Context, client: &mut Client, line: Line) -> Result<Response, E
     };
     client.lock = line.lock.or(context.lock);
     client.set_limit(limit_of(context, &line.request));
-    if let Request::Backup { path } = &line.request {
-        let hint = format!("if {} exists, it is complete", path.to_string_lossy());
-        return client.ask_at_most_once(&line.request, &hint);
+    if let Request::Backup { path } = line.request {
+        return calls::backup(client, path);
     }
     client.call(op, line.request)
 }

@@ -25,7 +25,7 @@ pub(super) struct Operation<'a> {
     if_interrupted: OnInterruption,
 }
 
-/// What a repeat of an operation that an earlier daemon began gets.
+/// Answer or action for the repeat of an operation that an earlier daemon began.
 enum OnInterruption {
     /// The outcome, as the session's record shows it.
     Outcome,

@@ -20,6 +20,9 @@ use crate::sense::pane_state::{read_pane, shell_state};
 /// Time for an agent to draw keys that were pressed.
 const DRAW_TIME: Duration = Duration::from_millis(300);
 
+/// Bound of the mark that is put before a text so that its agent takes it as a prompt, in bytes.
+const MARK_MAX: usize = 16;
+
 /// The result of an attempt.
 pub(super) enum Attempt {
     /// No prompt may be typed now.
@@ -50,11 +53,12 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
         daemon.engine.post(move |turn| turn.volatile.prompts.block(session, why));
         return Ok(Attempt::NotTyped);
     }
-    let collects_lines =
-        may_have_long_line && shell_state(daemon, &run).await.is_some_and(|state| state.canonical);
+    // Without a look at the terminal it is not known whether long lines fit.
+    let collects_lines = match may_have_long_line {
+        true => Some(shell_state(daemon, &run).await.is_some_and(|state| state.canonical)),
+        false => None,
+    };
     let context = Arc::clone(daemon);
-    // Of a terminal that was not looked at, long lines are not known to fit.
-    let collects_lines = may_have_long_line.then_some(collects_lines);
     let claim = move |turn: &mut Turn<'_>| claim(turn, &context, session, (token, agent, collects_lines));
     let prompt = match daemon.engine.turn(claim).await? {
         Claimed::Prompt(prompt) => *prompt,
@@ -116,13 +120,14 @@ fn target(turn: &mut Turn<'_>, daemon: &Daemon, session: SessionId) -> Option<Ta
     Some(Target { record, run, pane, may_have_long_line: is_long(size) })
 }
 
-/// True if a text of this size may have a line that not every terminal takes, with what is put before it.
+/// True if a text of this size, in bytes, may have a line that not every terminal takes.
 fn is_long(size: u32) -> bool {
-    usize::try_from(size).is_ok_and(|size| size + 16 > pool::prompt::LINE_MAX)
+    usize::try_from(size).is_ok_and(|size| size + MARK_MAX > pool::prompt::LINE_MAX)
 }
 
-/// What was claimed for typing.
+/// Result of claiming the next prompt of a session.
 enum Claimed {
+    /// It is recorded as `typing`.
     Prompt(Box<ClaimedPrompt>),
     /// The next prompt does not fit the terminal.
     Blocked,
