@@ -225,11 +225,12 @@ fn check_end(land: &Land, message: &protocol::Message) -> Result<(), String> {
     }
 }
 
-/// True for a problem that stays until a person acts, or something is sent: sessions that used up their budget of
-/// restarts, are in a restored database, were lost, or failed to start; workers that failed and have nothing to do.
+/// True for a problem that stays until a person acts, or something is sent: sessions that fail each time, used up their
+/// budget of restarts, are in a restored database, were lost, or failed to start; workers that failed and have nothing to do.
 fn is_lasting(land: &Land, problem: &str) -> bool {
     let is_of_copy = problem.starts_with("not started by themselves, as this pool is a copy or was restored");
     problem.starts_with("started by themselves too often")
+        || problem.starts_with("end within a minute of each start")
         || is_of_copy && land.judge.timeline() > 0
         || problem.ends_with("starts what was lost")
         || problem.ends_with("tries again")

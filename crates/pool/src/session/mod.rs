@@ -82,7 +82,7 @@ pub use rename::rename;
 pub use resolve::{not_found, resolve};
 pub use restart::{NextRun, next_incarnation, restart, restart_fresh};
 pub use restart_budget::{
-    check_restarts, decide_restarts, is_held_as_copy, reset_budget, shift_due_starts, spend_restart,
+    check_restarts, decide_restarts, fails_each_time, is_held_as_copy, reset_budget, shift_due_starts, spend_restart,
     wake_ended, will_restart,
 };
 pub use restore::restore_all;

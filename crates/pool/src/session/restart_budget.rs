@@ -19,6 +19,10 @@ pub(crate) const RAN_WELL: Duration = Duration::from_secs(60);
 /// Most starts remembered, whatever the window.
 const STARTS_MAX: usize = 128;
 
+/// Failures in a row from which on a session is reported as one that fails each time: the pauses are long enough by
+/// then (16 s) that the budget of a window may last for ever.
+const LOOP_FAILURES: u32 = 5;
+
 /// Checks that the pool may start a session once more by itself.
 ///
 /// # Errors
@@ -78,6 +82,15 @@ pub fn spend_restart(pool: &Pool, settings: &Settings, session: &Session, now: T
 #[must_use]
 pub fn is_held_as_copy(session: &Session) -> bool {
     session.budget.exhausted && session.budget.starts.is_empty() && session.incarnation.is_none()
+}
+
+/// True for a session that is started by itself again and again, and has ended soon after each of its last starts.
+#[must_use]
+pub fn fails_each_time(pool: &Pool, session: &Session, now: Timestamp) -> bool {
+    let started = session.incarnation.as_ref().map(|run| run.started_at);
+    let is_young = started.is_some_and(|at| pool.age(now, at) < RAN_WELL);
+    let goes_on = session.budget.due_at.is_some() || session.lifecycle.holds_slot() && is_young;
+    session.budget.failures >= LOOP_FAILURES && goes_on
 }
 
 /// Forgets earlier starts and failures: a user started the session, or wants it to stay as it is. Returns no

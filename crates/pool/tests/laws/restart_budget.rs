@@ -66,6 +66,28 @@ fn start(world: &mut World, settings: &Settings, id: SessionId) {
 }
 
 #[test]
+fn a_session_that_fails_each_time_is_told_until_it_runs_well() {
+    let settings = rules(RestartRules { max: 100, ..Default::default() });
+    let mut world = World { now: 1_000_000, ..World::default() };
+    let id = sessions(&mut world, &settings, 1)[0];
+    let told = |world: &World, later: u64| {
+        let session = world.pool.session(id).unwrap();
+        session::fails_each_time(&world.pool, session, Timestamp(world.now + later))
+    };
+    for failures in 1..=6 {
+        fail(&mut world, id);
+        due(&mut world, &settings, id);
+        assert_eq!(told(&world, 0), failures >= 5, "waits after {failures}");
+        start(&mut world, &settings, id);
+        assert_eq!(told(&world, 59_999), failures >= 5, "runs after {failures}");
+    }
+    assert!(!told(&world, 60_000), "it runs well");
+    world.now += 60_000;
+    fail(&mut world, id);
+    assert!(due(&mut world, &settings, id).is_some() && !told(&world, 0), "it ran well");
+}
+
+#[test]
 fn pauses_double_to_the_longest_with_up_to_a_fifth_more() {
     let settings =
         rules(RestartRules { max: 100, backoff_max: Duration::from_secs(20), ..Default::default() });

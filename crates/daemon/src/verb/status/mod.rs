@@ -65,6 +65,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status
     let inbox = attention::items(turn, rules);
     problems.extend(attention::unstarted(&inbox));
     problems.extend(exhausted(pool));
+    problems.extend(fail_each_time(turn));
     problems.extend(workers::problems(pool));
     problems.extend(program);
     problems.extend(rate_limited(turn, daemon));
@@ -177,6 +178,21 @@ fn exhausted(pool: &pool::Pool) -> impl Iterator<Item = String> {
         )
     });
     often.into_iter().chain(copied)
+}
+
+/// Returns the problem of sessions that end soon after each start, and are started again all the same.
+fn fail_each_time(turn: &Turn<'_>) -> Option<String> {
+    let now = turn.now();
+    let fails = |s: &&Session| pool::session::fails_each_time(turn.pool(), s, now);
+    let failing: Vec<&Session> = turn.pool().user_sessions().filter(fails).take(NAMED).collect();
+    let name = &failing.first()?.name;
+    let list: Vec<String> =
+        failing.iter().map(|s| format!("{} ({} in a row)", s.name, s.budget.failures)).collect();
+    Some(format!(
+        "end within a minute of each start, and are started again: {}; `poolctl logs {name}` tells why, `poolctl kill \
+         {name}` stops it",
+        list.join(", ")
+    ))
 }
 
 /// Returns the number of sessions in each state.
