@@ -167,12 +167,17 @@ impl SessionItems<'_> {
         Some(self.item(kind, open.since, (format!("message {id} {text}"), next)))
     }
 
-    /// The next prompt waits for something that only a person at the terminal can do.
+    /// The next prompt waits for something that only a person can do.
     fn blocked_prompt(&self, why: Option<&Blocked>) -> Option<InboxItem> {
         let why = why.filter(|why| why.needs_person())?;
         let oldest = self.pool.prompts(self.session.id).oldest?;
         let late = self.pool.age(self.now, oldest) >= SOON;
-        late.then(|| self.item("held_back", oldest, (why.reason().to_owned(), self.attach())))
+        let prompt = waiting_prompt(self.pool, self.session.id).filter(|_| why.is_text());
+        let next = prompt.map_or_else(
+            || self.attach(),
+            |prompt| format!("poolctl queue cancel {} {}", self.session.name.for_people(), prompt.id),
+        );
+        late.then(|| self.item("held_back", oldest, (why.reason().to_owned(), next)))
     }
 
     /// The kinds of messages that failed several times in a row.

@@ -16,6 +16,7 @@ enum Obstacle {
     /// It ends in this time, unless it begins anew.
     Timed(Duration),
     Terminal,
+    Text,
     Closed,
 }
 
@@ -38,6 +39,12 @@ impl Blocked {
         Self { reason: reason.into(), obstacle: Obstacle::Terminal }
     }
 
+    /// The text of the prompt itself: it can only be cancelled. `reason` is for people.
+    #[must_use]
+    pub fn by_text(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), obstacle: Obstacle::Text }
+    }
+
     /// The terminal is closed, so that nothing is in it any more.
     #[must_use]
     pub fn by_end() -> Self {
@@ -55,14 +62,20 @@ impl Blocked {
     pub fn ends_in(&self) -> Option<Duration> {
         match self.obstacle {
             Obstacle::Timed(left) => Some(left),
-            Obstacle::Passing | Obstacle::Terminal | Obstacle::Closed => None,
+            Obstacle::Passing | Obstacle::Terminal | Obstacle::Text | Obstacle::Closed => None,
         }
     }
 
-    /// True if only a person at the terminal can remove the obstacle.
+    /// True if only a person can remove the obstacle.
     #[must_use]
     pub fn needs_person(&self) -> bool {
-        self.obstacle == Obstacle::Terminal
+        self.obstacle == Obstacle::Terminal || self.is_text()
+    }
+
+    /// True if the obstacle is the text of the prompt itself.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        self.obstacle == Obstacle::Text
     }
 
     /// True if the terminal is closed.

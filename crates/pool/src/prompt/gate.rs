@@ -158,7 +158,7 @@ pub fn line_gate(text: &[u8], collects_lines: bool) -> Result<(), Blocked> {
     if !collects_lines || longest <= LINE_MAX {
         return Ok(());
     }
-    Err(Blocked::by_terminal(format!(
+    Err(Blocked::by_text(format!(
         "it has a line of {longest} bytes, and its program reads line by line, of which its terminal takes {LINE_MAX} \
          bytes: cancel it, and send shorter lines"
     )))

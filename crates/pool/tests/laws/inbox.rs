@@ -58,9 +58,9 @@ fn a_prompt_that_nothing_confirms_is_told_after_half_a_minute() {
 }
 
 #[test]
-fn a_prompt_that_only_somebody_at_the_terminal_lets_go_is_told_after_half_a_minute() {
+fn a_prompt_that_only_a_person_lets_go_is_told_after_half_a_minute() {
     let mut stage = Stage::new("claude");
-    stage.send();
+    let prompt = stage.send();
     stage.pass(29_999);
     let draft = Blocked::by_terminal("its composer holds text: \"half\"");
     assert_eq!(kind(&stage, &draft), [""; 0]);
@@ -68,6 +68,9 @@ fn a_prompt_that_only_somebody_at_the_terminal_lets_go_is_told_after_half_a_minu
     assert_eq!(kind(&stage, &draft), ["held_back"]);
     let busy = Blocked::for_now("its agent is busy (hook)");
     assert_eq!(kind(&stage, &busy), [""; 0], "it goes on by itself");
+    let too_long = Blocked::by_text("it has a line of 5000 bytes");
+    let next = format!("poolctl queue cancel {} {prompt}", stage.session().name);
+    assert_eq!(kinds(&stage, &too_long), [("held_back".to_owned(), next)], "nothing to do at its terminal");
 }
 
 #[test]
