@@ -23,8 +23,8 @@ fn a_session_from_new_to_rm() {
         pool.ok(&["capture", "web"]).contains("hello there\nhello there")
     });
     assert!(pool.json(&["capture", "web"])["text"].as_str().unwrap().starts_with("hello there\n"));
-    pool.ok(&["keys", "web", "h", "i", "Enter"]);
-    wait_until("it is in the log", PATIENCE, || pool.ok(&["logs", "web"]).ends_with("hi\nhi"));
+    pool.ok(&["keys", "web", "h", "é", "語", "Enter"]);
+    wait_until("it is in the log", PATIENCE, || pool.ok(&["logs", "web"]).ends_with("hé語\nhé語"));
     let lines = pool.lines(&["logs", "web"]);
     assert_eq!(lines[0]["text"], "hello there");
     assert_eq!(pool.ok(&["capture", "web", "--lines", "1000"]).matches("hello there").count(), 2);

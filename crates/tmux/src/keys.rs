@@ -27,7 +27,7 @@ const OTHERWISE: [(&str, &str); 8] = [
 #[error("not a key: {0:?} (a key is a character, or a name like Enter, Up, F5, with C-, M- or S- before it)")]
 pub struct UnknownKey(pub String);
 
-/// A key: one visible ASCII character or a name, with modifiers `C-`, `M-`, `S-` before it.
+/// A key: one visible character or a name, with modifiers `C-`, `M-`, `S-` before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key(String);
 
@@ -53,11 +53,12 @@ impl FromStr for Key {
         let base = canonical(base).ok_or_else(unknown)?;
         // tmux has control characters for these only; of any other character it would type the word.
         let control = modifiers.contains(&'C');
-        let has_control = |b: u8| b.is_ascii_alphabetic() || b"@[\\]^_? ".contains(&b);
-        if control && base.len() == 1 && !base.bytes().all(has_control) {
+        let has_control = |c: char| c.is_ascii_alphabetic() || "@[\\]^_? ".contains(c);
+        let character = only_character(base);
+        if control && character.is_some_and(|c| !has_control(c)) {
             return Err(unknown());
         }
-        if modifiers.contains(&'S') && base.len() == 1 {
+        if modifiers.contains(&'S') && character.is_some() {
             return Err(unknown());
         }
         let prefix: String = modifiers.iter().flat_map(|m| [*m, '-']).collect();
@@ -81,11 +82,17 @@ fn split(text: &str) -> (Vec<char>, &str) {
 }
 
 fn canonical(base: &str) -> Option<&str> {
-    if base.len() == 1 && base.bytes().all(|b| b.is_ascii_graphic()) {
+    if only_character(base).is_some_and(|c| !c.is_control() && !c.is_whitespace()) {
         return Some(base);
     }
     let other = OTHERWISE.iter().find(|(name, _)| name.eq_ignore_ascii_case(base)).map(|(_, known)| *known);
     other.or_else(|| NAMED.into_iter().find(|name| name.eq_ignore_ascii_case(base)))
+}
+
+/// The character that a text consists of.
+fn only_character(text: &str) -> Option<char> {
+    let mut characters = text.chars();
+    characters.next().filter(|_| characters.next().is_none())
 }
 
 /// Parses all words as keys.
@@ -103,8 +110,10 @@ mod tests {
     #[test]
     fn keys_are_known_by_their_names() {
         let key = |text: &str| text.parse::<Key>().map(|key| key.0);
-        let same =
-            ["C-c", "Enter", "Escape", "F1", "F12", "M-x", "Up", "C-M-a", "S-Up", ";", "-", "q", "C-[", "#"];
+        let same = [
+            "C-c", "Enter", "Escape", "F1", "F12", "M-x", "Up", "C-M-a", "S-Up", ";", "-", "q", "C-[", "#", "é",
+            "M-ß", "語", "😀",
+        ];
         for text in same {
             assert_eq!(key(text).as_deref(), Ok(text));
         }
@@ -128,7 +137,11 @@ mod tests {
             "C-C-c",
             "X-a",
             "C-é",
-            "é",
+            "S-é",
+            "éé",
+            "e\u{301}",
+            "\u{a0}",
+            "\u{9b}",
             "a;",
             " ",
             "\n",
