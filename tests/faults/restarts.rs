@@ -106,20 +106,45 @@ fn up_brings_killed_daemons_back_each_and_all() {
     assert_eq!(panes(&pool), panes_before, "the end of the pool is not the end of its sessions");
 }
 
+/// Starts a shell that marks its prompts and its commands, and has run one.
+fn marking_shell(pool: &Pool, name: &str) -> String {
+    let prompt = ["--env", "PS1=\x1b]133;A\x07$ \x1b]133;B\x07", "--env", "PS0=\x1b]133;C\x07"];
+    let shell =
+        ["new", name, "--agent", "shell"].into_iter().chain(prompt).chain(["--", "bash", "--norc", "-i"]);
+    let id = pool.ok(&shell.collect::<Vec<_>>());
+    pool.ok(&["send", &id, "--wait", "done", "true"]);
+    id
+}
+
+/// Sends a command, and waits until it runs. Returns the message's id.
+fn run_sleep(pool: &Pool, id: &str) -> String {
+    let message = pool.ok(&["send", id, "sleep 1000"]);
+    wait_until("it runs", PATIENCE, || {
+        pool.json(&["queue", "show", id, &message])["state"] == "accepted"
+            && pool.show(id)["current_command"] == "sleep"
+    });
+    message
+}
+
+#[test]
+fn p12_a_command_that_is_ended_with_its_session_is_dead_though_the_shell_draws_its_prompt_again() {
+    let pool = Pool::new();
+    for (name, end) in [("a", &["kill", "a"][..]), ("b", &["restart", "b"]), ("c", &["park", "--force", "c"])] {
+        let id = marking_shell(&pool, name);
+        let message = run_sleep(&pool, &id);
+        pool.ok(end);
+        let state = || pool.json(&["queue", "show", &id, &message])["state"].clone();
+        wait_until("the message is final", PATIENCE, || state() != "accepted");
+        assert_eq!(state(), "dead", "{end:?}");
+    }
+}
+
 #[test]
 fn p12_a_command_whose_end_the_log_times_too_early_is_done_all_the_same() {
     let pool = Pool::new();
-    let prompt = ["--env", "PS1=\x1b]133;A\x07$ \x1b]133;B\x07", "--env", "PS0=\x1b]133;C\x07"];
-    let shell =
-        ["new", "web", "--agent", "shell"].into_iter().chain(prompt).chain(["--", "bash", "--norc", "-i"]);
-    let id = pool.ok(&shell.collect::<Vec<_>>());
+    let id = marking_shell(&pool, "web");
     let work = Path::new(pool.show(&id)["dir"].as_str().unwrap()).to_owned();
-    pool.ok(&["send", &id, "--wait", "done", "true"]);
-    let message = pool.ok(&["send", &id, "sleep 1000"]);
-    wait_until("it runs", PATIENCE, || {
-        pool.json(&["queue", "show", &id, &message])["state"] == "accepted"
-            && pool.show(&id)["current_command"] == "sleep"
-    });
+    let message = run_sleep(&pool, &id);
     let bash = pool.pane_pids(&id).0;
     pool.kill9(Program::Poold);
     children(bash).into_iter().for_each(|sleep| send_signal(sleep, Signal::SIGTERM));

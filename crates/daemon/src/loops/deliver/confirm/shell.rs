@@ -86,25 +86,29 @@ async fn follow_marks(
     if prompt.state == MessageState::Typed {
         let began = move |turn: &mut Turn<'_>| {
             let began = matches!(progress(turn, false), ShellProgress::Running | ShellProgress::Back);
-            (began || is_over(turn, (session, tag), id)).then_some(())
+            Watched::of(turn, (session, tag, id), began)
         };
-        if wait_for_marks(daemon, (session, began_at), began).await.is_err() {
-            let progress = daemon.engine.turn(move |turn| progress(turn, false)).await?;
-            let is_shown = progress == ShellProgress::OnlyPrompt;
-            let why = if is_shown { MessageReason::PromptBack } else { MessageReason::Unconfirmed };
-            return advance(daemon, (session, id), MessageState::Done, Some(why)).await;
+        match wait_for_marks(daemon, (session, began_at), began).await {
+            Ok(Watched::Over) => return Ok(()),
+            Ok(Watched::Seen) => advance(daemon, (session, id), MessageState::Accepted, None).await?,
+            Err(_) => {
+                let progress = daemon.engine.turn(move |turn| progress(turn, false)).await?;
+                let is_shown = progress == ShellProgress::OnlyPrompt;
+                let why = if is_shown { MessageReason::PromptBack } else { MessageReason::Unconfirmed };
+                return advance(daemon, (session, id), MessageState::Done, Some(why)).await;
+            }
         }
-        advance(daemon, (session, id), MessageState::Accepted, None).await?;
     }
     let back = move |turn: &mut Turn<'_>| {
         let back = progress(turn, true) == ShellProgress::Back;
-        (back || is_over(turn, (session, tag), id)).then_some(())
+        Watched::of(turn, (session, tag, id), back)
     };
     // Of marks from before this start of the daemon only the second is known; and a log may be removed.
     let is_unseen = move |turn: &mut Turn<'_>| progress(turn, true) == ShellProgress::Unseen;
     loop {
         match wait_for_marks(daemon, (session, began_at), back).await {
-            Ok(()) => break,
+            Ok(Watched::Over) => return Ok(()),
+            Ok(Watched::Seen) => break,
             Err(refusal) if refusal.code != ErrorCode::Timeout => return Err(refusal),
             Err(_) if daemon.engine.turn(is_unseen).await? && edits_line(daemon, &prompt.run).await => break,
             Err(_) => {}
@@ -113,12 +117,28 @@ async fn follow_marks(
     advance(daemon, (session, id), MessageState::Done, Some(MessageReason::PromptBack)).await
 }
 
+/// The end of a wait for a prompt's progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    /// The progress was seen.
+    Seen,
+    /// The prompt is final or given back, or its session ends. What the shell shows then says nothing: it draws its
+    /// prompt once more when its command is ended with the session.
+    Over,
+}
+
+impl Watched {
+    fn of(turn: &Turn<'_>, (session, tag, id): (SessionId, Tag, MessageId), is_seen: bool) -> Option<Self> {
+        if is_over(turn, (session, tag), id) { Some(Self::Over) } else { is_seen.then_some(Self::Seen) }
+    }
+}
+
 /// Waits for a condition on a shell's marks, until [`SILENT_LIMIT`]. The session is sampled as soon as its log has grown.
 async fn wait_for_marks(
     daemon: &Daemon,
     (session, began_at): (SessionId, Instant),
-    find: impl FnMut(&mut Turn<'_>) -> Option<()> + Send + 'static,
-) -> Result<(), Refusal> {
+    find: impl FnMut(&mut Turn<'_>) -> Option<Watched> + Send + 'static,
+) -> Result<Watched, Refusal> {
     let sample = async {
         let mut read_to = None;
         loop {
