@@ -8,7 +8,7 @@ use std::time::Duration;
 use pool::OperationState;
 use pool::queue;
 use protocol::digest::digest;
-use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, SessionId, SessionRef, Timestamp, Token};
+use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, Session, SessionId, SessionRef, Timestamp, Token};
 use tokio::sync::oneshot;
 
 use crate::decide::lock;
@@ -84,6 +84,16 @@ impl ClientOperation {
     /// another one's by the time of a repeat.
     pub(crate) fn session(&self, asked: &SessionRef) -> SessionRef {
         self.interrupted_on.map_or_else(|| asked.clone(), Into::into)
+    }
+
+    /// True if an earlier daemon began it before the session's present incarnation was started: what it was to change
+    /// was another one.
+    pub(crate) fn is_older_than_run(&self, turn: &Turn<'_>, session: &Session) -> bool {
+        let begun = turn.pool().operation(&self.id).filter(|_| self.interrupted_on.is_some());
+        let run = session.incarnation.as_ref();
+        begun.zip(run).is_some_and(|(begun, run)| {
+            turn.pool().is_surely_earlier(turn.now(), begun.at, run.started_at)
+        })
     }
 
     /// True if a requester still waits for its answer.

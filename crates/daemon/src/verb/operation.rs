@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use protocol::{ErrorCode, Lifecycle, OpId, Refusal, Reply, Request, SessionId, Token};
+use protocol::{ErrorCode, Lifecycle, OpId, Refusal, Reply, Request, Session, SessionId, Token};
 
 use crate::decide::idempotency::{ClientOperation, OperationStatus, is_definite};
 use crate::decide::lock;
@@ -139,11 +139,29 @@ async fn interrupted_outcome(daemon: &Arc<Daemon>, op: ClientOperation, session:
             !pool::session::is_restarting(record)
                 && !matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining)
         });
-        let reply = is_settled.then(|| outcome(turn, &context, session))?;
+        let reply = is_settled.then(|| settled_outcome(turn, &context, session))?;
         if reply.as_ref().err().is_none_or(is_definite) {
             op.record_answer(turn, &reply);
         }
         Some(reply)
     };
     daemon.engine.wait_for(Some(OUTCOME_LIMIT), settled).await?
+}
+
+/// Returns the outcome of a start or a change that an earlier daemon began. A session that was lost before anything of it
+/// was seen to run was not started: perhaps its program never ran.
+fn settled_outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
+    let is_unseen = |session: &Session| {
+        session.lifecycle == Lifecycle::Lost && session.incarnation.as_ref().is_some_and(|run| run.pane.is_none())
+    };
+    match turn.pool().session(id).filter(|session| is_unseen(session)) {
+        Some(session) => {
+            let why = format!(
+                "{id} ({0}) was lost before it was known to run; `poolctl restore {0}` starts it",
+                session.name
+            );
+            Err(Refusal::new(ErrorCode::Failed, why))
+        }
+        None => outcome(turn, daemon, id),
+    }
 }

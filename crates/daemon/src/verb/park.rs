@@ -82,6 +82,10 @@ async fn begin(
     let decide = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &id.into())?.clone();
         lock::check_unlocked(turn, session.id, under)?;
+        // A repeat, after a restart of the daemon: the incarnation that it meant is parked, and runs no more.
+        if operation.is_older_than_run(turn, &session) {
+            return Ok(Begun { session, ends: None, guarded: false });
+        }
         let events = pool::session::park(turn.pool(), &session, force)?;
         let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
         let ends = run.map(|run| run.tag);
