@@ -40,14 +40,14 @@ pub(crate) fn script<'a, W: AsRef<OsStr> + 'a>(commands: impl IntoIterator<Item 
     commands.into_iter().map(quoted).collect::<Vec<_>>().join(" ; ")
 }
 
-/// Quotes one word inside a [`script`]. Bytes that are not UTF-8 become octal escapes.
+/// Quotes one word inside a [`script`]: tmux expands a `~` at the beginning of a word even within quotes. Bytes that are not UTF-8 become octal escapes.
 fn quote(word: &OsStr) -> String {
     let mut quoted = String::with_capacity(word.len() + 2);
     quoted.push('"');
     for chunk in word.as_bytes().utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
-                '"' | '\\' | '$' => quoted.extend(['\\', c]),
+                '"' | '\\' | '$' | '~' => quoted.extend(['\\', c]),
                 '\n' => quoted.push_str("\\n"),
                 '\r' => quoted.push_str("\\r"),
                 '\t' => quoted.push_str("\\t"),

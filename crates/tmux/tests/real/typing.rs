@@ -90,11 +90,13 @@ async fn nothing_is_pasted_for_nothing() {
 async fn keys_arrive_by_name() {
     let rig = Rig::new();
     let pane = rig.recorder("a").await.pane;
-    let names =
-        ["C-c", "Enter", "Escape", "F1", "M-x", "Up", "q", ";", "-", "\"", "$", "#", "\\", "'", "Tab", "C-["];
+    let mut names: Vec<String> =
+        ["C-c", "Enter", "Escape", "F1", "M-x", "Up", "Tab", "C-[", "é"].map(str::to_owned).into();
+    let visible: Vec<u8> = (b'!'..=b'~').collect();
+    names.extend(visible.iter().map(|byte| char::from(*byte).to_string()));
     let keys: Vec<Key> = names.iter().map(|name| name.parse().unwrap()).collect();
     assert_eq!(rig.device.keys(pane, &keys).await.unwrap(), Answer::Done);
-    let expected = b"\x03\r\x1b\x1bOP\x1bx\x1b[Aq;-\"$#\\'\t\x1b";
+    let expected = [b"\x03\r\x1b\x1bOP\x1bx\x1b[A\t\x1b", "é".as_bytes(), &visible].concat();
     assert_eq!(rig.recorded(expected.len()).await, expected);
 }
 
