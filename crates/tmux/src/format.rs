@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use nix::sys::signal::Signal;
 use protocol::ids::{PaneId, Tag, TmuxSessionId};
 use protocol::tmux::{TmuxPane, TmuxSession};
 
@@ -132,7 +133,7 @@ fn pane(text: &[u8]) -> Option<(PaneId, TmuxPane, &[u8])> {
     let pid = pane_pid(fields.next()?)?;
     let dead = flag(fields.next()?)?;
     let exit_status = optional(fields.next()?)?;
-    let exit_signal = optional(fields.next()?)?;
+    let exit_signal = signal(fields.next()?);
     let in_mode = field::<u32>(fields.next())? > 0;
     let width = field(fields.next())?;
     let height = field(fields.next())?;
@@ -182,6 +183,13 @@ fn flag(text: &[u8]) -> Option<bool> {
 
 fn optional(text: &[u8]) -> Option<Option<i32>> {
     if text.is_empty() { Some(None) } else { field(Some(text)).map(Some) }
+}
+
+/// Parses the signal that ended a pane's program: a number, or its name where the system's library has names (macOS).
+/// Anything else is no reason to believe nothing of the listing.
+fn signal(text: &[u8]) -> Option<i32> {
+    let name = std::str::from_utf8(text).ok()?.to_ascii_uppercase();
+    name.parse().ok().or_else(|| Some(Signal::from_str(&format!("SIG{name}")).ok()? as i32))
 }
 
 /// Parses a field in its canonical spelling: `+7`, ` 7` and `07` are not 7.

@@ -139,6 +139,16 @@ fn hostile_lines_spoil_the_listing() {
     }
 }
 
+/// Its name where the system has names of signals, as macOS does.
+#[test]
+fn the_signal_of_a_dead_pane_has_a_number_or_a_name_and_spoils_nothing() {
+    for (written, signal) in [("", None), ("9", Some(9)), ("kill", Some(9)), ("HUP", Some(1)), ("rt-1", None)]
+    {
+        let text = GOOD.replace("44\t0\t\t\t", &format!("44\t1\t\t{written}\t"));
+        assert_eq!(panes(text.as_bytes(), None).unwrap()[&PaneId(3)].exit_signal, signal, "{written:?}");
+    }
+}
+
 #[test]
 fn one_pane_in_two_sessions_is_one_pane() {
     let other = GOOD.replace("$1", "$0");
