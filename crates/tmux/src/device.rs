@@ -5,11 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time limit of one call of tmux. A healthy server with a thousand panes answers in 60 ms; a server that
 /// is silent for this long is stopped, or spins without file descriptors.
 pub const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Time after which a server that was slow to take a command without a client is tested again.
+const RETEST: Duration = Duration::from_secs(60);
 
 /// Output limit of one call, in bytes: 50,000 lines of history take 4 MiB.
 pub const OUTPUT_CAP: usize = 8 << 20;
@@ -83,6 +86,8 @@ enum DirectSupport {
     Unknown,
     /// Result of the self-test on the server with this pid.
     Checked(i32, bool),
+    /// The server with this pid was slow: it is tested again at this time.
+    Slow(i32, Instant),
     Never,
 }
 
@@ -96,13 +101,19 @@ impl Direct {
     pub(crate) fn works_with(&self, server: i32) -> Option<bool> {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             DirectSupport::Checked(known, works) if known == server => Some(works),
-            DirectSupport::Checked(..) | DirectSupport::Unknown => None,
+            DirectSupport::Slow(known, until) if known == server && Instant::now() < until => Some(false),
+            DirectSupport::Checked(..) | DirectSupport::Slow(..) | DirectSupport::Unknown => None,
             DirectSupport::Never => Some(false),
         }
     }
 
-    pub(crate) fn learn(&self, server: i32, works: bool) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = DirectSupport::Checked(server, works);
+    /// Stores the result of a self-test; `None` if it was not answered in time.
+    pub(crate) fn learn(&self, server: i32, works: Option<bool>) {
+        let support = match works {
+            Some(works) => DirectSupport::Checked(server, works),
+            None => DirectSupport::Slow(server, Instant::now() + RETEST),
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = support;
     }
 }
 

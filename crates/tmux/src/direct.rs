@@ -45,7 +45,7 @@ pub(crate) async fn run(
             Some(false) => return None,
             None => {
                 let works = self_test(stream, device.deadline / 2).await;
-                if !works {
+                if works == Some(false) {
                     tracing::warn!(server, "this tmux server takes commands from tmux clients only");
                 }
                 device.direct.learn(server, works);
@@ -54,14 +54,14 @@ pub(crate) async fn run(
     }
 }
 
-/// True if a command without effect is answered correctly and in time.
-async fn self_test(stream: UnixStream, patience: Duration) -> bool {
+/// True if a command without effect is answered correctly; `None` if it is not answered in time.
+async fn self_test(stream: UnixStream, patience: Duration) -> Option<bool> {
     let expected = Nonce::new().to_string();
     let line = CommandLine::default().then(["display-message", "-p", &expected]);
-    let Some(request) = request(line.words()) else { return false };
+    let Some(request) = request(line.words()) else { return Some(false) };
     let answered = async { Exchange::begin(stream, &request, MAX).await.ok()?.finish(b"").await.ok() };
-    let reply = tokio::time::timeout(patience, answered).await.ok().flatten();
-    reply.is_some_and(|reply| reply.ok && reply.stdout == format!("{expected}\n").as_bytes())
+    let reply = tokio::time::timeout(patience, answered).await.ok()?;
+    Some(reply.is_some_and(|reply| reply.ok && reply.stdout == format!("{expected}\n").as_bytes()))
 }
 
 /// Encodes everything that a client sends before it reads: its identification and its command, which comes

@@ -111,8 +111,8 @@ mod tests {
     fn keys_are_known_by_their_names() {
         let key = |text: &str| text.parse::<Key>().map(|key| key.0);
         let same = [
-            "C-c", "Enter", "Escape", "F1", "F12", "M-x", "Up", "C-M-a", "S-Up", ";", "-", "q", "C-[", "#", "é",
-            "M-ß", "語", "😀",
+            "C-c", "Enter", "Escape", "F1", "F12", "M-x", "Up", "C-M-a", "S-Up", ";", "-", "q", "C-[", "#",
+            "é", "M-ß", "語", "😀",
         ];
         for text in same {
             assert_eq!(key(text).as_deref(), Ok(text));

@@ -48,7 +48,8 @@ pub fn observed_state(
         Err(TmuxError::NoServer) => TmuxState::default(),
         Err(error) if error.is_of_program() => {
             let trouble = ServerProblem::NoTmux;
-            let server = Server::Unknown(NoAnswer { trouble, server: None, detail: error.to_string() });
+            let server =
+                Server::Unknown(NoAnswer { trouble, server: None, detail: error.to_string(), pid: None });
             TmuxState { server, ..TmuxState::default() }
         }
         Err(error) => unknown(error.to_string()),
