@@ -22,7 +22,7 @@ const LINE_MAX: usize = 64 * 1024;
 const ESC: u8 = 0x1b;
 
 /// Maximum number of rows and of columns of the emulated terminal.
-const SIZE_MAX: u16 = 1000;
+pub(crate) const SIZE_MAX: u16 = 1000;
 /// Bytes between two collections of the rows that scrolled off.
 const PIECE: usize = 4096;
 

@@ -11,6 +11,7 @@ use protocol::ids::Tag;
 use vt100::Parser;
 
 use crate::dialect::Dialect;
+use crate::emulator::SIZE_MAX;
 use crate::log_reader;
 use crate::time_index::incarnation_start;
 
@@ -75,7 +76,8 @@ fn after_last(bytes: &[u8], sequence: &[u8]) -> Option<usize> {
 /// Returns the row of the cursor after this output, on an empty screen.
 fn cursor_row(output: &[u8], (rows, columns): (u16, u16)) -> String {
     let size = |n: u16| NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN);
-    let mut terminal = Parser::new(size(rows), size(columns), 0);
+    let columns = columns.min(SIZE_MAX);
+    let mut terminal = Parser::new(size(rows.min(SIZE_MAX)), size(columns), 0);
     terminal.process(&Dialect::default().translate(output, columns));
     let screen = terminal.screen();
     screen.rows(0, columns).nth(screen.cursor_position().0.into()).unwrap_or_default()
