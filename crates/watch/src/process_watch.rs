@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Bound;
 use std::time::Duration;
 
 use process::exits::{ExitStatus, ExitWatcher};
@@ -35,7 +36,7 @@ pub(crate) struct ProcessWatch {
     /// Panes due for an extra sample soon, oldest first.
     new_panes: Vec<(Instant, PaneId)>,
     /// Last sampled pane, and the time of the next samples.
-    last_sampled: PaneId,
+    last_sampled: Option<PaneId>,
     due: Instant,
     /// Average duration of one sample.
     cost: Duration,
@@ -69,7 +70,7 @@ impl ProcessWatch {
             panes: BTreeMap::new(),
             server: None,
             new_panes: Vec::new(),
-            last_sampled: PaneId(0),
+            last_sampled: None,
             due: Instant::now(),
             cost: Duration::ZERO,
             warned: false,
@@ -161,8 +162,8 @@ impl ProcessWatch {
         if now < self.due {
             return;
         }
-        let next =
-            self.panes.range(PaneId(self.last_sampled.0.saturating_add(1))..).take(SLICE).map(|(id, _)| *id);
+        let begin = self.last_sampled.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.panes.range((begin, Bound::Unbounded)).take(SLICE).map(|(id, _)| *id);
         let slice: Vec<PaneId> = next.collect();
         let began = Instant::now();
         slice.iter().for_each(|id| read_foreground(model, *id));
@@ -172,7 +173,7 @@ impl ProcessWatch {
             let cost = began.elapsed() / count;
             self.cost = if self.cost.is_zero() { cost } else { (self.cost * 7 + cost) / 8 };
         }
-        self.last_sampled = slice.last().copied().filter(|_| slice.len() == SLICE).unwrap_or_default();
+        self.last_sampled = slice.last().copied().filter(|_| slice.len() == SLICE);
         self.due = now + pause(self.cost, self.panes.len());
     }
 }
