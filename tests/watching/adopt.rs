@@ -98,6 +98,26 @@ fn h34_a_prompt_for_an_adopted_shell_waits_for_the_program_in_front_of_it() {
     assert!(pool.path("work/after").exists());
 }
 
+/// tmux continues a child of its own that is stopped: the shell goes on with its line unless it is told to end first.
+#[test]
+fn h34_an_adopted_shell_that_is_ended_does_not_go_on_with_its_line() {
+    let pool = Pool::with(NO_SWEEP);
+    let theirs = theirs_in(&pool);
+    for (name, shell) in [("one", "exec bash --norc -i"), ("two", "exec sh -i")] {
+        theirs.text(&["new-session", "-d", "-s", name, shell]);
+        let target = format!("={name}:");
+        let front = || theirs.text(&["display-message", "-p", "-t", &target, "#{pane_current_command}"]);
+        wait_until("the shell runs", PATIENCE, || shell.contains(&front()));
+        let id = pool.ok(&["adopt", name]);
+        let went_on = pool.path(format!("work/{name}"));
+        let line = format!("sleep 1000; touch {}", went_on.display());
+        theirs.text(&["send-keys", "-t", &target, &line, "Enter"]);
+        wait_until("its command runs", PATIENCE, || front() == "sleep");
+        pool.ok(&["kill", &id]);
+        assert!(!went_on.exists(), "{shell}");
+    }
+}
+
 #[test]
 fn h34_what_was_given_back_is_adopted_again_and_ended_like_any_other() {
     let pool = Pool::with(NO_SWEEP);

@@ -28,7 +28,7 @@ use exempt::Daemon;
 pub use exempt::{ExemptProcess, Exemption};
 pub use grace_limit::GraceLimit;
 use ladder::{Ladder, Step};
-use target::Target;
+use target::{Target, is_job_control_shell};
 
 /// Time for an init without descendants to exit by itself. Afterwards it gets TERM, which it ignores, and
 /// has [`KillOptions::verify`] to sync its exit record on a slow disk.
@@ -169,12 +169,6 @@ struct KillRun<'a> {
     foreign: BTreeMap<ProcId, Member>,
 }
 
-/// True for an interactive shell with job control: it ignores TERM and the signals that stop jobs. Not known on macOS.
-fn is_job_control_shell(id: ProcId) -> bool {
-    let ignored = [Signal::SIGTERM, Signal::SIGTSTP, Signal::SIGTTOU];
-    ignored.into_iter().all(|signal| platform::ignores(id.pid, signal).unwrap_or(false))
-}
-
 impl KillRun<'_> {
     /// Runs the ladder; true if no process of the scope is left.
     fn run_ladder(&mut self, scope: Scope, (grace, limit): (Duration, &GraceLimit)) -> Result<bool, Error> {
@@ -208,8 +202,13 @@ impl KillRun<'_> {
                     let is_waiting =
                         |id: &ProcId| is_job_control_shell(*id) && self.is_waiting(*id, &parents);
                     let (waiting, others): (Vec<_>, Vec<_>) = ids.into_iter().partition(is_waiting);
-                    // Else it would go on with the rest of its line as soon as its command has ended.
+                    let (of_tmux, waiting): (Vec<_>, Vec<_>) =
+                        waiting.into_iter().partition(|id| self.has_protected_parent(*id));
+                    // Else they would go on with the rest of their lines as soon as their commands have ended. tmux
+                    // continues a child of its own that is stopped: the shell of an adopted pane.
                     self.signal(&waiting, &[Signal::SIGSTOP]);
+                    self.signal(&of_tmux, &[Signal::SIGHUP, Signal::SIGCONT]);
+                    self.hung_up.extend(of_tmux);
                     self.signal(&others, &[Signal::SIGTERM, Signal::SIGCONT]);
                 }
                 Step::Kill(ids) => {
@@ -240,6 +239,11 @@ impl KillRun<'_> {
     fn is_waiting(&self, id: ProcId, parents: &HashMap<ProcId, ProcId>) -> bool {
         let is_stopped = self.targets.get(&id).is_some_and(|target| target.member.state == State::Stopped);
         is_stopped || parents.values().any(|parent| *parent == id)
+    }
+
+    /// True for a child of a process that is not signalled, like the tmux server.
+    fn has_protected_parent(&self, id: ProcId) -> bool {
+        self.targets.get(&id).is_some_and(|target| self.options.protected.contains(&target.member.ppid))
     }
 
     /// Returns the parents among the members that were found.

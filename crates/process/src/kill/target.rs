@@ -1,8 +1,11 @@
 //! A process that a kill ends, with the handle by which it is signalled.
 
+use nix::sys::signal::Signal;
+use protocol::ids::ProcId;
+
 use crate::handle::Handle;
 use crate::tree::{Evidence, Member, still_belongs};
-use crate::{Error, identity};
+use crate::{Error, identity, platform};
 
 /// A process to end.
 pub(super) struct Target {
@@ -33,4 +36,10 @@ impl Target {
         }
         Ok(self.handle.as_ref())
     }
+}
+
+/// True for an interactive shell with job control: it ignores TERM and the signals that stop jobs. Not known on macOS.
+pub(super) fn is_job_control_shell(id: ProcId) -> bool {
+    let ignored = [Signal::SIGTERM, Signal::SIGTSTP, Signal::SIGTTOU];
+    ignored.into_iter().all(|signal| platform::ignores(id.pid, signal).unwrap_or(false))
 }
