@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use pool::Pool;
 use protocol::request::Rename;
 use protocol::{ErrorCode, Event, Name, Refusal, Reply, Session};
 
@@ -23,7 +22,7 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
             return Err(pool::session::not_found(turn.pool(), &id.to_string()));
         };
         if operation.interrupted_on.is_some() {
-            check_repeat(turn.pool(), &session, &asked)?;
+            check_repeat(&session, &asked)?;
         }
         if let Some(name) = pool::session::rename(turn.pool(), &session, &asked.name)? {
             turn.emit(Event::SessionRenamed { session: id, name });
@@ -64,15 +63,18 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
     reply
 }
 
-/// Refuses to repeat a rename of a session that was renamed again since. One that has its new name, or is still
-/// called as the request calls it, is renamed: tmux may have the old name yet, and the record has it again then.
-fn check_repeat(pool: &Pool, session: &Session, asked: &Rename) -> Result<(), Refusal> {
-    let is_meant = |found: &Session| found.id == session.id;
-    let has_old_name = pool::session::resolve(pool, &asked.session).is_ok_and(is_meant);
-    if has_old_name || session.name.as_str() == asked.name {
+/// Refuses to repeat a rename of a session that may have been renamed again since. One that has its new name, or the very
+/// name by which the request calls it, is renamed: tmux may have the old name yet, and the record has it again then. An id
+/// or a workspace tells nothing of its former name.
+fn check_repeat(session: &Session, asked: &Rename) -> Result<(), Refusal> {
+    let name = session.name.as_str();
+    if name == asked.name || name == asked.session.0 {
         return Ok(());
     }
-    let why = format!("{} was renamed again since, and keeps its name", session.name);
+    let why = format!(
+        "{name} may have been renamed again since, and keeps its name; a new operation id renames it to {}",
+        asked.name
+    );
     Err(Refusal::new(ErrorCode::Conflict, why))
 }
 
