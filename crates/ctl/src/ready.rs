@@ -65,9 +65,9 @@ pub(crate) fn woken(context: &Context, (session, name): (SessionId, &SessionRef)
     Ok(())
 }
 
-/// The time to wait: at most what the verb may take, and what it has left.
+/// The time to wait: at most what its user allows, and what the verb has left.
 fn limit(context: &Context, left: Option<Duration>) -> Duration {
-    [context.limit(), left].into_iter().flatten().fold(LIMIT, Duration::min)
+    [context.waiting_limit(), left].into_iter().flatten().fold(LIMIT, Duration::min)
 }
 
 /// The session once its agent is ready; `None` if that takes longer.

@@ -21,7 +21,12 @@ pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
     let session = session_view::resolve(daemon, asked.session).await?;
     let (id, until, context) = (session.id, asked.until, Arc::clone(daemon));
     let for_exit = until.contains(&Until::Exit);
-    let check = move |turn: &mut Turn<'_>| until.iter().find_map(|until| result(turn, &context, id, until));
+    let check = move |turn: &mut Turn<'_>| {
+        let (hold, fail): (Vec<Reply>, Vec<Reply>) =
+            until.iter().filter_map(|until| result(turn, &context, id, until)).partition(Reply::is_ok);
+        // That one cannot become true any more counts only where no other one is.
+        hold.into_iter().chain(fail).next()
+    };
     let limit = asked.timeout_ms.map(Duration::from_millis);
     let reply = daemon.engine.wait_on(id, limit, check).await?;
     if for_exit && let Ok(Response::Session(shown)) = &reply {
