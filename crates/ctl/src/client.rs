@@ -17,6 +17,7 @@ use protocol::{
 use crate::args::Repeat;
 use crate::context::Context;
 use crate::error::Error;
+use crate::poold_log::last_error;
 use crate::show::{escape, size};
 use crate::supervisor_lock;
 use crate::timeout;
@@ -338,12 +339,6 @@ impl Context {
     }
 }
 
-/// The last error of a log in one line, which may be of several lines in the log; else its last line.
-fn last_error(lines: &[String]) -> Option<String> {
-    let from = lines.iter().rposition(|line| line.contains(" ERROR ")).or(lines.len().checked_sub(1))?;
-    Some(lines[from..].iter().map(|line| line.trim()).collect::<Vec<_>>().join(" "))
-}
-
 /// The operation id that the user gave, or a random one.
 pub(crate) fn operation(repeat: &Repeat) -> Result<OpId, Error> {
     repeat.op_id.as_ref().map_or_else(random_op, |id| Ok(OpId::Named(id.clone())))
@@ -395,26 +390,5 @@ impl RetryLimit {
             thread::sleep(RETRY_INTERVAL);
         }
         more
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_of_several_lines_is_told_whole() {
-        let told =
-            |lines: &[&str]| last_error(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
-        let log = [
-            "1 INFO a: b",
-            "2 ERROR poold: config.toml: TOML parse error at line 3",
-            "  |",
-            "3 | bad",
-            "no value",
-        ];
-        let whole = "2 ERROR poold: config.toml: TOML parse error at line 3 | 3 | bad no value";
-        assert_eq!(told(&log).as_deref(), Some(whole));
-        assert_eq!(told(&log[..1]).as_deref(), Some("1 INFO a: b"));
     }
 }
