@@ -1,5 +1,6 @@
 //! The context of a command: the pool, the style of output, and the time limits.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -46,8 +47,9 @@ impl Context {
             // The paths of a session's pool are not those of another one.
             if env.pool.as_ref().is_some_and(|own| own != pool) {
                 let socket = env.socket.take().map(PathBuf::from);
-                env.state_dir =
-                    env.state_dir.filter(|dir| !socket.is_some_and(|socket| socket.starts_with(dir)));
+                let is_told = std::env::var_os("POOL_INCARNATION").is_some_and(|tag| !tag.is_empty());
+                let is_of_socket = |dir: &OsString| socket.is_some_and(|socket| socket.starts_with(dir));
+                env.state_dir = env.state_dir.filter(|dir| !is_told && !is_of_socket(dir));
             }
             env.pool = Some(pool.clone());
         }

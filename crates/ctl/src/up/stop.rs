@@ -18,6 +18,8 @@ use crate::targets::{Target, for_all};
 
 /// Time limit for the supervisor: 10 s for all daemons, and more for those that come after one that hangs.
 const LIMIT: Duration = Duration::from_secs(20);
+/// Most times that sessions are listed and ended: others may be started while no connection holds the starts back.
+const ROUNDS: u32 = 5;
 /// Time limit for the daemon to list the sessions.
 const LIST_LIMIT: Duration = Duration::from_secs(2);
 
@@ -42,13 +44,25 @@ pub(crate) fn supervisor(context: &Context) -> Result<bool, Error> {
 /// on when the pool is started again. No other session is started as long as the returned client lives.
 pub(crate) fn sessions(context: &Context) -> Result<Client, Error> {
     let mut holder = context.client();
-    match holder.ask(Request::HoldStarts) {
-        // A poold of an older build does not know it.
-        Err(error) if error.code() == ErrorCode::Protocol => {}
-        held => drop(held?),
+    for round in 0..ROUNDS {
+        // Asked for again, as it is lost with the connection: the next poold may have started some meanwhile.
+        match holder.ask(Request::HoldStarts) {
+            // A poold of an older build does not know it.
+            Err(error) if error.code() == ErrorCode::Protocol => {}
+            held => drop(held?),
+        }
+        let (sessions, workers) = (running_sessions(context)?, workers(context)?);
+        let runs = |views: &[SessionView]| views.iter().any(|view| view.session.lifecycle.holds_slot());
+        if round > 0 && !runs(&sessions) && !runs(&workers) {
+            break;
+        }
+        end_all(context, (&sessions, &workers))?;
     }
-    let (sessions, workers) = (running_sessions(context)?, workers(context)?);
-    let targets: Vec<Target> = sessions.iter().chain(&workers).map(Target::of).collect();
+    Ok(holder)
+}
+
+fn end_all(context: &Context, (sessions, workers): (&[SessionView], &[SessionView])) -> Result<(), Error> {
+    let targets: Vec<Target> = sessions.iter().chain(workers).map(Target::of).collect();
     let is_worker = |target: &Target| workers.iter().any(|view| target.session == view.session.id.into());
     let ask = |target: &Target| {
         let session = target.session.clone();
@@ -59,8 +73,7 @@ pub(crate) fn sessions(context: &Context) -> Result<Client, Error> {
         // Their grace may be longer than the usual limit of an answer.
         expect_session(context.unlimited_client().change(&Repeat::default(), end)?)
     };
-    for_all(context, (&targets, "to end"), ask, |_, _| Ok(()))?;
-    Ok(holder)
+    for_all(context, (&targets, "to end"), ask, |_, _| Ok(()))
 }
 
 /// The sessions that run.

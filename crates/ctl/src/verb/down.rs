@@ -66,7 +66,8 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if supervisor_lock::is_held(&context.paths.lock) {
         return Err(Error::failed("poold still runs, but does not answer"));
     }
-    tell(context, stopped, alive.ok().map(|views| views.len()))?;
+    let alive = alive.ok().map(|views| views.len());
+    tell(context, stopped, alive)?;
     let socket = &context.paths.tmux_socket;
     if args.stop_sessions && !context.style.quiet && is_listening(socket.clone()) {
         out::note(&format!(
@@ -74,7 +75,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
             socket.display()
         ));
     }
-    Ok(())
+    match alive {
+        Some(1..) if args.stop_sessions => Err(Error::failed("not all sessions were ended")),
+        _ => Ok(()),
+    }
 }
 
 /// True if somebody listens on a socket. A server that is stopped, with a full queue, neither accepts nor refuses.
@@ -97,10 +101,12 @@ fn check_started_by_up(context: &Context) -> Result<(), Error> {
     }
 }
 
-/// True if this command runs in a session of the pool.
+/// True if this command runs in a session of the pool. A command under a lock of another pool, too, has the incarnation
+/// of the session that it runs in, and is of no session of that pool.
 fn is_inside(context: &Context) -> bool {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     variable("POOL_INCARNATION").is_some()
+        && variable("POOL_SESSION").is_some()
         && variable("POOL_SOCKET").is_some_and(|socket| socket == context.paths.socket)
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use protocol::{Reply, Response};
 
+use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::verb::caller::Caller;
 
@@ -11,6 +12,11 @@ use crate::verb::caller::Caller;
 /// others may wait.
 pub(super) async fn hold_starts(daemon: &Arc<Daemon>, caller: &Caller) -> Reply {
     let connection = caller.connection;
-    daemon.engine.turn(move |turn| turn.volatile.scheduler.hold_starts(connection)).await?;
+    let hold = move |turn: &mut Turn<'_>| {
+        turn.volatile.scheduler.hold_starts(connection);
+        // Those that wait for a slot are told.
+        turn.wake();
+    };
+    daemon.engine.turn(hold).await?;
     Ok(Response::Done)
 }
