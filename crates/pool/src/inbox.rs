@@ -172,11 +172,12 @@ impl SessionItems<'_> {
         let why = why.filter(|why| why.needs_person())?;
         let oldest = self.pool.prompts(self.session.id).oldest?;
         let late = self.pool.age(self.now, oldest) >= SOON;
-        let prompt = waiting_prompt(self.pool, self.session.id).filter(|_| why.is_text());
-        let next = prompt.map_or_else(
-            || self.attach(),
-            |prompt| format!("poolctl queue cancel {} {}", self.session.name.for_people(), prompt.id),
-        );
+        let next = match why.prompt() {
+            // It may have been cancelled a moment ago.
+            Some(prompt) if waiting_prompt(self.pool, self.session.id)?.id != prompt => return None,
+            Some(prompt) => format!("poolctl queue cancel {} {prompt}", self.session.name.for_people()),
+            None => self.attach(),
+        };
         late.then(|| self.item("held_back", oldest, (why.reason().to_owned(), next)))
     }
 

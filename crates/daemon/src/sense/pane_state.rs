@@ -79,6 +79,16 @@ pub(crate) async fn shell_state(daemon: &Daemon, run: &Incarnation) -> Option<Sh
     daemon.blocking.with_timeout(Purpose::Processes, move || processes.shell_state(shell)).await.flatten()
 }
 
+/// Returns whether the terminal collects lines for its program: false where the system does not tell. `None` if there was
+/// no answer in time.
+pub(crate) async fn collects_lines(daemon: &Daemon, run: &Incarnation) -> Option<bool> {
+    let Some(shell) = run.agent else { return Some(false) };
+    let processes = daemon.processes();
+    let state =
+        daemon.blocking.with_timeout(Purpose::Processes, move || processes.shell_state(shell)).await?;
+    Some(state.is_some_and(|state| state.canonical))
+}
+
 /// Reads a pane, and interprets its screen if the agent's screen is known. The error says why it cannot be
 /// read.
 pub(crate) async fn read_screen(

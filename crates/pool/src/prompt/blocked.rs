@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use protocol::MessageId;
+
 /// The reason for which a prompt is not typed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocked {
@@ -16,7 +18,8 @@ enum Obstacle {
     /// It ends in this time, unless it begins anew.
     Timed(Duration),
     Terminal,
-    Text,
+    /// The text of this prompt.
+    Text(MessageId),
     Closed,
 }
 
@@ -39,10 +42,10 @@ impl Blocked {
         Self { reason: reason.into(), obstacle: Obstacle::Terminal }
     }
 
-    /// The text of the prompt itself: it can only be cancelled. `reason` is for people.
+    /// The text of the prompt itself, which can only be cancelled. `reason` is for people.
     #[must_use]
-    pub fn by_text(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), obstacle: Obstacle::Text }
+    pub fn by_text(prompt: MessageId, reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), obstacle: Obstacle::Text(prompt) }
     }
 
     /// The terminal is closed, so that nothing is in it any more.
@@ -62,20 +65,23 @@ impl Blocked {
     pub fn ends_in(&self) -> Option<Duration> {
         match self.obstacle {
             Obstacle::Timed(left) => Some(left),
-            Obstacle::Passing | Obstacle::Terminal | Obstacle::Text | Obstacle::Closed => None,
+            Obstacle::Passing | Obstacle::Terminal | Obstacle::Text(_) | Obstacle::Closed => None,
         }
     }
 
     /// True if only a person can remove the obstacle.
     #[must_use]
     pub fn needs_person(&self) -> bool {
-        self.obstacle == Obstacle::Terminal || self.is_text()
+        matches!(self.obstacle, Obstacle::Terminal | Obstacle::Text(_))
     }
 
-    /// True if the obstacle is the text of the prompt itself.
+    /// The prompt whose text is the obstacle.
     #[must_use]
-    pub fn is_text(&self) -> bool {
-        self.obstacle == Obstacle::Text
+    pub fn prompt(&self) -> Option<MessageId> {
+        match self.obstacle {
+            Obstacle::Text(prompt) => Some(prompt),
+            Obstacle::Passing | Obstacle::Timed(_) | Obstacle::Terminal | Obstacle::Closed => None,
+        }
     }
 
     /// True if the terminal is closed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agents::Confirm;
 use agents::screen::Composer;
 use protocol::activity::Source;
-use protocol::{Activity, ActivityState, Session, Timestamp};
+use protocol::{Activity, ActivityState, MessageId, Session, Timestamp};
 
 use crate::agent::activity::{current_activity, waits_for_person};
 use crate::pool::Pool;
@@ -149,19 +149,21 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
 /// the program gets what was cut as if it were whole.
 pub const LINE_MAX: usize = 4095;
 
-/// Checks that a text fits the terminal; `collects_lines` is true if its program reads line by line.
+/// Checks that the text of a prompt fits the terminal, which cuts long lines if its program reads line by line.
+/// `cuts_lines` is `None` if nobody looked, as the text is short.
 ///
 /// # Errors
 /// The reason against it.
-pub fn line_gate(text: &[u8], collects_lines: bool) -> Result<(), Blocked> {
+pub fn line_gate((id, text): (MessageId, &[u8]), cuts_lines: Option<bool>) -> Result<(), Blocked> {
     let longest = text.split(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::len).max().unwrap_or(0);
-    if !collects_lines || longest <= LINE_MAX {
+    if cuts_lines != Some(true) || longest <= LINE_MAX {
         return Ok(());
     }
-    Err(Blocked::by_text(format!(
+    let reason = format!(
         "it has a line of {longest} bytes, and its program reads line by line, of which its terminal takes {LINE_MAX} \
          bytes: cancel it, and send shorter lines"
-    )))
+    );
+    Err(Blocked::by_text(id, reason))
 }
 
 /// The reason for a text in the composer; a beginning of it is shown.

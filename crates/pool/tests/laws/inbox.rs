@@ -7,7 +7,8 @@ use pool::{QueueRules, Volatile, inbox};
 use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::reply::InboxItem;
 use protocol::{
-    Breaker, Epoch, Event, GeneratorId, Lifecycle, MessageState, OpId, Reason, Session, SessionRef, Timestamp,
+    Breaker, Epoch, Event, GeneratorId, Lifecycle, MessageId, MessageState, OpId, Reason, Session,
+    SessionRef, Timestamp,
 };
 
 use crate::queue::{self, asked};
@@ -68,9 +69,11 @@ fn a_prompt_that_only_a_person_lets_go_is_told_after_half_a_minute() {
     assert_eq!(kind(&stage, &draft), ["held_back"]);
     let busy = Blocked::for_now("its agent is busy (hook)");
     assert_eq!(kind(&stage, &busy), [""; 0], "it goes on by itself");
-    let too_long = Blocked::by_text("it has a line of 5000 bytes");
+    let too_long = Blocked::by_text(prompt, "it has a line of 5000 bytes");
     let next = format!("poolctl queue cancel {} {prompt}", stage.session().name);
     assert_eq!(kinds(&stage, &too_long), [("held_back".to_owned(), next)], "nothing to do at its terminal");
+    let cancelled = Blocked::by_text(MessageId(prompt.0 + 1), "it has a line of 5000 bytes");
+    assert_eq!(kind(&stage, &cancelled), [""; 0], "another prompt is the next one");
 }
 
 #[test]

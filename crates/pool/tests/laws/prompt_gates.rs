@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use protocol::activity::{Ask, AskKind, Source};
 use protocol::event::AgentEvent;
 use protocol::message::BODY_MAX;
-use protocol::{Activity, ActivityState, Event, MessageState, Timestamp};
+use protocol::{Activity, ActivityState, Event, MessageId, MessageState, Timestamp};
 
 use crate::stage::{KINDS, START, Stage, agent, settings};
 
@@ -346,8 +346,9 @@ fn a_line_that_a_terminal_would_cut_is_not_typed() {
     for (text, fits) in
         [(whole.clone(), true), (format!("{whole}\n{whole}\r"), true), (format!("a\n{whole}x"), false)]
     {
-        assert!(line_gate(text.as_bytes(), false).is_ok(), "programs that read each key take it");
-        assert_eq!(line_gate(text.as_bytes(), true).is_ok(), fits);
+        let gate = |cuts_lines| line_gate((MessageId(1), text.as_bytes()), cuts_lines);
+        assert!(gate(Some(false)).is_ok(), "programs that read each key take it");
+        assert_eq!(gate(Some(true)).is_ok(), fits);
+        assert_eq!(gate(Some(true)).err().and_then(|why| why.prompt()), (!fits).then_some(MessageId(1)));
     }
-    assert!(line_gate(format!("{whole}x").as_bytes(), true).is_err_and(|why| why.needs_person()));
 }

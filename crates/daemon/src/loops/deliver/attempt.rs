@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agents::Confirm;
+use pool::prompt::Blocked;
 use pool::{Agent, queue};
 use protocol::{Incarnation, Message, MessageReason, MessageState, Refusal, Session, SessionId, Token};
 use tmux::{Answer, PaneRef};
@@ -15,7 +16,7 @@ use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
 use crate::loops::deliver::prompt::ClaimedPrompt;
 use crate::loops::deliver::{enter, record_gate};
-use crate::sense::pane_state::{read_pane, shell_state};
+use crate::sense::pane_state::{collects_lines, read_pane};
 
 /// Time for an agent to draw keys that were pressed.
 const DRAW_TIME: Duration = Duration::from_millis(300);
@@ -49,17 +50,19 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
         dialog::clear_usage_limit(daemon, (session, pane), &agent, pane_state).await;
     }
     let settings = &daemon.loaded().settings;
-    if let Err(why) = observed.and_then(|state| pool::prompt::pane_gate(settings, &agent, &state)) {
+    let mut gate = observed.and_then(|state| pool::prompt::pane_gate(settings, &agent, &state));
+    // Without a look at the terminal it is not known whether long lines fit.
+    let mut cuts_lines = None;
+    if gate.is_ok() && may_have_long_line {
+        cuts_lines = collects_lines(daemon, &run).await;
+        gate = cuts_lines.map(|_| ()).ok_or_else(|| Blocked::for_now("its terminal cannot be looked at"));
+    }
+    if let Err(why) = gate {
         daemon.engine.post(move |turn| turn.volatile.prompts.block(session, why));
         return Ok(Attempt::NotTyped);
     }
-    // Without a look at the terminal it is not known whether long lines fit.
-    let collects_lines = match may_have_long_line {
-        true => Some(shell_state(daemon, &run).await.is_some_and(|state| state.canonical)),
-        false => None,
-    };
     let context = Arc::clone(daemon);
-    let claim = move |turn: &mut Turn<'_>| claim(turn, &context, session, (token, agent, collects_lines));
+    let claim = move |turn: &mut Turn<'_>| claim(turn, &context, session, (token, agent, cuts_lines));
     let prompt = match daemon.engine.turn(claim).await? {
         Claimed::Prompt(prompt) => *prompt,
         Claimed::Blocked => return Ok(Attempt::NotTyped),
@@ -140,7 +143,7 @@ fn claim(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
     session: SessionId,
-    (token, agent, collects_lines): (Token, Agent, Option<bool>),
+    (token, agent, cuts_lines): (Token, Agent, Option<bool>),
 ) -> Claimed {
     if turn.volatile.is_stopping() || !record_gate::is_open(turn, &daemon.loaded().settings, session) {
         return Claimed::Nothing;
@@ -156,7 +159,7 @@ fn claim(
     };
     let found = turn.message(id);
     let Some(open) = turn.pool().pending_message(session, id) else { return Claimed::Nothing };
-    if collects_lines.is_none() && is_long(open.size) {
+    if cuts_lines.is_none() && is_long(open.size) {
         // Another prompt came first meanwhile.
         return Claimed::Blocked;
     }
@@ -164,7 +167,7 @@ fn claim(
         Ok(Some((message, body))) => {
             let message = Message { enter: message.enter || message.suspended_at().is_some(), ..message };
             let body = typed_text(turn, &agent, &message, body);
-            if let Err(why) = pool::prompt::line_gate(&body, collects_lines == Some(true)) {
+            if let Err(why) = pool::prompt::line_gate((id, &body), cuts_lines) {
                 turn.volatile.prompts.block(session, why);
                 return Claimed::Blocked;
             }
