@@ -15,21 +15,23 @@ pub(super) fn events(pool: &pool::Pool, run: &Path, boot: &str) -> Vec<Event> {
     if !last_boot.is_empty() && !boot.is_empty() && last_boot != boot {
         // Another boot: every process on record is gone.
         let running = pool.sessions().filter(|s| s.lifecycle.holds_slot());
-        events.extend(running.flat_map(|session| lost(session, run)));
+        events.extend(running.flat_map(|session| lost(pool, session, run)));
         events.push(Event::TmuxServerChanged { server: None });
     }
     events
 }
 
-/// Returns the end of a session that ran before a reboot: lost, unless its init reported the end of its
-/// program before.
-fn lost(session: &Session, run: &Path) -> Vec<Event> {
+/// Returns the end of a session that ran before a reboot: lost, unless it was being ended, or its init reported the
+/// end of its program before.
+fn lost(pool: &pool::Pool, session: &Session, run: &Path) -> Vec<Event> {
     let (id, tag) = (session.id, session.incarnation.as_ref().map(|run| run.tag));
     let reported = tag.and_then(|tag| files::read_exit(run, tag)).map(|(exit, _)| exit);
     let account = tag.and_then(|tag| files::read_account(run, tag));
     let exit = reported.or(session.exit);
     let ended = match (session.lifecycle, session.reason) {
-        (Lifecycle::Draining, Some(reason)) => pool::session::run_ended(id, reason, exit),
+        (Lifecycle::Draining, Some(reason)) if !pool::session::is_drain_unfinished(pool, session) => {
+            pool::session::run_ended(id, reason, exit)
+        }
         (Lifecycle::Live, _) if exit.is_some_and(|exit| exit.code.is_some()) => {
             pool::session::run_ended(id, Reason::Exited, exit)
         }

@@ -90,7 +90,7 @@ fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcI
 
 fn ended_before_drained(turn: &Turn<'_>, session: &protocol::Session) -> bool {
     let is_drained = turn.volatile.scheduler.drained().contains(&session.id);
-    session.reason == Some(Reason::Drained) && !is_drained && !turn.pool().is_queue_empty(session.id)
+    !is_drained && pool::session::is_drain_unfinished(turn.pool(), session)
 }
 
 /// Waits until an init has ended. Returns false after [`CLEAN_UP_LIMIT`].

@@ -14,7 +14,7 @@ use protocol::{
 };
 
 use crate::pool::Pool;
-use crate::session::lifecycle::{is_loss, run_ended};
+use crate::session::lifecycle::{is_drain_unfinished, is_loss, run_ended};
 
 /// Minimum time between two listings that together prove an absence.
 pub const ABSENCE_PROOF: Duration = Duration::from_secs(1);
@@ -292,10 +292,16 @@ impl Case<'_> {
         self.observation.only.is_none() && self.pool.age(self.observation.began, since) >= ABSENCE_PROOF
     }
 
+    /// True if the end under way is not the one that the record tells: tmux ended it, or it came before the session was
+    /// drained.
+    fn is_unasked_end(&self) -> bool {
+        ended_by_tmux(self.session) || is_drain_unfinished(self.pool, self.session)
+    }
+
     /// The reason for the absence: the end that was under way, else that tmux lost it.
     fn absence_reason(&self) -> Reason {
         match (self.session.lifecycle, self.session.reason) {
-            (Lifecycle::Draining, Some(reason)) if !ended_by_tmux(self.session) => reason,
+            (Lifecycle::Draining, Some(reason)) if !self.is_unasked_end() => reason,
             _ if self.observation.first => Reason::StartupMissingTmux,
             _ => Reason::TmuxGone,
         }
@@ -328,7 +334,7 @@ impl Case<'_> {
         let has_exited = self.has_exited(self.incarnation.init);
         let is_hung_up = self.exit().is_some_and(|exit| exit.is_hangup());
         match (self.session.lifecycle, self.session.reason) {
-            (Lifecycle::Draining, Some(reason)) => reason,
+            (Lifecycle::Draining, Some(reason)) if !is_drain_unfinished(self.pool, self.session) => reason,
             _ if has_exited && !is_hung_up => Reason::Exited,
             _ => self.absence_reason(),
         }
@@ -340,7 +346,7 @@ impl Case<'_> {
         let alive = self.runs_on();
         match (self.session.lifecycle, self.session.reason) {
             (Lifecycle::Draining, _) if alive => None,
-            (Lifecycle::Draining, Some(reason)) if !is_loss(reason) && !ended_by_tmux(self.session) => {
+            (Lifecycle::Draining, Some(reason)) if !is_loss(reason) && !self.is_unasked_end() => {
                 Some(run_ended(session, reason, exit))
             }
             _ if alive => Some(self.draining(Reason::ServerGone, exit, Some(self.observation.now))),

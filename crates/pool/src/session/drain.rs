@@ -9,7 +9,7 @@ use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, Timestamp};
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
-use crate::session::lifecycle::{begin_end, has_next_start};
+use crate::session::lifecycle::{begin_end, drains, has_next_start};
 use crate::session::restart_budget;
 use crate::turn::Turn;
 use crate::worker::check_no_host;
@@ -46,11 +46,6 @@ pub fn drain(pool: &Pool, session: &Session, deadline: Option<DrainDeadline>) ->
             refuse(ErrorCode::Refused, why)
         }
     }
-}
-
-/// True if a session finishes its queue.
-pub(crate) fn drains(session: &Session) -> bool {
-    session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Drained)
 }
 
 /// True if a draining session has no message left to work.

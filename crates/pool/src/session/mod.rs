@@ -73,7 +73,7 @@ pub use input::check_environment;
 pub use kill::kill;
 pub use label::label;
 pub use launch_job::{LaunchInputs, launch_job, leftover_policy};
-pub use lifecycle::{begin_end, is_restarting, run_ended};
+pub use lifecycle::{begin_end, is_drain_unfinished, is_restarting, run_ended};
 pub use naming::renumber;
 pub use park::park;
 pub use pin::pin;
@@ -82,8 +82,8 @@ pub use rename::rename;
 pub use resolve::{not_found, resolve};
 pub use restart::{NextRun, next_incarnation, restart, restart_fresh};
 pub use restart_budget::{
-    check_restarts, decide_restarts, fails_each_time, is_held_as_copy, reset_budget, shift_due_starts, spend_restart,
-    wake_ended, will_restart,
+    check_restarts, decide_restarts, fails_each_time, is_held_as_copy, reset_budget, shift_due_starts,
+    spend_restart, wake_ended, will_restart,
 };
 pub use restore::restore_all;
 pub use retention::{past_retention, retention_over};

@@ -9,6 +9,7 @@ use protocol::{Event, Lifecycle, Session, SessionId, Tag};
 use crate::lock::hold_back::holds_back;
 use crate::reap::host_rules::held_by_host;
 use crate::session::drain::{self, is_drained};
+use crate::session::lifecycle::drains;
 use crate::session::restore::restore_all;
 use crate::session::{restart_budget, retention};
 use crate::settings::Settings;
@@ -255,7 +256,7 @@ fn remove(
 fn pause(turn: &Turn<'_>, settings: &Settings) -> Duration {
     let is_timed = |s: &Session| {
         let over = !s.lifecycle.holds_slot();
-        drain::drains(s) || (over && (s.policy.ephemeral || s.policy.ttl_ms.is_some_and(|ms| ms != u64::MAX)))
+        drains(s) || (over && (s.policy.ephemeral || s.policy.ttl_ms.is_some_and(|ms| ms != u64::MAX)))
     };
     let soon = !turn.volatile.scheduler.waiting.is_empty()
         || any_idle_timeout(turn, settings)

@@ -463,6 +463,7 @@ impl Machine {
     /// Observes tmux and decides on ended sessions, once each.
     fn follow(&mut self) {
         self.look();
+        self.note_cut_off_drains();
         for twice in [false, true] {
             let events = session::decide_restarts(&self.world.pool, &self.settings, self.now());
             assert!(!twice || events.is_empty(), "{events:?}");
@@ -482,6 +483,18 @@ impl Machine {
             let life = self.lives.get_mut(&session.id).unwrap();
             assert!(session.budget.exhausted || !life.exhausted, "only somebody who starts it changes that");
             life.exhausted = session.budget.exhausted;
+        }
+    }
+
+    /// A drain that tmux cut off has messages left, and its session ends as any that tmux loses.
+    fn note_cut_off_drains(&mut self) {
+        let is_lost = |s: &&Session| {
+            let by_tmux = [Reason::TmuxGone, Reason::StartupMissingTmux, Reason::ServerGone];
+            s.reason.is_some_and(|reason| by_tmux.contains(&reason)) && !s.lifecycle.holds_slot()
+        };
+        for session in self.world.pool.sessions().filter(is_lost) {
+            let life = self.lives.get_mut(&session.id).unwrap();
+            life.ended = life.ended.filter(|_| life.prompts().is_empty());
         }
     }
 
