@@ -113,6 +113,7 @@ fn marking_shell(pool: &Pool, name: &str) -> String {
         ["new", name, "--agent", "shell"].into_iter().chain(prompt).chain(["--", "bash", "--norc", "-i"]);
     let id = pool.ok(&shell.collect::<Vec<_>>());
     pool.ok(&["send", &id, "--wait", "done", "true"]);
+    wait_until("its marks are known", PATIENCE, || pool.show(&id)["activity_source"] == "terminal");
     id
 }
 
@@ -129,7 +130,8 @@ fn run_sleep(pool: &Pool, id: &str) -> String {
 #[test]
 fn p12_a_command_that_is_ended_with_its_session_is_dead_though_the_shell_draws_its_prompt_again() {
     let pool = Pool::new();
-    for (name, end) in [("a", &["kill", "a"][..]), ("b", &["restart", "b"]), ("c", &["park", "--force", "c"])] {
+    for (name, end) in [("a", &["kill", "a"][..]), ("b", &["restart", "b"]), ("c", &["park", "--force", "c"])]
+    {
         let id = marking_shell(&pool, name);
         let message = run_sleep(&pool, &id);
         pool.ok(end);

@@ -90,7 +90,10 @@ impl Pool {
             Event::GraceAsked(session, grace_ms) => {
                 self.change(*session, |s| s.end_grace_ms = Some(*grace_ms));
             }
-            Event::KeysPressed(session) => self.change(*session, |s| s.keys_at = Some(at)),
+            Event::KeysPressed(session) => self.change(*session, |s| {
+                s.keys_at = Some(at);
+                s.attended = true;
+            }),
             Event::DrainDeadlineSet(session, deadline) => {
                 self.change(*session, |s| s.drain_deadline = Some(*deadline));
             }
@@ -225,6 +228,7 @@ impl Pool {
             s.current_command = None;
             s.attached_clients = 0;
             s.keys_at = None;
+            s.attended = false;
         });
     }
 
@@ -280,6 +284,7 @@ impl Pool {
         self.change(id, |s| {
             s.verified_at = Some(at);
             s.attached_clients = attached;
+            s.attended |= attached > 0;
             s.current_command = command.cloned();
             if let Some(run) = &mut s.incarnation {
                 run.dead = dead;

@@ -82,6 +82,9 @@ pub struct Session {
     /// The time at which keys were last pressed in its terminal by `poolctl keys` or `rpc input`, since it started.
     #[serde(default)]
     pub keys_at: Option<Timestamp>,
+    /// True once a person was attached to its terminal, or pressed keys in it, since it started.
+    #[serde(default)]
+    pub attended: bool,
     /// The worker of the pool whose host this session runs. Such a session is hidden from users, and takes no
     /// slot.
     #[serde(default)]
@@ -168,6 +171,7 @@ impl Session {
             drain_deadline: None,
             end_grace_ms: None,
             keys_at: None,
+            attended: false,
             worker: None,
             stuck: BTreeMap::new(),
         }

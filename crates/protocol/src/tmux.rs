@@ -47,6 +47,8 @@ pub struct NoAnswer {
     pub server: Option<ServerId>,
     /// The attempts and their results, for people.
     pub detail: String,
+    /// The process that was diagnosed, if one was found.
+    pub pid: Option<u32>,
 }
 
 /// The problem of a server that does not answer. Each has a different remedy.
@@ -89,7 +91,12 @@ impl Server {
     /// Creates an answer without a diagnosed problem.
     #[must_use]
     pub fn unknown(detail: impl Into<String>) -> Self {
-        Self::Unknown(NoAnswer { trouble: ServerProblem::Unknown, server: None, detail: detail.into() })
+        Self::Unknown(NoAnswer {
+            trouble: ServerProblem::Unknown,
+            server: None,
+            detail: detail.into(),
+            pid: None,
+        })
     }
 }
 

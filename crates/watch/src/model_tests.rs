@@ -500,7 +500,8 @@ fn a_pane_whose_program_ended_is_known_to_be_gone_with_one_answer() {
 fn silence_removes_nothing_and_another_server_everything() {
     let (world, mut watcher) = with_sessions(2);
     let before = watcher.model.state().clone();
-    let silence = NoAnswer { trouble: ServerProblem::Stopped, server: Some(SERVER), detail: String::new() };
+    let silence =
+        NoAnswer { trouble: ServerProblem::Stopped, server: Some(SERVER), detail: String::new(), pid: None };
     watcher.model.set_unknown(silence);
     assert!(matches!(watcher.report()[..], [Change::Server(Server::Unknown(_))]));
     assert_eq!(watcher.model.server(), Some(SERVER));

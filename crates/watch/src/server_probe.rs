@@ -166,7 +166,8 @@ impl ServerProbe {
         let Some((trouble, detail)) = classify(&symptoms) else { return Server::Absent };
         let server = known
             .filter(|known| Some(known.process) == process && matches!(status, ProcessStatus::Alive(..)));
-        Server::Unknown(NoAnswer { trouble, server, detail })
+        let pid = matches!(status, ProcessStatus::Alive(..)).then(|| process.map(|id| id.pid)).flatten();
+        Server::Unknown(NoAnswer { trouble, server, detail, pid })
     }
 
     fn process_status(&mut self, id: ProcId, now: Instant) -> ProcessStatus {

@@ -221,6 +221,7 @@ mod tests {
             trouble: ServerProblem::Stopped,
             server: Some(SERVER),
             detail: "SIGSTOP\x1b".to_owned(),
+            pid: Some(SERVER.process.pid),
         };
         assert_eq!(server(Server::Unknown(stopped)), "server: stopped (pid 12): SIGSTOP\\x1b");
         assert_eq!(server(Server::unknown("why")), "server: unknown: why");

@@ -8,7 +8,9 @@ use std::time::Duration;
 use pool::OperationState;
 use pool::queue;
 use protocol::digest::digest;
-use protocol::{ErrorCode, Event, OpId, Refusal, Reply, Request, Session, SessionId, SessionRef, Timestamp, Token};
+use protocol::{
+    ErrorCode, Event, OpId, Refusal, Reply, Request, Session, SessionId, SessionRef, Timestamp, Token,
+};
 use tokio::sync::oneshot;
 
 use crate::decide::lock;
@@ -91,9 +93,9 @@ impl ClientOperation {
     pub(crate) fn is_older_than_run(&self, turn: &Turn<'_>, session: &Session) -> bool {
         let begun = turn.pool().operation(&self.id).filter(|_| self.interrupted_on.is_some());
         let run = session.incarnation.as_ref();
-        begun.zip(run).is_some_and(|(begun, run)| {
-            turn.pool().is_surely_earlier(turn.now(), begun.at, run.started_at)
-        })
+        begun
+            .zip(run)
+            .is_some_and(|(begun, run)| turn.pool().is_surely_earlier(turn.now(), begun.at, run.started_at))
     }
 
     /// True if a requester still waits for its answer.

@@ -112,6 +112,7 @@ pub async fn serve(host: Host) -> Result<(), DaemonError> {
     let mut failed = publish.failed.subscribe();
     let mut volatile = Volatile::new(LockTable::new(pool.epoch()), clock.now());
     pool::agent::keep_bells_answered(&pool, &mut volatile, (last, clock.now()));
+    volatile.prompts.keep_attended(&pool);
     load::being_parked(&pool).into_iter().for_each(|tag| volatile.reaping.guard(tag));
     let retention = site.config.journal_retention();
     let engine = Engine::new((pool, store, volatile), publish.clone(), retention, (clock, reading, started));

@@ -36,8 +36,7 @@ pub(super) async fn adopt(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Ado
     let find = move |turn: &mut Turn<'_>| {
         let state = turn.volatile.observed.state();
         if let Server::Unknown(silence) = &state.server {
-            let known = turn.volatile.observed.server_pid(turn.pool());
-            return Err(Refusal::new(ErrorCode::Unavailable, server::no_answer(silence, known, &socket)));
+            return Err(Refusal::new(ErrorCode::Unavailable, server::no_answer(silence, &socket)));
         }
         pool::session::adopt_target(turn.pool(), state, &target)
     };

@@ -152,7 +152,8 @@ async fn interrupted_outcome(daemon: &Arc<Daemon>, op: ClientOperation, session:
 /// was seen to run was not started: perhaps its program never ran.
 fn settled_outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
     let is_unseen = |session: &Session| {
-        session.lifecycle == Lifecycle::Lost && session.incarnation.as_ref().is_some_and(|run| run.pane.is_none())
+        session.lifecycle == Lifecycle::Lost
+            && session.incarnation.as_ref().is_some_and(|run| run.pane.is_none())
     };
     match turn.pool().session(id).filter(|session| is_unseen(session)) {
         Some(session) => {

@@ -120,6 +120,12 @@ impl Prompts {
         self.attended.extend(tags);
     }
 
+    /// Stores at a start of `poold` the incarnations that a person spoke to before, as far as that is on record.
+    pub fn keep_attended(&mut self, pool: &Pool) {
+        let attended = pool.sessions().filter(|session| session.attended);
+        self.attend(attended.filter_map(|session| session.incarnation.as_ref()).map(|run| run.tag));
+    }
+
     /// Incarnations that a person spoke to.
     #[must_use]
     pub fn attended(&self) -> &BTreeSet<Tag> {

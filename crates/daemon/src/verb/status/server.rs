@@ -62,7 +62,7 @@ fn problem_name(problem: ServerProblem) -> &'static str {
 fn problem_of(pool: &pool::Pool, observation: Observation<'_>, socket: &OsBytes) -> Option<String> {
     let (Volatile { observed, .. }, capacity) = observation;
     match &observed.state().server {
-        Server::Unknown(silence) => Some(no_answer(silence, observed.server_pid(pool), socket)),
+        Server::Unknown(silence) => Some(no_answer(silence, socket)),
         Server::Absent => match missing(pool, observation) {
             0 => None,
             running => Some(format!(
@@ -79,11 +79,9 @@ fn problem_of(pool: &pool::Pool, observation: Observation<'_>, socket: &OsBytes)
     }
 }
 
-/// Returns why the server does not answer, with what to do. `known` is its process on record, for a watcher that
-/// has not seen it yet.
-pub(in crate::verb) fn no_answer(silence: &NoAnswer, known: Option<u32>, socket: &OsBytes) -> String {
-    let pid = silence.server.map(|server| server.process.pid).or(known);
-    let pid = pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+/// Returns why the server does not answer, with what to do.
+pub(in crate::verb) fn no_answer(silence: &NoAnswer, socket: &OsBytes) -> String {
+    let pid = silence.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
     let (socket, detail) = (socket.as_path().display(), &silence.detail);
     let remedy = match silence.trouble {
         ServerProblem::Stopped => format!("`kill -CONT {pid}` lets it go on"),
