@@ -39,8 +39,14 @@ pub fn me() -> io::Result<ProcId> {
 /// # Errors
 /// As [`read`].
 pub fn state(id: ProcId) -> io::Result<State> {
-    let found = platform::basic_info(id.pid)?.filter(|process| process.id == id);
-    Ok(found.map_or(State::Gone, |process| process.state))
+    match platform::basic_info(id.pid) {
+        // One that does not answer is blocked in the kernel.
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(State::Running),
+        read => {
+            let found = read?.filter(|process| process.id == id);
+            Ok(found.map_or(State::Gone, |process| process.state))
+        }
+    }
 }
 
 /// True if this process has ended; a zombie has.

@@ -8,6 +8,7 @@
 //!
 //! The modules in the order in which data travels:
 //!
+//! - Reads: [`bounded_reads`] keeps a process that does not answer from delaying the others.
 //! - Identity and handles: `platform` reads the operating system (`/proc`, libproc) into the records of
 //!   `info`; [`identity`] names a process by pid and start time; [`handle`] holds one to signal it and to
 //!   wait for it; [`exits`] reports the exits of many through one descriptor.
@@ -27,6 +28,7 @@ mod error;
 mod info;
 mod platform;
 
+pub mod bounded_reads;
 pub mod cgroup;
 pub mod exits;
 pub mod handle;

@@ -5,10 +5,11 @@ use std::io;
 use std::ops::Bound;
 use std::time::Duration;
 
+use process::bounded_reads::Unanswered;
 use process::exits::{ExitStatus, ExitWatcher};
 use process::inspect::program::{self, Foreground};
 use protocol::tmux::TmuxPane;
-use protocol::{PaneId, ProcId};
+use protocol::{PaneId, ProcId, Tag};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
@@ -158,15 +159,14 @@ impl ProcessWatch {
     /// Samples the foreground commands of the panes that are due.
     pub(crate) fn sample_foreground(&mut self, model: &mut Model, now: Instant) {
         let new_panes = self.new_panes.iter().take_while(|(due, _)| *due <= now).take(SLICE).count();
-        self.new_panes.drain(..new_panes).for_each(|(_, id)| read_foreground(model, id));
+        let new_panes: Vec<PaneId> = self.new_panes.drain(..new_panes).map(|(_, id)| id).collect();
+        read_foreground(model, &new_panes);
         if now < self.due {
             return;
         }
-        let begin = self.last_sampled.map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.panes.range((begin, Bound::Unbounded)).take(SLICE).map(|(id, _)| *id);
-        let slice: Vec<PaneId> = next.collect();
+        let slice = self.next_slice();
         let began = Instant::now();
-        slice.iter().for_each(|id| read_foreground(model, *id));
+        read_foreground(model, &slice);
         if let Ok(count) = u32::try_from(slice.len())
             && count > 0
         {
@@ -176,16 +176,30 @@ impl ProcessWatch {
         self.last_sampled = slice.last().copied().filter(|_| slice.len() == SLICE);
         self.due = now + pause(self.cost, self.panes.len());
     }
+
+    /// The next panes of the round.
+    fn next_slice(&self) -> Vec<PaneId> {
+        let begin = self.last_sampled.map_or(Bound::Unbounded, Bound::Excluded);
+        self.panes.range((begin, Bound::Unbounded)).take(SLICE).map(|(id, _)| *id).collect()
+    }
 }
 
-/// Reads the foreground command of this pane into the model.
-pub(crate) fn read_foreground(model: &mut Model, id: PaneId) {
-    let pane = model.state().panes.get(&id).filter(|pane| pane.process.is_some() && !pane.is_over());
-    let Some((pid, tag)) = pane.map(|pane| (pane.pid, pane.tag)) else { return };
-    if let Ok(front) = program::foreground(pid) {
+/// The panes of which the program in the foreground does not answer, by their processes.
+static UNANSWERED: Unanswered = Unanswered::new();
+
+/// Reads the foreground commands of these panes into the model.
+pub(crate) fn read_foreground(model: &mut Model, ids: &[PaneId]) {
+    let read = |id: &PaneId| {
+        let pane = model.state().panes.get(id).filter(|pane| pane.process.is_some() && !pane.is_over())?;
+        Some((pane.pid, (*id, pane.tag)))
+    };
+    let panes: BTreeMap<u32, (PaneId, Option<Tag>)> = ids.iter().filter_map(read).collect();
+    let pids: Vec<u32> = panes.keys().copied().collect();
+    UNANSWERED.read_each(&pids, program::foreground, |pid, front| {
+        let (Some(Ok(front)), Some((id, tag))) = (front, panes.get(&pid)) else { return };
         let is_its_own = |front: &Foreground| !STARTUP_COMMANDS.contains(&front.command.0.as_slice());
-        model.set_foreground(id, front.filter(|front| tag.is_none() || is_its_own(front)));
-    }
+        model.set_foreground(*id, front.filter(|front| tag.is_none() || is_its_own(front)));
+    });
 }
 
 /// Returns the time between two slices of a round over so many panes, if one sample takes `cost`.
@@ -198,6 +212,16 @@ fn pause(cost: Duration, panes: usize) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_round_begins_with_the_first_pane_and_goes_on_behind_the_last_one() {
+        let mut watch = ProcessWatch::new().unwrap();
+        watch.panes.extend((0..40).map(|n| (PaneId(n), ProcId { pid: n + 2, start: 1 })));
+        let ids = |from: u32, to: u32| (from..to).map(PaneId).collect::<Vec<_>>();
+        assert_eq!(watch.next_slice(), ids(0, 32));
+        watch.last_sampled = Some(PaneId(31));
+        assert_eq!(watch.next_slice(), ids(32, 40));
+    }
 
     #[test]
     fn looking_takes_little_and_a_round_at_most_half_a_minute() {

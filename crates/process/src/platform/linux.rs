@@ -43,7 +43,23 @@ fn unreadable(pid: u32) -> io::Error {
 }
 
 fn open(pid: u32, name: &str) -> io::Result<File> {
+    check_answers(pid, name)?;
     File::open(format!("/proc/{pid}/{name}"))
+}
+
+/// Files that are read without a lock on the process's program and memory.
+const ALWAYS_ANSWERED: [&str; 4] = ["status", "comm", "cgroup", "limits"];
+
+/// Refuses to read what would not answer.
+fn check_answers(pid: u32, name: &str) -> io::Result<()> {
+    let answers = ALWAYS_ANSWERED.contains(&name) || !super::UNANSWERED.contains(pid);
+    if answers { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
+}
+
+/// Reads what is told of a process that does not answer. Its start is unknown.
+pub(crate) fn unanswered_info(pid: u32) -> Option<BasicInfo> {
+    let status = read_file(pid, "status").ok()??;
+    proc::parse_status(pid, &status)
 }
 
 /// Reads a file of `/proc/PID`; `None` if the process has gone.
@@ -112,6 +128,7 @@ fn state(stat: &proc::Stat<'_>) -> Option<State> {
 /// Reads the working directory; a removed one has its last path. The kernel's suffix is stripped only if the
 /// directory really was removed, because a directory's own name may end in it.
 pub(crate) fn current_dir(pid: u32) -> io::Result<Option<OsBytes>> {
+    check_answers(pid, "cwd")?;
     let link = format!("/proc/{pid}/cwd");
     let Some(target) = present(std::fs::read_link(&link))? else { return Ok(None) };
     let mut path = target.into_os_string().into_vec();

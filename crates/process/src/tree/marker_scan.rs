@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use protocol::ids::{ProcId, Tag};
 use protocol::text::OsBytes;
@@ -35,7 +36,7 @@ pub struct MarkedProcess {
 /// of each process that has called exec since.
 #[derive(Debug, Default)]
 pub struct MarkerScanner {
-    previous: Option<Snapshot>,
+    previous: Option<Arc<Snapshot>>,
 }
 
 impl MarkerScanner {
@@ -45,7 +46,7 @@ impl MarkerScanner {
     /// # Errors
     /// The processes cannot be listed, or descriptors or memory are exhausted.
     pub fn scan(&mut self) -> io::Result<Vec<MarkedProcess>> {
-        let snapshot = Snapshot::take(self.previous.as_ref(), &|_| false)?;
+        let snapshot = Arc::new(Snapshot::take(self.previous.as_ref(), &|_| false)?);
         let pids = snapshot.entries.keys();
         let mut marked: Vec<MarkedProcess> = pids.filter_map(|pid| marked_process(&snapshot, *pid)).collect();
         marked.sort_unstable_by_key(|marked| marked.process);

@@ -35,8 +35,14 @@ impl Table {
         platform::pids_below(&roots).map(Self::of)
     }
 
+    /// Those that do not answer have no children here: they are in the way of nothing that is shown.
     fn of(pids: Vec<u32>) -> Self {
-        Self::new(pids.into_iter().filter_map(|pid| platform::basic_info(pid).ok().flatten()))
+        let mut infos = Vec::with_capacity(pids.len());
+        platform::UNANSWERED.read_each(&pids, platform::basic_info, |pid, result| match result {
+            Some(result) => infos.extend(result.ok().flatten()),
+            None => infos.extend(platform::unanswered_info(pid)),
+        });
+        Self::new(infos.into_iter())
     }
 
     fn new(infos: impl Iterator<Item = BasicInfo>) -> Self {

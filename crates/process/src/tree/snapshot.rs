@@ -4,7 +4,7 @@
 //!
 //! A snapshot reads the `stat` of each process. The environment is read once per exec: an unchanged memory
 //! layout implies an unchanged environment (see [`Image`]). On a system that does not report the layout, each
-//! snapshot reads it again.
+//! snapshot reads it again. A process that does not answer is in the snapshot with what can be told of it.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -41,7 +41,7 @@ pub(crate) struct SnapshotEntry {
 
 impl Snapshot {
     /// Takes a snapshot that is complete, or contains what is `sufficient`. Reuses the markers of `previous`.
-    pub(crate) fn take(previous: Option<&Self>, sufficient: &dyn Fn(&Self) -> bool) -> io::Result<Self> {
+    pub(crate) fn take(previous: Option<&Arc<Self>>, sufficient: &dyn Fn(&Self) -> bool) -> io::Result<Self> {
         let mut snapshot = Self::default();
         for _ in 0..MAX_PASSES {
             let complete = snapshot.update(previous)?;
@@ -56,7 +56,7 @@ impl Snapshot {
     /// Lists the processes, and reads those that are new or have lost their parent since the last pass. True
     /// if none ended between the listing and its reading, in which case it could have left a child unseen:
     /// the snapshot is then complete as of the listing.
-    fn update(&mut self, previous: Option<&Self>) -> io::Result<bool> {
+    fn update(&mut self, previous: Option<&Arc<Self>>) -> io::Result<bool> {
         let mut listed = platform::pids()?;
         let now: HashSet<u32> = listed.iter().copied().collect();
         let exists = |pid: u32| pid == 0 || now.contains(&pid);
@@ -66,20 +66,20 @@ impl Snapshot {
         listed.retain(|pid| !self.entries.contains_key(pid));
         // The youngest first: they are likely to end first.
         listed.sort_unstable_by_key(|pid| Reverse(*pid));
-        let mut complete = true;
-        for pid in listed {
-            match platform::basic_info(pid) {
-                Ok(Some(info)) => {
-                    complete &= info.state != State::Zombie && info.image != Image::Unfinished;
-                    let reused = previous.and_then(|snapshot| snapshot.reuse(&info));
-                    self.entries.insert(pid, reused.map_or_else(|| read_entry(info), Ok)?);
-                }
-                Ok(None) => complete = false,
-                Err(error) if is_denied(&error) => {}
-                Err(error) => return Err(error),
+        let (mut complete, mut failed) = (true, Ok(()));
+        let earlier = previous.cloned();
+        let read = move |pid| read_entry(pid, earlier.as_deref());
+        platform::UNANSWERED.read_each(&listed, read, |pid, result| match result {
+            Some(Ok(Some(entry))) => {
+                complete &= entry.info.state != State::Zombie && entry.info.image != Image::Unfinished;
+                self.entries.insert(pid, entry);
             }
-        }
-        Ok(complete)
+            Some(Ok(None)) => complete = false,
+            Some(Err(error)) if is_denied(&error) => {}
+            Some(Err(error)) => failed = Err(error),
+            None => self.entries.extend(unanswered_entry(pid, previous).map(|entry| (pid, entry))),
+        });
+        failed.map(|()| complete)
     }
 
     /// Returns an entry with the earlier markers, if the process has not called exec since.
@@ -111,8 +111,24 @@ impl Snapshot {
     }
 }
 
+/// Reads a process with its markers, which are those of an earlier snapshot if they are the same.
+fn read_entry(pid: u32, previous: Option<&Snapshot>) -> io::Result<Option<SnapshotEntry>> {
+    let Some(info) = platform::basic_info(pid)? else { return Ok(None) };
+    let reused = previous.and_then(|snapshot| snapshot.reuse(&info));
+    reused.map_or_else(|| with_markers(info), Ok).map(Some)
+}
+
+/// The entry of a process that does not answer: what can be told of it all the same, and what it was before.
+fn unanswered_entry(pid: u32, previous: Option<&Arc<Snapshot>>) -> Option<SnapshotEntry> {
+    let info = platform::unanswered_info(pid)?;
+    let earlier = previous.and_then(|snapshot| snapshot.entries.get(&pid));
+    let id = earlier.map_or(info.id, |earlier| earlier.info.id);
+    let markers = earlier.and_then(|earlier| earlier.markers.clone());
+    Some(SnapshotEntry { info: BasicInfo { id, ..info }, markers })
+}
+
 /// Adds the markers, if they are readable; those of another user are not trusted.
-fn read_entry(info: BasicInfo) -> io::Result<SnapshotEntry> {
+fn with_markers(info: BasicInfo) -> io::Result<SnapshotEntry> {
     let pid = info.id.pid;
     let has_environment = info.is_alive() && info.image != Image::None;
     let markers = if has_environment { unless_denied(Markers::read(pid))? } else { None };
@@ -160,7 +176,7 @@ impl SharedSnapshot {
             return Ok(Arc::clone(snapshot));
         }
         let number = self.started.fetch_add(1, Ordering::SeqCst) + 1;
-        let previous = last.as_ref().map(|(_, snapshot)| snapshot.as_ref());
+        let previous = last.as_ref().map(|(_, snapshot)| snapshot);
         let snapshot = Arc::new(Snapshot::take(previous, sufficient)?);
         *last = Some((number, Arc::clone(&snapshot)));
         Ok(snapshot)

@@ -178,6 +178,7 @@ impl Source {
         let whole = self.model.state().panes.len();
         let read = self.model.take_refreshed();
         let is_sweep = read.len() >= whole && whole > 1;
+        let mut to_look_at = Vec::new();
         for id in read {
             let pane = self.model.state().panes.get(&id);
             let process = pane.and_then(|pane| pane.process);
@@ -192,9 +193,10 @@ impl Source {
             lost.into_iter().for_each(|pid| self.workarounds.pane_exited(id, pid, now));
             // A sweep reads all panes again and again; the timer samples their commands in slices.
             if !is_sweep || !has_command {
-                process_watch::read_foreground(&mut self.model, id);
+                to_look_at.push(id);
             }
         }
+        process_watch::read_foreground(&mut self.model, &to_look_at);
         let state = self.model.state();
         self.workarounds.retain(|id| state.panes.contains_key(&id));
     }
