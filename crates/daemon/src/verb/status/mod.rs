@@ -6,10 +6,13 @@ mod workers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pool::observe::Peer;
 use pool::{Volatile, agent};
+use protocol::reap::Outcome;
 use protocol::reply::{BreakerView, Component, PendingAsk, Status};
+use protocol::session::Reason;
 use protocol::text::counted;
 use protocol::{Activity, ActivityState, Lifecycle, Reply, Response, Session, Timestamp};
 use tmux::TmuxError;
@@ -69,6 +72,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status
     problems.extend(workers::problems(pool));
     problems.extend(program);
     problems.extend(rate_limited(turn, daemon));
+    problems.extend(overdue_ends(turn, daemon));
     problems.extend(machine_capacity::admission_problems(daemon));
     problems.extend(machine_capacity::unrelieved(turn, daemon));
     Status {
@@ -210,6 +214,37 @@ fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {
     .into();
     let count = |state: Lifecycle| pool.user_sessions().filter(|s| s.lifecycle == state).count() as u64;
     names.into_iter().map(|(state, name)| (name.to_owned(), count(state))).collect()
+}
+
+/// Time for an end beyond its grace, after which it is a problem.
+const END_OVERDUE: Duration = Duration::from_secs(60);
+
+/// Returns the problem of sessions that are being ended, and should have been gone for long.
+fn overdue_ends(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
+    let usual = daemon.settings().grace_ms;
+    let is_overdue = |s: &&Session| {
+        let grace = Duration::from_millis(s.end_grace_ms.unwrap_or(usual));
+        let ends = s.lifecycle == Lifecycle::Draining && s.reason != Some(Reason::Drained);
+        ends && turn.age(s.changed_at) >= grace + END_OVERDUE
+    };
+    let overdue: Vec<&Session> = turn.pool().sessions().filter(is_overdue).take(NAMED).collect();
+    let name = &overdue.first()?.name;
+    let why = |s: &Session| {
+        let tag = s.incarnation.as_ref().map(|run| run.tag);
+        match tag.and_then(|tag| turn.volatile.reaping.verdict(tag)) {
+            Some(Outcome::Survivors { left }) => left.join(", "),
+            Some(Outcome::Refused { why } | Outcome::Untouched { why }) => why.clone(),
+            Some(Outcome::Gone { .. } | Outcome::Spared { .. }) | None => {
+                "the reaper tells nothing".to_owned()
+            }
+        }
+    };
+    let list: Vec<String> = overdue.iter().map(|s| format!("{} ({})", s.name, why(s))).collect();
+    Some(format!(
+        "being ended for over a minute, and not proved gone: {}; `poolctl reap --explain {name}` and the log of the \
+         reaper tell more",
+        list.join(", ")
+    ))
 }
 
 /// Returns the problem of candidates of rules that the limit of kills per minute delays.
