@@ -77,12 +77,13 @@ async fn report(
         let again = suspected.into_iter().filter(|marked| before.contains(&marked.process)).collect();
         (suspects, with_service(&*processes, again, &sessions))
     };
-    match daemon.blocking.with_timeout(Purpose::Processes, check).await {
-        Some((suspects, found)) => {
+    // However long it takes, like the scan: a path that another program chose may lead to a file system that hangs.
+    match daemon.blocking.without_timeout(Purpose::Housekeeping, check).await {
+        Ok((suspects, found)) => {
             daemon.engine.turn(move |turn| note(turn, found)).await.ok()?;
             Some(suspects)
         }
-        None => Some(BTreeSet::new()),
+        Err(_) => Some(BTreeSet::new()),
     }
 }
 
@@ -134,7 +135,7 @@ fn is_suspect(
         Marker::Incarnation(tag) => markers.ended.contains(&tag),
         Marker::Client(owner) => processes.has_exited(owner),
     };
-    // Last: to follow a path that others chose may take long.
+    // Last, as it follows a path that others chose.
     is_left && marked.socket.as_ref().is_some_and(|marked| is_same(marked.as_path(), socket.as_path()))
 }
 
