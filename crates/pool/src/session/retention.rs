@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::session::Reason;
-use protocol::{Lifecycle, Session, Timestamp};
+use protocol::{Lifecycle, Session, SessionId, Timestamp};
 
 use crate::pool::Pool;
 use crate::session::lifecycle::is_restarting;
@@ -48,7 +48,8 @@ pub fn retention_over(
         && session.reason == Some(Reason::Evicted)
         && !is_parkable(settings, session)
         && pool.is_queue_empty(session.id);
-    if (over || evicted) && settled && session.policy.ephemeral && age >= EPHEMERAL_KEEP {
+    let keep = if has_worker_messages(pool, session.id) { EPHEMERAL_WORK } else { EPHEMERAL_KEEP };
+    if (over || evicted) && settled && session.policy.ephemeral && age >= keep {
         return Some(Reason::Ephemeral);
     }
     let own = session.policy.ttl_ms.map(|ms| (ms != u64::MAX).then(|| Duration::from_millis(ms)));
@@ -59,3 +60,13 @@ pub fn retention_over(
 
 /// Time for which an ephemeral session is kept after its end, so that its exit can be read.
 const EPHEMERAL_KEEP: Duration = Duration::from_secs(10);
+
+/// Time for which an ephemeral session is kept for the messages that workers have to work, such as the summary of its last
+/// turn.
+const EPHEMERAL_WORK: Duration = Duration::from_secs(3600);
+
+/// True if a session has messages of other kinds than prompts, which its program need not run for.
+fn has_worker_messages(pool: &Pool, id: SessionId) -> bool {
+    let prompts = pool.prompts(id);
+    pool.queue_size(id).0 > prompts.waiting + u64::from(prompts.held)
+}

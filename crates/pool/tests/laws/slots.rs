@@ -524,6 +524,24 @@ fn what_goes_when_its_time_is_up() {
 }
 
 #[test]
+fn an_ephemeral_session_is_kept_an_hour_for_what_a_worker_has_to_work() {
+    let mut scene = Scene::new(1);
+    let (op, asked) = (OpId::Named("one".to_owned()), asked(SessionId(1), "summarize"));
+    let id = send(&mut scene.world, &QueueRules::default(), &asked, &op).unwrap();
+    scene.is(1, Lifecycle::Stopped, Reason::Exited);
+    scene.policy(1, Policy { ephemeral: true, ..Policy::default() });
+    let goes = |scene: &Scene, now: u64| {
+        session::past_retention(&scene.world.pool, &crate::world::settings(), None, Timestamp(now)).count()
+            == 1
+    };
+    assert_eq!([3_599_999, 3_600_000].map(|now| goes(&scene, now)), [false, true]);
+    let open = scene.world.pool.pending_message(SessionId(1), id).unwrap();
+    let done = pool::queue::transition(&open, MessageState::Done, None, Timestamp(1));
+    scene.world.emit(done);
+    assert!(goes(&scene, 10_000), "it is worked");
+}
+
+#[test]
 fn a_pin_is_one_event_and_the_same_again_is_none() {
     let mut scene = Scene::new(1);
     let pin = |scene: &Scene, pinned| session::pin(scene.world.pool.session(SessionId(1)).unwrap(), pinned);
