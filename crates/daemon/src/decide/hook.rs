@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use agents::Adapter;
 use agents::prompt::{TextMatch, compare};
+use agents::{Adapter, Confirm};
 use pool::agent::{HookInputs, HookOutcome, is_before};
 use pool::clock::{self, Moment};
 use pool::{Agent, agent, queue};
@@ -20,8 +20,21 @@ use crate::engine::daemon::Daemon;
 /// Time before the end of a hook's wait at which it is answered.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Applies a report. Returns the awaited decision if the hook waits for one.
+/// Applies the report of a hook. Returns the awaited decision if the hook waits for one.
 pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Option<AwaitedDecision> {
+    apply(turn, daemon, (hook, Origin::Hook))
+}
+
+/// Where a report comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// A hook of the agent.
+    Hook,
+    /// The agent's own record, which may be read before its hook reports.
+    Record,
+}
+
+fn apply(turn: &mut Turn<'_>, daemon: &Daemon, (hook, origin): (Hook, Origin)) -> Option<AwaitedDecision> {
     if !turn.volatile.agents.is_new_report(hook.id) {
         return None;
     }
@@ -61,7 +74,10 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     if !matches!(hook.signal, HookEvent::Started { .. }) {
         turn.volatile.prompts.delivered(hook.tag, hook.at);
     }
-    follow_up::queue_message(turn, daemon, &session, (agent, &hook));
+    // One message for each turn, with the agent's words: its hook tells them, however late.
+    if origin == Origin::Hook || agent.confirm != Confirm::Hook {
+        follow_up::queue_message(turn, daemon, &session, (agent, &hook));
+    }
     if matches!(hook.signal, HookEvent::TurnOver { .. }) {
         usage_limit::limit_lifted(turn, session.id, moment);
     }
@@ -82,7 +98,7 @@ fn time_of(turn: &Turn<'_>, hook: &Hook) -> (Timestamp, Moment) {
 
 /// Applies a report that was reconstructed from the agent's own record.
 pub(crate) fn take_in_recorded(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) {
-    drop(take_in(turn, daemon, hook));
+    drop(apply(turn, daemon, (hook, Origin::Record)));
 }
 
 /// True if the event confirms a prompt.
