@@ -115,7 +115,7 @@ pub(crate) async fn adopt_pane(
     let _start_claim = StartClaim::new(daemon, session);
     // An automatic adoption has claimed the pane already, and for longer.
     let _pane_claim = op.map(|_| PaneClaim { daemon: Arc::clone(daemon), pane });
-    let grant = daemon.engine.lock(session, "adopt").await?;
+    let grant = daemon.engine.lock_inside(session, "adopt").await?;
     crate::crash::point("adopt-intent");
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
     let outcome = match &record {
