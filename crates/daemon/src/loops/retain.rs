@@ -86,8 +86,7 @@ async fn maintain_files(daemon: &Daemon) -> Option<()> {
     Some(())
 }
 
-/// Removes the run files of incarnations that no session has any more: it runs another one since, or is forgotten. Those
-/// of the last incarnation of a stopped session stay: the next start of the daemon reads an exit that was not read.
+/// Removes the run files of incarnations that no session has any more: it runs another one since, or is forgotten.
 /// Returns none once the engine has stopped.
 async fn remove_forgotten_run_files(daemon: &Daemon) -> Option<()> {
     let run = daemon.paths.run.clone();

@@ -127,6 +127,9 @@ fn decide(
                 let message = queue::decide_first(turn, daemon, &session, (send, body), seq)?;
                 message.into_iter().for_each(|message| queue::queue_first(turn, message, op.under));
                 op.record_begun(turn, id);
+                // Neither a crash nor a full pool loses the start that the prompt waits for.
+                let due = pool::session::start_after_loss(&session, turn.now());
+                turn.emit_all(due);
             }
             Ok(SlotDecision::Done(Outcome::Existing(id)))
         }

@@ -83,7 +83,7 @@ pub use resolve::{not_found, resolve};
 pub use restart::{NextRun, next_incarnation, restart, restart_fresh};
 pub use restart_budget::{
     check_restarts, decide_restarts, fails_each_time, is_held_as_copy, reset_budget, shift_due_starts,
-    spend_restart, wake_ended, will_restart,
+    spend_restart, start_after_loss, wake_ended, will_restart,
 };
 pub use restore::restore_all;
 pub use retention::{past_retention, retention_over};

@@ -111,6 +111,16 @@ pub fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
     (over && !is_restarting(session)).then_some(Event::BudgetChanged { session: session.id, budget })
 }
 
+/// Makes a session start at once when it is lost, as its tmux server has ended already. Returns no event unless that is
+/// so.
+#[must_use]
+pub fn start_after_loss(session: &Session, now: Timestamp) -> Option<Event> {
+    let is_being_lost =
+        session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::ServerGone);
+    let budget = Budget { due_at: Some(now), ..Budget::default() };
+    is_being_lost.then_some(Event::BudgetChanged { session: session.id, budget })
+}
+
 /// Decides on the sessions that ended, by their policies: the time of the next start, or that there is none.
 /// Decides only once per end.
 #[must_use]

@@ -277,7 +277,7 @@ async fn record(daemon: Arc<Daemon>, (grant, candidate): (LockGuard, Candidate),
     let daemon = &daemon;
     let stops = verdict.outcome.is_gone() && ends_session(candidate.kind);
     let report = if stops { await_report(daemon, candidate.tag).await } else { None };
-    // The files of a report that was not read are kept: the next start reads them.
+    // Files that do not answer are removed by the next start.
     let cleans_up = report.is_some();
     let findings = report.unwrap_or_default();
     let (context, tag, cgroup) = (Arc::clone(daemon), candidate.tag, candidate.cgroup.clone());
