@@ -195,15 +195,17 @@ fn notices_are_passed_on_by_their_kind() {
     assert_eq!(signal(CLAUDE_IDLE), notice(Notice::Idle, "Claude is waiting for your input"));
     assert_eq!(signal(CLAUDE_ASKS), notice(Notice::Permission, "Claude needs your permission"));
     let words = [
-        ("auth_success", Notice::LoggedIn),
-        ("elicitation_dialog", Notice::Question),
-        ("moon", Notice::Question),
-        ("", Notice::Question),
+        ("auth_success", Some(Notice::LoggedIn)),
+        ("elicitation_dialog", Some(Notice::Question)),
+        ("agent_completed", None),
+        ("elicitation_response", None),
+        ("moon", Some(Notice::Question)),
+        ("", Some(Notice::Question)),
     ];
     for (word, kind) in words {
         let json = json!({"hook_event_name": "Notification", "notification_type": word, "message": "look"});
         let said = parse(Adapter::Claude, json.to_string().as_bytes()).unwrap().signal;
-        assert_eq!(said, Some(notice(kind, "look")), "{word}");
+        assert_eq!(said, kind.map(|kind| notice(kind, "look")), "{word}");
     }
 }
 

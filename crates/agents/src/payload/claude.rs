@@ -33,7 +33,7 @@ fn signal(event: &str, fields: &Fields) -> Option<HookEvent> {
         "Stop" => Some(HookEvent::TurnOver { turn: turn(), said: fields.long("last_assistant_message") }),
         "PostToolUseFailure" => Some(fields.tool_ended("error", true)),
         "Notification" => Some(HookEvent::Notified {
-            kind: notice(fields.text("notification_type").unwrap_or_default()),
+            kind: notice(fields.text("notification_type").unwrap_or_default())?,
             text: fields.word_or_default("message"),
         }),
         "StopFailure" => Some(failed(fields)),
@@ -76,14 +76,15 @@ pub(super) fn start(source: &str) -> Start {
     }
 }
 
-/// Translates the `notification_type` of a Notification. An unknown type is taken for a question, so that a
-/// person looks.
-fn notice(kind: &str) -> Notice {
+/// Translates the `notification_type` of a Notification; `None` for those that tell of an end, and ask for nothing. An
+/// unknown type is taken for a question, so that a person looks.
+fn notice(kind: &str) -> Option<Notice> {
     match kind {
-        "idle_prompt" => Notice::Idle,
-        "permission_prompt" => Notice::Permission,
-        "auth_success" => Notice::LoggedIn,
-        _ => Notice::Question,
+        "idle_prompt" => Some(Notice::Idle),
+        "permission_prompt" => Some(Notice::Permission),
+        "auth_success" => Some(Notice::LoggedIn),
+        "agent_completed" | "elicitation_complete" | "elicitation_response" => None,
+        _ => Some(Notice::Question),
     }
 }
 
