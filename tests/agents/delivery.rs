@@ -123,7 +123,7 @@ fn a_prompt_that_was_typed_a_moment_ago_is_not_typed_anew_by_a_user() {
     let id = agent.send("STUCK here");
     agent.await_state(&id, "typed");
     let refused = pool.ctl(&["queue", "resolve", &agent.id, &id, "--as", "retry"]);
-    assert!(refused.code == 4 && refused.stderr.contains("may be taken yet"), "{refused:?}");
+    assert!(refused.code == 4 && refused.stderr.contains("may still take it"), "{refused:?}");
     assert_eq!(agent.pastes(), ["STUCK here"]);
     pool.ok(&["queue", "resolve", &agent.id, &id, "--as", "dead"]);
 }

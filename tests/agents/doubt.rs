@@ -36,7 +36,7 @@ fn a_lost_hook_leaves_the_prompt_typed_with_a_reason_until_the_agent_or_a_person
     };
     assert_eq!(left(&lost, &one), "typed, and the agent has not confirmed it");
     let stands =
-        "typed, and it stands in the composer still: press Enter there; no hook of it was ever heard";
+        "typed, and it stands in the composer still: press Enter there; none of its hooks has ever reported";
     assert_eq!(left(&stuck, &two), stands);
     assert_eq!((lost.pastes().len(), lost.enters()), (1, 1));
     // One may have been pressed while it did not read.

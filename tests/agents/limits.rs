@@ -33,7 +33,7 @@ fn a_limit_is_an_error_for_as_long_as_the_agent_says_and_holds_prompts_back() {
         let id = agent.send("and now?");
         let shown = agent.await_shown("waiting", |shown| shown["waits"].is_string());
         let why = shown["waits"].as_str().unwrap();
-        assert!(why.contains("used up what it may"), "{why}");
+        assert!(why.contains("reached its usage limit"), "{why}");
         assert_eq!(agent.state(&id), "queued");
         assert_eq!(agent.prompts().len(), 1, "{kind}");
         // It is pinned: its slot goes to no other session, however long it waits.

@@ -98,7 +98,7 @@ fn what_is_in_the_place_of_the_socket_is_left_alone() {
 
     let listener = UnixListener::bind(&socket).unwrap();
     let said = refused(&pool, 1);
-    assert!(said.contains("somebody else listens"), "{said}");
+    assert!(said.contains("another program listens"), "{said}");
     assert!(fs::symlink_metadata(&socket).unwrap().file_type().is_socket());
     drop(listener);
     // Now nobody listens on it, as after a crash.

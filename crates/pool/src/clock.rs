@@ -112,7 +112,7 @@ pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
         if left <= passed {
             break;
         }
-        // The time after the step itself is that of the step, which is later.
+        // `step.after` belongs to the later stretch already: the result has to be earlier.
         let lowest = step.joined.map_or(step.after, |(low, _)| low.min(step.after));
         let before_step = Timestamp(lowest.0.saturating_sub(1));
         (left, end, earliest) = (left - passed, step.before, earliest.min(before_step));

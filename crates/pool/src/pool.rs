@@ -98,8 +98,8 @@ impl Pool {
         clock::latest(&self.clock, now, times.into_iter().map(|at| if is_known(at) { at } else { now }))
     }
 
-    /// True if `this` was earlier than `that`. Neither was after `now`, except for an observation that began a moment
-    /// after it; but the clock may have shown a later time then, before it was set back.
+    /// True if `this` was earlier than `that`. Both are of the past, or of an observation that began a moment after
+    /// `now`; a timestamp that is greater nevertheless dates from before the clock was set back.
     #[must_use]
     pub fn is_earlier(&self, now: Timestamp, this: Timestamp, that: Timestamp) -> bool {
         // A time further ahead is from before the clock was set back.

@@ -22,11 +22,11 @@ use crate::agent::screen::ScreenReading;
 pub struct QueueRules {
     /// Maximum number of pending messages in a session's queue.
     pub max_messages: u64,
-    /// Maximum bytes of them.
+    /// Maximum total size of their bodies in bytes.
     pub max_bytes: u64,
     /// Maximum number of pending messages in all queues.
     pub pool_max_messages: u64,
-    /// Maximum bytes of them.
+    /// Maximum total size of their bodies in bytes.
     pub pool_max_bytes: u64,
     /// Maximum number of attempts per message.
     pub max_attempts: u32,
@@ -100,10 +100,10 @@ pub struct Settings {
     pub idle_timeout: Option<Duration>,
     /// Silence after which a program counts as idle.
     pub idle_quiet: Duration,
-    /// Minimum time before that after an unconfirmed message.
+    /// Minimum time after an unconfirmed message before silence counts as idle.
     pub idle_settle: Duration,
     /// The limits that control groups can enforce now.
-    pub bounds: EnforceableLimits,
+    pub enforceable: EnforceableLimits,
     /// The rules of the reaper.
     pub reap: ReapRules,
     /// Time for which prompts wait after an attached client typed.
@@ -163,7 +163,7 @@ impl EnvFilter {
     }
 }
 
-/// A bare command. Its user knows what it does with text, except for a full-screen one.
+/// The agent kind of a bare command: prompts are typed into it at once, except while it shows a full-screen program.
 static BARE: LazyLock<Agent> = LazyLock::new(|| Agent { waits_for_screen: true, ..Agent::default() });
 
 /// The thresholds and actions of the reaper's rules.
@@ -179,9 +179,9 @@ pub struct ReapRules {
     pub idle_session: Duration,
     /// Share of the machine's memory, in hundredths of a percent, whose use is a shortage; none for never.
     pub host_memory: Option<u32>,
-    /// Share of the time in which programs wait for memory; the same.
+    /// Share of time waiting for memory, in hundredths of a percent, that is a shortage; none for never.
     pub host_memory_pressure: Option<u32>,
-    /// Share of the disk of the state directory; the same.
+    /// Share of the state directory's disk, in hundredths of a percent, whose use is a shortage; none for never.
     pub host_disk: Option<u32>,
     /// Time between the first KILL and giving up, in milliseconds.
     pub verify_ms: u64,
@@ -309,9 +309,9 @@ pub struct Agent {
     /// True if prompts wait while it shows a full-screen program.
     pub waits_for_screen: bool,
     /// True if each use of a tool becomes a message of kind `observation`.
-    pub observe: bool,
+    pub observations: bool,
     /// True if the end of each turn becomes a message of kind `summarize`.
-    pub summarize: bool,
+    pub summaries: bool,
     /// The text that tells it to continue after a usage limit or an outage; none to tell it nothing.
     pub go_on: Option<String>,
     /// Its own command for a fresh context; none if it has none.

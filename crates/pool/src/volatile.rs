@@ -51,7 +51,7 @@ impl Volatile {
         }
     }
 
-    /// Stores that a person is at incarnations: attached, or typing by `keys`.
+    /// Notes that a person uses these incarnations: is attached, or acts by `keys`, `input` or `resize`.
     pub fn attend(&mut self, tags: impl IntoIterator<Item = Tag>, at: Timestamp) {
         let tags: Vec<Tag> = tags.into_iter().collect();
         self.prompts.attend(tags.iter().copied());

@@ -9,8 +9,8 @@ use crate::time::Timestamp;
 /// A reading of the wall clock and of the machine's awake time, with all differences found between them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Clock {
-    /// The wall clock at the reading. A reading is taken at the daemon's start, at a detected step, and
-    /// hourly.
+    /// The wall clock at the reading. Taken at the daemon's start, at a detected step, with a commit whose
+    /// events tell no time, and otherwise hourly.
     pub read_at: Timestamp,
     /// Time since boot without sleep at the reading, in milliseconds.
     pub awake_ms: u64,

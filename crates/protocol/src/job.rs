@@ -4,7 +4,7 @@
 //!
 //! | file | writer → reader | meaning |
 //! |---|---|---|
-//! | `TAG.job` | poold → init | what to run ([`Job`]); 0600, fsynced. The init *claims* it by renaming it |
+//! | `TAG.job` | poold → init | what to run ([`Job`]); 0600, not fsynced. The init *claims* it by renaming it |
 //! | `TAG.taken` | init → poold | the claim: the job, replaced by the init's [`ProcId`] once it was read |
 //! | `TAG.started` | init → poold | the program runs ([`Started`]) |
 //! | `TAG.exit` | init → poold | its end ([`ExitRecord`]); written under a temporary name, fsynced, renamed |

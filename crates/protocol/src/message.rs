@@ -204,13 +204,15 @@ pub enum MessageState {
     Queued,
     /// A worker holds the message.
     Claimed,
-    /// The text is being typed into the pane. A crash now leaves the message in doubt.
+    /// The text is being typed into the pane. After a crash, the pane's receipt tells whether it arrived; only if
+    /// nothing tells is the message in doubt.
     Typing,
     /// The text and Enter were typed.
     Typed,
     /// The agent confirmed the message.
     Accepted,
-    /// The text may or may not have been typed. It is never typed again automatically.
+    /// The text may or may not have been typed. It is typed again by itself only if its treatment is
+    /// [`InDoubt::Retry`].
     InDoubt,
     /// The message was processed.
     Done,

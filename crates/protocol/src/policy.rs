@@ -37,7 +37,8 @@ pub enum RestartPolicy {
     /// Never.
     #[default]
     No,
-    /// After an exit code other than 0, a signal, or an exceeded memory limit.
+    /// After an exit code other than 0, a signal, an exceeded memory limit, an end by the rules `hung` or
+    /// `stale_agent`, and a later start that failed.
     OnFailure,
     /// After every end, including that of the tmux server or of the machine.
     Always,

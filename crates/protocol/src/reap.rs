@@ -78,7 +78,7 @@ pub struct Lease {
     pub candidate: Candidate,
     /// The socket of tmux.
     pub tmux_socket: OsBytes,
-    /// Pids that are never signalled: the tmux server and the daemons.
+    /// Pids that are never signalled: the tmux server, the daemons and their supervisor.
     pub protected: Vec<u32>,
     /// The tmux program.
     pub tmux: OsBytes,

@@ -187,8 +187,8 @@ impl AgentSection {
             on_failed_turn,
             dialogs,
             waits_for_screen: self.wait_for_screen.unwrap_or(agent.waits_for_screen),
-            observe: self.observations,
-            summarize: self.summaries,
+            observations: self.observations,
+            summaries: self.summaries,
             go_on,
             clear,
             error_patterns: self.error_patterns.clone(),
@@ -264,7 +264,7 @@ fn check_dialog(place: &str, dialog: &str, adapter: Adapter) -> Result<(), Confi
         Some(near) => {
             invalid(format!("{place}: {adapter} does not ask this by itself; did you mean {near}?"))
         }
-        None => invalid(format!("{place}: none is known of the adapter {adapter}")),
+        None => invalid(format!("{place}: the adapter {adapter} has no dialogs to answer")),
     }
 }
 
@@ -347,8 +347,7 @@ mod tests {
                 .contains("codex does not ask this by itself")
         );
         assert!(
-            refusal("[agents.shell]\ndialogs = { trust = ['Enter'] }")
-                .contains("none is known of the adapter")
+            refusal("[agents.shell]\ndialogs = { trust = ['Enter'] }").contains("has no dialogs to answer")
         );
         assert!(refusal("[agents.claude]\ndialogs = { trust = ['Etner'] }").contains("dialogs trust: "));
         for go_on in ["/continue", "!date", "go\\u001bon"] {

@@ -52,7 +52,7 @@ impl Config {
             idle_settle: duration("[pool] idle_settle", &self.pool.idle_settle)?,
             typing_pause: duration("[pool] typing_pause", &self.pool.typing_pause)?,
             ready_limit: duration("[pool] ready_limit", &self.pool.ready_limit)?,
-            bounds: Default::default(),
+            enforceable: Default::default(),
             reap: self.reap_rules()?,
             grace_ms: millis(duration("[reaper] grace", &self.reaper.grace)?),
         })
@@ -81,9 +81,9 @@ impl Config {
             name.contains(['*', '=', '\0']) || pattern.is_empty()
         };
         match pass.iter().chain(drop).find(is_invalid) {
-            Some(pattern) => {
-                invalid(format!("[env] {pattern:?}: a name of a variable, or how names begin and a *"))
-            }
+            Some(pattern) => invalid(format!(
+                "[env] {pattern:?} is neither the name of a variable nor a prefix followed by *"
+            )),
             None => Ok(EnvFilter { pass: pass.clone(), drop: drop.clone() }),
         }
     }

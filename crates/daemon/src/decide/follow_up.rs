@@ -20,11 +20,11 @@ pub(crate) fn queue_message(
     (agent, hook): (&Agent, &Hook),
 ) {
     let (kind, key, body) = match &hook.signal {
-        HookEvent::ToolUsed(used) if agent.observe => {
+        HookEvent::ToolUsed(used) if agent.observations => {
             let key = used.id.clone().unwrap_or_else(|| format!("{:016x}", hook.id));
             ("observation", format!("tool:{key}"), observation(used, current_prompt(turn, session)))
         }
-        HookEvent::TurnOver { said, turn: number } if agent.summarize => {
+        HookEvent::TurnOver { said, turn: number } if agent.summaries => {
             let body = json!({ "last_assistant_message": said, "turn": number, "cwd": session.spec.cwd });
             ("summarize", format!("turn:{:016x}", hook.id), body.to_string())
         }

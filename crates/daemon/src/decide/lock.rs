@@ -103,7 +103,7 @@ pub(crate) fn view(turn: &Turn<'_>, session: SessionId) -> Option<LockView> {
 pub(crate) fn release(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
     turn.waiting.locks.remove(&ticket);
     if turn.volatile.user_locks.get(session).is_some_and(|lock| lock.ticket == ticket) {
-        end_user_lock(turn, session, LockEnd::Released("whoever asked for it had left"));
+        end_user_lock(turn, session, LockEnd::Released("its requester had disconnected"));
         return;
     }
     grant_next(turn, session, ticket);

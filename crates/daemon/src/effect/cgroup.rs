@@ -49,7 +49,7 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) {
     let bounds = EnforceableLimits { memory: has("memory"), tasks: has("pids"), cpu: has("cpu") };
     daemon.cgroups.with_state(|state| *state = found);
     daemon.config.send_modify(|loaded| {
-        Arc::make_mut(&mut Arc::make_mut(loaded).settings).bounds = bounds;
+        Arc::make_mut(&mut Arc::make_mut(loaded).settings).enforceable = bounds;
     });
 }
 

@@ -160,7 +160,7 @@ async fn start(
 fn with_cgroup(daemon: &Daemon, session: &Session, run: &Incarnation) -> Result<Incarnation, String> {
     let limits = &session.spec.limits;
     // Memory that no group limits is watched instead.
-    let bounds = daemon.loaded().settings.bounds;
+    let bounds = daemon.loaded().settings.enforceable;
     let enforced = Limits { memory: limits.memory.filter(|_| bounds.memory), ..limits.clone() };
     match cgroup::create(daemon, run.tag, &enforced) {
         Ok(Some(group)) if group.unenforced.is_empty() || limits.best_effort || !needs_group(limits) => {

@@ -16,7 +16,7 @@ const SUBSCRIBER_BACKLOG: usize = 1024;
 /// An observation of tmux, for the engine and for those who follow tmux.
 #[derive(Debug, Clone)]
 pub(crate) struct ObservedTmux {
-    pub(crate) sight: Report,
+    pub(crate) report: Report,
     /// True if the whole server was listed.
     pub(crate) complete: bool,
     /// Time since the observation began.
@@ -26,7 +26,7 @@ pub(crate) struct ObservedTmux {
 impl ObservedTmux {
     /// An observation of the whole server, by the daemon or in a watcher's snapshot.
     pub(crate) fn whole(state: TmuxState, age: Duration) -> Self {
-        Self { sight: Report::Snapshot(state), complete: true, age }
+        Self { report: Report::Snapshot(state), complete: true, age }
     }
 }
 

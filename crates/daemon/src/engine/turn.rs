@@ -87,7 +87,7 @@ impl DerefMut for Turn<'_> {
 /// Logs a step of the wall clock.
 pub(crate) fn log_step(step: ClockStep) {
     let by = i128::from(step.after.0) - i128::from(step.before.0);
-    tracing::info!(by_ms = %by, "the clock was set, or the machine slept: nothing is older by that");
+    tracing::info!(by_ms = %by, "the clock was set, or the machine slept: ages do not count that time");
 }
 
 impl<'a> Turn<'a> {

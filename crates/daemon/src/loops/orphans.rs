@@ -98,10 +98,10 @@ fn forget_tags(turn: &mut Turn<'_>, seen: &[MarkedProcess]) {
         Marker::Client(_) => None,
     };
     let panes = state.panes.values().filter_map(|pane| pane.tag);
-    let borne = seen.iter().filter_map(of_process).chain(panes).collect();
+    let carried = seen.iter().filter_map(of_process).chain(panes).collect();
     let mono = turn.mono();
     let (pool, volatile) = turn.state();
-    let forgotten = volatile.reaping.note_carried_tags(pool, &borne, mono);
+    let forgotten = volatile.reaping.note_carried_tags(pool, &carried, mono);
     turn.emit_all(forgotten.into_iter().map(Event::TagForgotten));
 }
 

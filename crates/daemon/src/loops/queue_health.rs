@@ -14,8 +14,8 @@ use crate::engine::daemon::Daemon;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Parts of the time for which messages may stand still, of which each brings a look.
-const LOOKS: u32 = 10;
+/// Number of checks within `[queue] stuck_after`.
+const CHECKS: u32 = 10;
 
 /// Longest time between two looks while something is known to stand still: its end is told soon.
 const STUCK_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let context = Arc::clone(&daemon);
         let Ok(is_stuck) = daemon.engine.turn(move |turn| look(turn, &context)).await else { return };
         let limit = daemon.loaded().settings.queue.stuck_after;
-        let pause = limit.map_or(PAUSE_MAX, |limit| (limit / LOOKS).clamp(PAUSE_MIN, PAUSE_MAX));
+        let pause = limit.map_or(PAUSE_MAX, |limit| (limit / CHECKS).clamp(PAUSE_MIN, PAUSE_MAX));
         sleep(if is_stuck { pause.min(STUCK_PAUSE_MAX) } else { pause }).await;
     }
 }

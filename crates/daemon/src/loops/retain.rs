@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Time between two rounds while there is more to forget.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Time after which the clocks are recorded again, if nothing else has recorded them. The more recent the last one is, the better a start of
-/// the daemon tells a step of the clock from drift.
+/// Time after which the clocks are recorded again, if nothing else has recorded them. The more recent the last record,
+/// the better a start of the daemon tells a step from drift.
 const CLOCK_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Retention of the copy of a database that a migration made: it holds the secrets of that time, also those

@@ -72,7 +72,10 @@ fn remove_dead_socket(path: &Path) -> Result<(), DaemonError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(|e| DaemonError::io(path, e))
         }
-        Ok(_) => Err(DaemonError::Other(format!("somebody else listens at {}", path.display()))),
+        Ok(_) => {
+            let why = format!("another program listens at {}: stop it, or set POOL_SOCKET", path.display());
+            Err(DaemonError::Other(why))
+        }
         Err(error) => Err(DaemonError::io(path, error)),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Registration {
 
 impl Registration {
     pub(super) fn new(daemon: &Daemon, id: u64) -> Self {
-        Self { engine: daemon.engine.clone(), id, reason: "it went away".to_owned() }
+        Self { engine: daemon.engine.clone(), id, reason: "it disconnected".to_owned() }
     }
 
     /// Sets why the connection ended.

@@ -59,7 +59,7 @@ fn import(database: &Path, file: &Path) -> Result<String, DaemonError> {
         let open = File::open(file).map_err(|error| DaemonError::io(file, error))?;
         tools::import(database, &mut BufReader::new(open)).map_err(failed)?;
     }
-    Ok(format!("{} is made; start poold", database.display()))
+    Ok(format!("created {}; start poold", database.display()))
 }
 
 fn check(database: &Path) -> Result<String, DaemonError> {

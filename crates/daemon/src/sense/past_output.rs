@@ -1,5 +1,5 @@
-//! The output of sessions before this start of the daemon. No event tells it, for output is no commit: after a
-//! restart the times of the logs do.
+//! The time of each session's last output before this start of the daemon. No event records it: it is the time of the
+//! log's last write.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -146,7 +146,7 @@ fn answerable_ask(
 fn only_at_terminal(session: &Session) -> String {
     let name = &session.name;
     format!(
-        "what {name} asks can only be answered at its terminal: poolctl attach {name}, or poolctl keys {name}"
+        "what {name} asks can only be answered at its terminal: `poolctl attach {name}`, or `poolctl keys {name}`"
     )
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
     let usage =
         |e: ConfigError| Refusal::new(ErrorCode::Usage, format!("{e}; the configuration is as before"));
     let mut loaded = LoadedConfig::read(&daemon.paths, daemon.settings().umask).map_err(usage)?;
-    Arc::make_mut(&mut loaded.settings).bounds = daemon.settings().bounds;
+    Arc::make_mut(&mut loaded.settings).enforceable = daemon.settings().enforceable;
     let restart = needs_restart(&daemon.startup_config, &loaded.config);
     let before = daemon.loaded();
     let changed = before.config != loaded.config;

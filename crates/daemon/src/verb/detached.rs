@@ -33,8 +33,8 @@ const WRITER_TRIES: u32 = 100;
 /// An incarnation that was left to tmux.
 #[derive(Debug, Serialize, Deserialize)]
 struct Detached {
-    /// The process by which it is told whether anything still uses the directories; if it is not known, something may, until
-    /// the machine has been restarted.
+    /// The process whose end proves that nothing uses the directories any more. If it is not known, only a restart of
+    /// the machine proves that.
     init: Option<ProcId>,
     /// The boot of the machine.
     boot: Option<String>,

@@ -85,7 +85,9 @@ async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pr
     // A directory with an id that is not given out yet may be in creation.
     let keep = move |id: SessionId| known.contains(&id) || id.0 >= next;
     let work = move || leftovers.remove(&keep, &ages, &*processes);
-    let failed = |_| Refusal::new(ErrorCode::Failed, "the directories were not looked at");
+    let failed = |error: std::io::Error| {
+        Refusal::new(ErrorCode::Failed, format!("unused directories were not looked for: {error}"))
+    };
     let found = daemon.blocking.without_timeout(Purpose::Removal, work).await.map_err(failed)?;
     pruned.directories = found.directories;
     pruned.bytes += found.bytes;

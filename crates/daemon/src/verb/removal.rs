@@ -195,8 +195,7 @@ async fn archive(daemon: &Arc<Daemon>, removal: &Removal, id: SessionId) -> Resu
             tracing::info!(session = %id, path = %path.display(), "archived");
             Ok(Archived { messages: archived, changed_at, path })
         }
-        Ok(Err(error)) => Err(failed(error.to_string())),
-        Err(_) => Err(failed("the work was interrupted".to_owned())),
+        Ok(Err(error)) | Err(error) => Err(failed(error.to_string())),
     }
 }
 
@@ -389,8 +388,7 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
     let removed = daemon.blocking.without_timeout(Purpose::Removal, remove).await;
     let why = match removed {
         Ok(Ok(removed)) => return Ok(removed.bytes),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "the work was interrupted".to_owned(),
+        Ok(Err(error)) | Err(error) => error.to_string(),
     };
     tracing::warn!(session = %session.id, why, "its directory was not removed");
     Err(why)

@@ -20,8 +20,8 @@ pub(super) async fn wait_while(
     daemon.engine.wait_for(Some(OUTCOME_LIMIT), over).await
 }
 
-/// Decides on a session once it is in no state that `passes`: again if it is in one by then, and the decision conflicts
-/// with that.
+/// Runs `decide` once the session is in no passing state (`passes`), and once more if it conflicts because the
+/// session has entered one meanwhile.
 ///
 /// # Errors
 /// As [`wait_while`], and those of `decide`.
@@ -39,7 +39,7 @@ pub(super) async fn decide_settled<T, F: Future<Output = Result<T, Refusal>>>(
         let conflicts = decided.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Conflict);
         let is_passing = move |turn: &mut Turn<'_>| turn.pool().session(id).is_some_and(passes);
         let is_passing = conflicts && daemon.engine.turn(is_passing).await?;
-        // A state may have come and passed around the decision: the next one is made in peace.
+        // Such a state may have begun and ended during the decision: it is made once more.
         if !conflicts || Instant::now() >= deadline || !is_passing && !was_passing {
             return decided;
         }

@@ -250,7 +250,7 @@ impl Drop for UnsentClaims {
         self.daemon.engine.post(move |turn| {
             for held in held {
                 let rules = &context.loaded().settings.queue;
-                let back = ("the client had left", Disposition::GiveBack);
+                let back = ("the worker had disconnected", Disposition::GiveBack);
                 // The same operation may have settled it already, over another connection.
                 let events = queue::fail(turn.pool(), rules, held, back, turn.now()).unwrap_or_default();
                 turn.emit_all(events);

@@ -43,7 +43,7 @@ pub struct AgentObservation {
     pub title: WindowTitle,
     /// True if an agent runs in it whose screen the pool can read.
     pub has_known_screen: bool,
-    /// True if it asks for more than is shown: what the screen shows may be of another request.
+    /// True if further requests wait behind the one that is shown: the screen may show another one of them.
     pub has_queued_asks: bool,
     /// True if its composer can be free while it works, because its description does not say how its screen
     /// looks at work.
@@ -213,7 +213,7 @@ fn asking_bell(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Opti
     let answers = [observed.delivered_at, observed.attended_at];
     let age = pool.age(now, at);
     let asks = answers.into_iter().flatten().all(|then| pool.is_earlier(now, then, at))
-        // A mark that is read after a bell has cleared that; this compares the bell on record after a start of the daemon.
+        // A mark read after a bell has cleared it already; this is for a bell on record from before a start of `poold`.
         && marks.last_of_shell().is_none_or(|mark| !pool.is_earlier(now, at, mark.at))
         && observed.quiet_since.is_none_or(|wrote| pool.age(now, wrote) + BELL_OUTPUT > age)
         && age < BELL_LIMIT;

@@ -103,7 +103,7 @@ pub fn check_answer(ask: &Ask, said: &Approve, name: &str) -> Result<(), Refusal
     let questions = if ask.kind == AskKind::Question { ask.text.lines().count() } else { 0 };
     match (said.deny, questions, said.answers.len()) {
         (true, _, 0) => Ok(()),
-        (true, ..) => conflict("an answer is no denial: say one of them".to_owned()),
+        (true, ..) => conflict("it was both answered and denied: give either --answer or --deny".to_owned()),
         (false, questions, given) if questions == given => Ok(()),
         (false, 0, _) => {
             conflict(format!("{name} asks for a permission: `poolctl approve {name}`, or --deny"))

@@ -31,9 +31,10 @@ pub struct HookInputs<'a> {
     pub now: Timestamp,
 }
 
-/// True if the report is of before this time, whatever the wall clock showed then. If the clock was set back and showed
-/// the time more than once, the moment next to the report counts: few reports are late. A time later than now was stored
-/// before a step back too small to be recorded: a report that is not later than now, too, is then taken for newer.
+/// True if a report, made at `moment`, is older than the recorded time `at`, whatever the wall clock showed then. If it
+/// showed `at` more than once, as it was set back, the moment nearest to the report counts, as few reports are late.
+/// An `at` later than now dates from before a step back too small to be recorded: a report up to now then counts as
+/// newer.
 #[must_use]
 pub fn is_before(pool: &Pool, (moment, now): (Moment, Timestamp), at: Timestamp) -> bool {
     let (at, present) = (moment_near(pool.clock(), at, now, moment), moment_of(pool.clock(), now, now));

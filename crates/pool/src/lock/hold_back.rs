@@ -2,7 +2,7 @@
 
 use protocol::SessionId;
 
-use crate::lock::prompts::is_locked_up;
+use crate::lock::prompts::is_locked_without_prompts;
 use crate::pool::Pool;
 use crate::volatile::Volatile;
 
@@ -10,5 +10,5 @@ use crate::volatile::Volatile;
 #[must_use]
 pub fn holds_back(pool: &Pool, volatile: &Volatile, session: SessionId) -> bool {
     let is_locked = volatile.user_locks.get(session).is_some();
-    is_locked && pool.session(session).is_some_and(|session| is_locked_up(pool, session))
+    is_locked && pool.session(session).is_some_and(|session| is_locked_without_prompts(pool, session))
 }

@@ -6,7 +6,7 @@ use protocol::{MessageId, Session, SessionId};
 use crate::pool::Pool;
 
 /// True if a session has a user's lock, and no prompt that was sent under it is pending.
-pub(crate) fn is_locked_up(pool: &Pool, session: &Session) -> bool {
+pub(crate) fn is_locked_without_prompts(pool: &Pool, session: &Session) -> bool {
     session.lock.is_some() && newest_prompt(pool, session.id).is_none()
 }
 

@@ -21,7 +21,7 @@ use crate::queue::transition::transition;
 use crate::queue::{breaker, doubt, settle};
 use crate::settings::{Agent, OnFailedTurn, OnInterrupted, QueueRules, Settings};
 
-/// Time for which an agent at rest may still report the outcome of its prompt; its own record tells sooner.
+/// Time that an agent at rest has to report the outcome of its prompt; usually its own record tells sooner.
 const WORD_LIMIT: Duration = Duration::from_secs(15);
 
 /// The consequences of a hook report for the agent's prompt. `newer` is the activity from a report that

@@ -61,13 +61,13 @@ pub fn record_gate(
     }
 }
 
-const NOT_IN_FRONT: &str = "another program is in front of its shell";
+const NOT_IN_FRONT: &str = "another program runs in the foreground of its shell";
 
 /// The reason against prompting an agent whose usage limit is reached.
 #[must_use]
 pub fn limit_reason(activity: &Activity, now: Timestamp) -> Option<String> {
     let until = activity.limited_until.filter(|until| *until > now)?;
-    Some(format!("its agent has used up what it may, for {} s more", until.since(now).as_secs()))
+    Some(format!("its agent has reached its usage limit, for {} s more", until.since(now).as_secs()))
 }
 
 /// True if prompts wait for the end of this activity.
@@ -127,7 +127,7 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
     match (&seen.dialog, &seen.composer) {
         (Some(dialog), _) => Err(Blocked::by_terminal(format!("it shows a dialog: {}", dialog.name))),
         (None, Composer::Holds(text)) => Err(Blocked::by_terminal(holds_text(text))),
-        (None, Composer::Hidden) => Err(Blocked::by_terminal("its composer is not to be seen")),
+        (None, Composer::Hidden) => Err(Blocked::by_terminal("its composer is not visible")),
         // A new version of a known agent may look different, and its hook tells that it waits. A full screen
         // is not the agent but its editor. A description of an agent covers every screen that takes prompts.
         (None, Composer::Unknown)

@@ -115,7 +115,7 @@ impl Prompts {
         &self.delivered_at
     }
 
-    /// Stores that a person spoke to incarnations: attached, or by `keys`.
+    /// Notes that a person uses these incarnations: is attached, or acts by `keys`, `input` or `resize`.
     pub fn attend(&mut self, tags: impl IntoIterator<Item = Tag>) {
         self.attended.extend(tags);
     }

@@ -59,7 +59,7 @@ pub fn resolve(pool: &Pool, asked: &ResolveMessage, now: Timestamp) -> Result<Ve
             let left = left.as_secs() + 1;
             return conflict(
                 asked.id,
-                &format!("was typed a moment ago and may be taken yet: try again in {left} s"),
+                &format!("was typed a moment ago, and its agent may still take it: try again in {left} s"),
             );
         }
         return Ok(if message.is_suspended {
@@ -112,7 +112,7 @@ pub fn retry(pool: &Pool, rules: &QueueRules, id: MessageId, now: Timestamp) -> 
             Ok(moved.into_iter().chain(breaker::close(pool, session, &kind)).collect())
         }
         Done => conflict(id, "is done"),
-        _ => conflict(id, "is being worked"),
+        _ => conflict(id, "is being processed"),
     }
 }
 

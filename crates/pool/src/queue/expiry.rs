@@ -8,8 +8,8 @@ use crate::pool::Pool;
 use crate::queue::pending::PendingMessage;
 use crate::queue::transition::transition;
 
-/// Messages that expire if they are still as they are at the end of their time to live, soonest end first. A
-/// message in flight, or a suspended one, does not expire.
+/// Messages that expire at the end of their time to live unless their state changes before, soonest first: those in
+/// doubt, and queued ones that are not suspended.
 pub(crate) fn to_expire(pool: &Pool) -> impl Iterator<Item = (Moment, PendingMessage<'_>)> {
     let limited = pool.queues.expiring();
     let pending = limited.filter_map(|(at, session, id)| Some((at, pool.pending_message(session, id)?)));

@@ -16,7 +16,7 @@ use protocol::{
     Event, MessageState, Session, SessionId, Standstill, StuckLane, StuckReason, Timestamp, UnstuckReason,
 };
 
-use crate::lock::prompts::{is_locked_up, newest_of};
+use crate::lock::prompts::{is_locked_without_prompts, newest_of};
 use crate::pool::Pool;
 use crate::queue::kind_queue::KindQueue;
 use crate::queue::session_queue::SessionQueue;
@@ -91,11 +91,12 @@ struct Lane<'a> {
     messages: &'a KindQueue,
 }
 
-/// The lanes of a session that are not excused for its sake.
+/// The lanes of a session that are meant to move: prompts while it takes them, other kinds unless it is the host of a
+/// worker that a user stopped.
 fn lanes(pool: &Pool, session: SessionId) -> impl Iterator<Item = (&str, Lane<'_>)> {
     let found = pool.session(session).and_then(|session| Some((session, pool.queues.queue(session.id)?)));
     found.into_iter().flat_map(|(session, queue)| {
-        let takes_prompts = session.takes_prompts() && !is_locked_up(pool, session);
+        let takes_prompts = session.takes_prompts() && !is_locked_without_prompts(pool, session);
         let is_stopped_worker = session.worker.is_some() && is_off(session);
         let kinds = queue
             .kinds()
@@ -104,7 +105,8 @@ fn lanes(pool: &Pool, session: SessionId) -> impl Iterator<Item = (&str, Lane<'_
     })
 }
 
-/// How a lane stands still; none if a message of it is in work, or has a time.
+/// Since when and why a lane stands still; none while a message of it is processed, or the next one waits for the time
+/// of its attempt.
 fn standstill(pool: &Pool, volatile: &Volatile, lane: Lane<'_>, now: Timestamp) -> Option<Standstill> {
     let Lane { session, queue, kind, messages } = lane;
     let opened_at = pool.breaker(session.id, kind).and_then(|breaker| breaker.opened_at);

@@ -8,8 +8,8 @@ use crate::pool::Pool;
 use crate::queue::session_queue::{FinishedList, FinishedMessage};
 use crate::settings::QueueRules;
 
-/// Minimum time for which an idempotency key and an operation id that a user chose are remembered; that of a
-/// message from its queueing. More messages than the configuration keeps are forgotten earlier.
+/// Minimum time for which an idempotency key, or an operation id that a user chose, is remembered; for a message it
+/// counts from its queueing. Messages beyond the configured number are forgotten earlier.
 const KEEP_NAMED: Duration = Duration::from_secs(24 * 3600);
 
 /// Time for which random operation ids are remembered: longer than any client repeats. No message is forgotten

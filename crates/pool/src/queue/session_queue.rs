@@ -254,7 +254,7 @@ impl SessionQueue {
         self.moved_at.0.get(kind).copied()
     }
 
-    /// Sets a kind in motion: what held it up on purpose has ended.
+    /// Restarts the standstill time of a kind, as what held it back on purpose has ended.
     pub(super) fn excuse(&mut self, kind: &str, until: Timestamp) {
         if self.kinds.contains_key(kind) {
             self.moved_at.note(kind, until);

@@ -115,8 +115,8 @@ fn take_away(
     attempt_failed(pool, rules, &PendingMessage { token: None, ..message.clone() }, reason, now)
 }
 
-/// True if somebody ends, or ended, the session that a message's holder runs in: what became of the attempt
-/// was nobody's failure.
+/// True if the session of a message's holder is being ended, or was ended, by order of a user or of the pool: the
+/// attempt then did not fail.
 fn is_holder_ended(pool: &Pool, message: &PendingMessage<'_>) -> bool {
     let is_ended = |session: &Session| {
         let runs = matches!(session.lifecycle, Lifecycle::Starting | Lifecycle::Live);
@@ -143,7 +143,7 @@ fn attempt_failed(
     now: Timestamp,
 ) -> Vec<Event> {
     if is_holder_ended(pool, message) {
-        // A worker that is no host may claim on until it has ended: not the same message at once.
+        // A worker outside of a host may go on claiming until it has ended: it must not get the same message at once.
         let is_of_host = message.holder.is_some_and(|holder| holder.host.is_some());
         let not_before = (!is_of_host).then(|| now.after(rules.retry_backoff));
         return vec![uncounted(message, "its worker was stopped".into(), not_before, now)];
@@ -274,8 +274,8 @@ pub fn release_dead_worker(
     held.flat_map(|message| take_away(pool, rules, &message, "its worker died", now)).collect()
 }
 
-/// Forgets the workers that hold messages, as they are those of another timeline: nobody ends them here. A claim is only
-/// fenced by its token from now on; a message whose worker was to be ended first waits for the next one.
+/// Detaches messages from the workers that hold them, which belong to another timeline and are not ended by this pool.
+/// From now on only its token fences a claim; a message whose worker was to be ended first is queued again.
 #[must_use]
 pub fn forget_workers(pool: &Pool, now: Timestamp) -> Vec<Event> {
     let why = || MessageReason::from("the database was replaced");

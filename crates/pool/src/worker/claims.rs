@@ -24,8 +24,8 @@ pub struct Asked<'a> {
     pub max: usize,
     /// The session that was served last: the others come before it.
     pub after: SessionId,
-    /// The hosts that ask now, this one included or not: the pool's free handlers go to the messages that wait
-    /// longest.
+    /// The hosts that ask for messages now, with or without this one: they share the pool's free handlers, the longest
+    /// waiting messages first.
     pub asking: &'a [Tag],
 }
 
@@ -108,7 +108,7 @@ fn waiting_times(
     };
     let concurrency = host.worker.as_ref().map_or(0, |worker| worker.concurrency as usize);
     let left = concurrency.saturating_sub(Held::by(pool, host.id).of_worker);
-    // Those that it would be given: an old message behind others of its lane does not count for them.
+    // Only messages that it would be given now: an old one that waits behind others of its lane does not count.
     let mut times: Vec<_> = in_turn(lanes.to_vec(), SessionId(0), left).iter().map(since).collect();
     times.sort_unstable();
     times

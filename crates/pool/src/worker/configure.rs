@@ -34,7 +34,7 @@ pub fn check(worker: &WorkerSpec) -> Result<(), Refusal> {
         Refusal::new(
             ErrorCode::Usage,
             format!(
-                "bad name of a worker {name:?}: it is like that of a session, 32 characters at most: {why}"
+                "bad name of a worker {name:?}: {why}; the rules are those of session names, with at most 32 characters"
             ),
         )
     })?;

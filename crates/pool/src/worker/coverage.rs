@@ -175,7 +175,7 @@ pub fn is_worked(pool: &Pool, workers: &Workers, session: SessionId, kind: &str)
     by_hand || pool.workers().any(is_started)
 }
 
-/// The name of a worker of the pool for messages of this kind and session.
+/// The worker of the pool for these messages, where [`is_worked`] is false: it was stopped, or failed too often.
 #[must_use]
 pub fn worker_off<'a>(pool: &'a Pool, session: SessionId, kind: &str) -> Option<&'a str> {
     let session = pool.session(session)?;

@@ -66,7 +66,8 @@ fn has_ended_well(host: &Session) -> bool {
     matches!(host.lifecycle, Lifecycle::Parked | Lifecycle::Lost) || has_finished(host)
 }
 
-/// True if a host ended since it had nothing to do. Its pane may have been seen to be gone before its exit code was.
+/// True if a host ended because it had nothing to do: with code 0, whether its exit or the loss of its pane was noticed
+/// first.
 fn has_finished(host: &Session) -> bool {
     host.lifecycle == Lifecycle::Stopped
         && matches!(host.reason, Some(Reason::Exited | Reason::TmuxGone | Reason::StartupMissingTmux))

@@ -8,8 +8,8 @@ use protocol::{ErrorCode, Holder, Refusal, Session, Tag};
 use crate::pool::Pool;
 use crate::refusal::refuse;
 
-/// True if the host of a worker of the pool holds a message, and is not proved gone with all its handlers:
-/// [`crate::worker::demand`] frees it then.
+/// True if the holder of a message is the host of a worker of the pool that is not proved gone yet. Once it is,
+/// [`crate::worker::demand`] frees the message.
 #[must_use]
 pub fn is_hosted(pool: &Pool, holder: Option<&Holder>) -> bool {
     holder.and_then(|holder| holder.host).is_some_and(|host| !is_over(pool, host))
@@ -41,7 +41,9 @@ pub fn check_removable(session: &Session, asked: &Remove) -> Result<(), Refusal>
 fn belongs_to_worker(worker: &WorkerSpec) -> Result<(), Refusal> {
     let name = &worker.name;
     let removes = if worker.configured && !worker.removed {
-        format!("[workers.{name}] is removed in the configuration, with `poolctl config reload`")
+        format!(
+            "to remove it, delete [workers.{name}] from the configuration and run `poolctl config reload`"
+        )
     } else {
         format!("`poolctl worker rm {name}` removes it")
     };

@@ -293,8 +293,7 @@ impl Workers {
         self.armed = self.leases.first().map_or(at, |first| first.min(at));
     }
 
-    /// Moves the next tick forward to the end of the first lease, if that comes earlier. Returns true if it
-    /// does.
+    /// Moves the next tick to the end of the first lease if that comes earlier. Returns true then.
     pub fn advance_tick(&mut self) -> bool {
         let first = self.leases.first().filter(|first| *first < self.armed);
         self.armed = first.unwrap_or(self.armed);

@@ -72,7 +72,7 @@ fn a_prompt_waits_for_what_is_known_to_be_busy() {
         for source in SOURCES {
             let stage = doing(kind, Activity { state: ActivityState::Busy, source, ..Activity::default() });
             let told = match source {
-                Source::Process => "another program is in front of its shell".to_owned(),
+                Source::Process => "another program runs in the foreground of its shell".to_owned(),
                 _ => format!("its agent is busy ({})", source.as_str()),
             };
             let expected = waits(source, agent(kind).confirm).then_some(told);
@@ -130,7 +130,7 @@ fn a_prompt_waits_until_a_limit_is_over() {
         let ask = asks(AskKind::Bell);
         let (source, confirm) = (Source::Output, "claude");
         let mut stage = doing(confirm, Activity { state, source, ask, limited_until, ..Activity::default() });
-        assert_eq!(why(&stage).as_deref(), Some("its agent has used up what it may, for 9 s more"));
+        assert_eq!(why(&stage).as_deref(), Some("its agent has reached its usage limit, for 9 s more"));
         stage.pass(9000);
         let unready = state == ActivityState::Unknown;
         assert_eq!(why(&stage).is_some(), unready, "{state:?}");
@@ -171,7 +171,7 @@ fn reason(kind: &str, waits_for_screen: bool, pane: &PaneSnapshot) -> Option<&'s
         "full-screen",
         "dialog",
         "holds text",
-        "not to be seen",
+        "not visible",
         "does not show",
         "does not take pastes",
         "unfinished line",
@@ -221,7 +221,7 @@ fn i3_nothing_is_typed_into_a_terminal_that_somebody_or_something_else_has() {
             None,
         ),
         (PaneSnapshot { takes_pastes: Some(true), ..of(seen(Composer::Empty, None)) }, None, None),
-        (of(seen(Composer::Hidden, None)), Some("not to be seen"), None),
+        (of(seen(Composer::Hidden, None)), Some("not visible"), None),
         (of(seen(held(), None)), Some("holds text"), None),
         (of(seen(Composer::Empty, Some("trust"))), Some("dialog"), None),
         (of(seen(held(), Some("trust"))), Some("dialog"), None),

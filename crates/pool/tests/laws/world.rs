@@ -33,7 +33,7 @@ pub(crate) fn settings() -> Settings {
         idle_timeout: None,
         idle_quiet: Duration::from_secs(2),
         idle_settle: Duration::from_secs(3),
-        bounds: EnforceableLimits::default(),
+        enforceable: EnforceableLimits::default(),
         reap: ReapRules::default(),
         typing_pause: Duration::from_secs(3),
         ready_limit: Duration::from_secs(30),

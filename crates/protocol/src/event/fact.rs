@@ -375,7 +375,7 @@ pub enum Event {
     Agent(AgentEvent),
     /// No process or pane carries the tag of an ended incarnation any more. Never in the journal.
     TagForgotten(Tag),
-    /// The clock was read at a start, or a step of it was detected. Never in the journal.
+    /// The clocks were read: see [`Clock::read_at`] for when. Never in the journal.
     ClockRead(Clock),
     /// The drain of the session got a deadline.
     DrainDeadlineSet(SessionId, DrainDeadline),

@@ -49,7 +49,7 @@ pub(crate) enum ArchiveError {
         source: io::Error,
     },
     /// The disk returned other bytes than were written.
-    #[error("{} was not read again as it was written: {what}", .path.display())]
+    #[error("{} reads back differently from what was written: {what}", .path.display())]
     Damaged {
         /// The archive.
         path: PathBuf,

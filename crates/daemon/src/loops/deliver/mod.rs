@@ -2,7 +2,7 @@
 //! session with a waiting prompt gets a task.
 //!
 //! ```text
-//! queued ──► the gate of the record ([`gate`]), then the pane is observed ([`attempt`])
+//! queued ──► the gate of the record ([`record_gate`]), then the pane is observed ([`attempt`])
 //!   │            typing is on disk, with a fencing token, before the first byte is pasted
 //!   ▼
 //! typing ──► text pasted, pause, Enter ([`enter`]) ──► typed ──► confirmed ([`confirm`])
@@ -10,7 +10,8 @@
 //!   └──────► interrupted ([`recover`]): the pane tells whether the text arrived
 //! ```
 //!
-//! A text is never typed twice. Enter is pressed again only while the text is seen in the composer.
+//! A text that may have arrived is typed again only where a user asked for that (`--in-doubt retry`, `queue resolve
+//! --as retry`). Enter is pressed again only while the text is seen in the composer.
 
 mod attempt;
 mod confirm;

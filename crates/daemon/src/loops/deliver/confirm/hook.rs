@@ -110,7 +110,7 @@ async fn leave_to_person(
         if open.state == MessageState::Typed {
             let tag = turn.pool().session(session).and_then(|s| Some(s.incarnation.as_ref()?.tag));
             let has_reported = turn.pool().notes(session).is_some_and(|notes| notes.hooked == tag);
-            let why = if has_reported { why } else { format!("{why}; no hook of it was ever heard") };
+            let why = if has_reported { why } else { format!("{why}; none of its hooks has ever reported") };
             // The state keeps its time, at which Enter was last pressed.
             let event = queue::transition(&open, MessageState::Typed, Some(why.into()), open.since);
             turn.emit(event);
