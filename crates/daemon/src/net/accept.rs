@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::connect::HELLO_TIMEOUT;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use world::transport::Listener;
@@ -18,9 +19,6 @@ const CONNECTIONS_MAX: usize = 4096;
 
 /// Maximum number of connections without a hello yet, including those that are turned away.
 const PENDING_MAX: usize = 64;
-
-/// Time for a peer to send its hello.
-const HELLO_LIMIT: Duration = Duration::from_secs(5);
 
 /// Time that a peer has for its hello before it may be evicted for another one.
 const PENDING_MIN: Duration = Duration::from_millis(500);
@@ -66,7 +64,7 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>)
                 let handshake = handshake::shake_hands(&daemon, id, incoming, place.is_some());
                 let connection = tokio::select! {
                     biased;
-                    done = timeout(HELLO_LIMIT, handshake) => done.ok().flatten(),
+                    done = timeout(HELLO_TIMEOUT, handshake) => done.ok().flatten(),
                     _ = evicted => None,
                 };
                 if let Some(connection) = connection {

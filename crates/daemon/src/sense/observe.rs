@@ -57,7 +57,7 @@ pub(crate) async fn take_in(
         turn.publish_tmux(&sighting);
         let began = pool::clock::ago(turn.pool().clock(), turn.now(), sighting.age);
         let (pool, volatile) = turn.state();
-        let update = observe::update(pool, volatile, (sighting.sight, sighting.complete), began);
+        let update = volatile.observed.update(pool, sighting.report, sighting.complete, began);
         let suspects = observe::suspects(pool, volatile, &update);
         if !suspects.is_empty() {
             return Ok((Step::Open(update, suspects), Some(done)));

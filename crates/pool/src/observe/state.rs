@@ -125,7 +125,7 @@ impl Observed {
         self.trouble.as_ref()
     }
 
-    /// Time since which the tmux server answers, if it does.
+    /// Time of the last observation that the tmux server did not answer; the start of `poold` if it answered all.
     #[must_use]
     pub fn answers_since(&self) -> Timestamp {
         self.answers_since

@@ -74,16 +74,6 @@ pub struct ObserveOutcome {
     pub wakes_waiters: bool,
 }
 
-/// Applies a report to the observed state. `began` is the beginning of the observation.
-pub fn update(
-    pool: &Pool,
-    volatile: &mut Volatile,
-    (report, complete): (Report, bool),
-    began: Timestamp,
-) -> Update {
-    volatile.observed.update(pool, report, complete, began)
-}
-
 /// The suspects to sample before [`take_in`].
 #[must_use]
 pub fn suspects(pool: &Pool, volatile: &Volatile, update: &Update) -> Suspects {

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use protocol::message::PROMPT;
 use protocol::{Event, Holder, MessageState, MessageStatus, SessionId, Timestamp, Token};
 
 use crate::clock;
@@ -12,6 +11,7 @@ use crate::queue::breaker;
 use crate::queue::expiry::to_expire;
 use crate::queue::pending::PendingMessage;
 use crate::queue::transition::status_changed;
+use crate::worker::coverage::takes_kind;
 
 /// The messages that a worker asks for.
 #[derive(Debug, Clone, Copy)]
@@ -28,11 +28,7 @@ pub struct ClaimQuery<'a> {
 #[must_use]
 pub fn claimable<'a>(pool: &'a Pool, query: ClaimQuery<'_>, now: Timestamp) -> Vec<PendingMessage<'a>> {
     let Some(queue) = pool.queues.queue(query.session) else { return Vec::new() };
-    let wanted = |kind: &str| match query.kinds {
-        [] => kind != PROMPT,
-        kinds => kinds.iter().any(|wanted| wanted == kind),
-    };
-    let kinds = queue.kinds().map(|(kind, _)| kind).filter(|kind| wanted(kind));
+    let kinds = queue.kinds().map(|(kind, _)| kind).filter(|kind| takes_kind(query.kinds, kind));
     let mut heads: Vec<PendingMessage<'a>> =
         kinds.filter_map(|kind| head(pool, query.session, kind, now)).collect();
     heads.sort_by_key(|message| (Reverse(message.priority), message.id));

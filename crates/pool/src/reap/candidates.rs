@@ -12,8 +12,9 @@ use crate::pool::Pool;
 use crate::reap::act::rule_of;
 use crate::reap::inputs::{ReapInputs, session_name};
 use crate::reap::orphan_candidates::orphan_candidates;
+use crate::reap::orphans::ended_owner;
 use crate::reap::rules;
-use crate::session::lifecycle::{is_loss, is_restarting};
+use crate::session::lifecycle::is_loss;
 use crate::settings::Settings;
 use crate::worker::host::is_hosted;
 
@@ -70,47 +71,23 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
     if session.lifecycle != Lifecycle::Draining {
         return None;
     }
-    match session.reason? {
-        Reason::Killed => Some(incarnation_candidate(
-            session,
-            incarnation,
-            CandidateKind::Requested,
-            "kill was requested",
-            inputs,
-        )),
-        Reason::DrainDeadline => {
-            let evidence = "the deadline of its drain has passed";
-            Some(incarnation_candidate(session, incarnation, CandidateKind::Requested, evidence, inputs))
-        }
-        reason if reason.parks() => {
-            let evidence = "it is being parked";
-            Some(incarnation_candidate(session, incarnation, CandidateKind::Requested, evidence, inputs))
-        }
-        reason if rule_of(reason).is_some() => {
-            let evidence = "a rule ends it";
-            Some(incarnation_candidate(session, incarnation, CandidateKind::Requested, evidence, inputs))
-        }
+    let reason = session.reason?;
+    let requested = |evidence| (CandidateKind::Requested, evidence);
+    let (kind, evidence) = match reason {
+        Reason::Killed => requested("kill was requested"),
+        Reason::DrainDeadline => requested("the deadline of its drain has passed"),
+        reason if reason.parks() => requested("it is being parked"),
+        reason if rule_of(reason).is_some() => requested("a rule ends it"),
         Reason::Drained if inputs.drained.contains(&session.id) || is_zombie(incarnation, inputs) => {
-            let evidence = "it was drained, and has ended or worked off its queue";
-            Some(incarnation_candidate(session, incarnation, CandidateKind::Requested, evidence, inputs))
+            requested("it was drained, and has ended or worked off its queue")
         }
-        Reason::Restarted => {
-            let named = incarnation_candidate(
-                session,
-                incarnation,
-                CandidateKind::Requested,
-                "restart was requested",
-                inputs,
-            );
-            Some(Candidate { remove_pane: false, ..named })
-        }
+        Reason::Restarted => requested("restart was requested"),
         // A draining session that cannot work any more is over too, and one that is missing since it ended.
         reason
             if (is_loss(reason) || matches!(reason, Reason::Drained | Reason::Exited))
                 && is_left_over(pool, reason, incarnation, inputs) =>
         {
-            let evidence = "its pane is gone and its processes are left";
-            Some(incarnation_candidate(session, incarnation, CandidateKind::Leftover, evidence, inputs))
+            (CandidateKind::Leftover, "its pane is gone and its processes are left")
         }
         // Missing, and its program lives: named as left over once two looks prove it, not as a zombie.
         Reason::Exited
@@ -119,11 +96,13 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
                     && !is_seen(incarnation, inputs)
                     && runs_on(incarnation, inputs.exited)) =>
         {
-            let evidence = "its program ended and its pane is left";
-            Some(incarnation_candidate(session, incarnation, CandidateKind::ZombiePane, evidence, inputs))
+            (CandidateKind::ZombiePane, "its program ended and its pane is left")
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    let named = incarnation_candidate(session, incarnation, kind, evidence, inputs);
+    // The pane of a restarted session is used again.
+    Some(Candidate { remove_pane: named.remove_pane && reason != Reason::Restarted, ..named })
 }
 
 /// True if an incarnation is proved missing and its init or its program is known to live: its server is dead,
@@ -159,11 +138,7 @@ pub(crate) fn is_zombie(incarnation: &Incarnation, inputs: &ReapInputs<'_>) -> b
 fn pane_candidate(pool: &Pool, inputs: &ReapInputs<'_>, id: PaneId, pane: &TmuxPane) -> Option<Candidate> {
     let tag = pane.tag?;
     let Server::Up(server) = inputs.state.server else { return None };
-    let over = |s: &&Session| !s.lifecycle.holds_slot() && !is_restarting(s);
-    let session = match pool.tagged(tag) {
-        Some(session) => Some(session).filter(over)?.id,
-        None => pool.retired(tag)?,
-    };
+    let session = ended_owner(pool, tag)?;
     Some(Candidate {
         session,
         name: session_name(pool, session),

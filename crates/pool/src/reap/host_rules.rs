@@ -79,8 +79,8 @@ fn parks(settings: &Settings, session: &Session, rule: Rule) -> bool {
     rule_action(settings, Some(session), rule).0 == Action::Park
 }
 
-/// The reason why no other session is parked for the machine yet: the last one is not proved gone, or it is
-/// not known since then whether that was enough.
+/// The reason why no further session is parked for the machine yet: the last one is not proved gone, or no sample shows
+/// yet whether that was enough.
 fn another_first(pool: &Pool, inputs: &RuleInputs<'_>) -> Option<String> {
     let now = inputs.eviction.now;
     let parked = || pool.sessions().filter(|s| is_parked_for_host(s));

@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use protocol::message::PROMPT;
 use protocol::reap::{Action, Leftovers, Rule};
 use protocol::{Lifecycle, MessageId, MessageState, Session, SessionId, Timestamp};
 
 use crate::pool::Pool;
+use crate::queue::prompts::held_prompt;
 use crate::reap::host::Host;
 use crate::settings::Settings;
 use crate::slots::eviction;
@@ -78,12 +78,12 @@ impl RuleVerdict {
 #[must_use]
 pub fn rule_action(settings: &Settings, session: Option<&Session>, rule: Rule) -> (Action, &'static str) {
     let own = session.and_then(|s| s.policy.reap.get(&rule));
-    let agent = || session.and_then(|s| settings.agents.get(&s.spec.agent)?.reap.get(&rule));
+    let agent = || session.and_then(|s| settings.agent_of(s).reap.get(&rule));
     let said = own
         .map(|action| (*action, "session"))
         .or_else(|| agent().map(|action| (*action, "agent")))
         .or_else(|| settings.reap.actions.get(&rule).map(|action| (*action, "configuration")));
-    let leaves = session.and_then(|s| settings.agents.get(&s.spec.agent)).map(|agent| agent.leftovers);
+    let leaves = session.map(|s| settings.agent_of(s).leftovers);
     match said {
         Some(said) => said,
         // An agent whose leftovers are left has no orphans to end.
@@ -222,8 +222,7 @@ fn idle_session_verdict(
 
 /// The prompt that a session's agent has.
 fn held_prompt_id(pool: &Pool, session: SessionId) -> Option<MessageId> {
-    let mut held = pool.held_messages().filter(|open| open.session == session && open.kind == PROMPT);
-    held.find(|open| open.state.in_flight()).map(|open| open.id)
+    held_prompt(pool, session).filter(|open| open.state.in_flight()).map(|open| open.id)
 }
 
 /// The reason for which a session is not judged by its silence.
@@ -241,10 +240,10 @@ fn is_left_alone(pool: &Pool, session: &Session, inputs: &RuleInputs<'_>) -> Opt
     }
 }
 
-/// Nothing is typed before a person resolves the message in doubt: the agent has nothing to do.
+/// True if the session's prompt is in doubt: nothing is typed before a person resolves it, so that its agent has
+/// nothing to do.
 fn is_in_doubt(pool: &Pool, session: SessionId) -> bool {
-    let mut held = pool.held_messages().filter(|open| open.session == session && open.kind == PROMPT);
-    held.any(|open| open.state == MessageState::InDoubt)
+    held_prompt(pool, session).is_some_and(|open| open.state == MessageState::InDoubt)
 }
 
 /// The verdict on the time without output, processor time and messages.

@@ -204,7 +204,7 @@ fn record(
 /// The limits. Those that only a control group can enforce are refused without one.
 fn limits(settings: &Settings, asked: &New, agent: &Agent) -> Result<Limits, Refusal> {
     let limits = asked.limits.clone().or(&agent.limits);
-    let bounds = settings.bounds;
+    let bounds = settings.enforceable;
     let missing =
         [("tasks", limits.tasks.is_some() && !bounds.tasks), ("cpu", limits.cpu.is_some() && !bounds.cpu)];
     let missing: Vec<&str> =

@@ -7,7 +7,6 @@ use agents::wiring::Wiring;
 use protocol::hook::SPOOL_DIR;
 use protocol::job::{JOB_VERSION, Job};
 use protocol::paths::Paths;
-use protocol::reap::Leftovers;
 use protocol::{Incarnation, OsBytes, Session};
 
 use crate::settings::Settings;
@@ -34,7 +33,7 @@ pub fn launch_job(
     settings: &Settings,
     places: LaunchInputs<'_>,
 ) -> Job {
-    let see_tmux = settings.agents.get(&session.spec.agent).is_some_and(|a| a.see_tmux);
+    let see_tmux = settings.agent_of(session).see_tmux;
     Job {
         version: JOB_VERSION,
         session: session.id,
@@ -48,16 +47,10 @@ pub fn launch_job(
         umask: settings.umask,
         limits: session.spec.limits.clone(),
         cgroup: run.cgroup.clone(),
-        leftovers: leftover_policy(session, settings),
+        leftovers: settings.agent_of(session).leftovers,
         private: Some(session.dir.clone()),
         stderr: None,
     }
-}
-
-/// The treatment of processes that a session's program leaves behind.
-#[must_use]
-pub fn leftover_policy(session: &Session, settings: &Settings) -> Leftovers {
-    settings.agents.get(&session.spec.agent).map(|agent| agent.leftovers).unwrap_or_default()
 }
 
 /// The placeholder of the conversation's id in an agent's arguments.

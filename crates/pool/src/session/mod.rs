@@ -72,7 +72,7 @@ pub use in_use::check_unused;
 pub use input::check_environment;
 pub use kill::kill;
 pub use label::label;
-pub use launch_job::{LaunchInputs, launch_job, leftover_policy};
+pub use launch_job::{LaunchInputs, launch_job};
 pub use lifecycle::{begin_end, is_drain_unfinished, is_restarting, run_ended};
 pub use naming::renumber;
 pub use park::park;

@@ -40,7 +40,7 @@ pub struct EvictionInputs<'a> {
 /// parkable. An adopted session belongs to its user.
 #[must_use]
 pub fn is_parkable(settings: &Settings, session: &Session) -> bool {
-    let said = settings.agents.get(&session.spec.agent).is_some_and(|agent| agent.parkable);
+    let said = settings.agent_of(session).parkable;
     let adopted = session.incarnation.as_ref().is_some_and(protocol::Incarnation::is_adopted);
     !adopted && (said || !session.spec.resume_args.is_empty())
 }
@@ -270,8 +270,8 @@ pub fn over_quantum<'a>(
     pool.sessions().filter(had).map(|s| s.id)
 }
 
-/// The session to park for another one: what is idle before what has messages to work, of these the ephemeral ones
-/// first, then the earliest.
+/// The session to park for another one: an idle one before one that has messages, then an ephemeral one, then the one
+/// that has been idle, or has run, for longest.
 #[must_use]
 pub fn next_to_park(pool: &Pool, settings: &Settings, inputs: &EvictionInputs<'_>) -> Option<SessionId> {
     let order = |s: &Session| {

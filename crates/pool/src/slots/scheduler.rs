@@ -44,7 +44,7 @@ pub struct TickInputs<'a> {
     pub restore_spacing: Option<Duration>,
     /// Number of sessions for which the machine has capacity; none without a fresh sample.
     pub capacity: Option<usize>,
-    /// True if this tick follows samples that were taken for it: then silence is decided by, however old.
+    /// True if samples were taken for this tick: they are then used, however old they are by now.
     pub sampled: bool,
     /// Supplies random identities; none if the system has no random numbers.
     pub identities: &'a mut dyn FnMut() -> Option<RunIdentity>,

@@ -128,7 +128,7 @@ impl Scheduler {
         !self.holders.is_empty()
     }
 
-    /// Ends what was held for a connection. Returns true if there are starts again.
+    /// Ends a connection's hold on starts. Returns true if sessions are started again.
     pub fn connection_ended(&mut self, connection: u64) -> bool {
         self.holders.remove(&connection) && self.holders.is_empty()
     }

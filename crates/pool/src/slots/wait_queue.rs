@@ -37,7 +37,7 @@ impl Wanted {
         session.map_or_else(|| self.clone(), |session| Self::Session(session.id))
     }
 
-    /// False if the session has a slot by now: who waits for it has only not looked again.
+    /// True if the session has no slot yet. One that has got a slot stays queued until its waiter looks again.
     fn lacks_slot(&self, pool: &Pool) -> bool {
         let session = match self {
             Self::Session(id) => pool.session(*id),
@@ -71,7 +71,7 @@ impl WaitQueue {
         slots_for(&self.0, pool)
     }
 
-    /// Number of slots that are wanted before the one that this waiter wants; of all if nobody waits for it.
+    /// Number of slots wanted ahead of this waiter, or another one for the same; of the whole queue if there is none.
     #[must_use]
     pub fn ahead(&self, pool: &Pool, waiter: Waiter, wanted: &Wanted) -> usize {
         let at = self.0.iter().position(|(waiting, other)| *waiting == waiter || other == wanted);

@@ -32,8 +32,8 @@ fn agents() -> BTreeMap<String, Agent> {
     all.map(|(name, agent)| (name.to_owned(), agent)).into()
 }
 
-fn with(bounds: EnforceableLimits, naming: Naming) -> Settings {
-    Settings { max_sessions: 20, agents: agents(), bounds, naming, ..settings() }
+fn with(enforceable: EnforceableLimits, naming: Naming) -> Settings {
+    Settings { max_sessions: 20, agents: agents(), enforceable, naming, ..settings() }
 }
 
 fn all() -> EnforceableLimits {
@@ -281,11 +281,11 @@ fn what_becomes_of_it_by_rules_is_said_at_its_creation_and_only_of_a_session() {
 fn what_a_program_detached_is_ended_unless_its_agent_says_otherwise() {
     let (mut world, mut settings) = (World::default(), with(all(), Naming::Numeric));
     let session = create(&mut world, &settings, &of("shell")).unwrap();
-    assert_eq!(session::leftover_policy(&session, &settings), Leftovers::Kill);
+    assert_eq!(settings.agent_of(&session).leftovers, Leftovers::Kill);
     settings.agents.get_mut("batch").unwrap().leftovers = Leftovers::Report;
-    assert_eq!(session::leftover_policy(&session, &settings), Leftovers::Kill, "another one says so");
+    assert_eq!(settings.agent_of(&session).leftovers, Leftovers::Kill, "another one says so");
     settings.agents.get_mut("shell").unwrap().leftovers = Leftovers::Report;
-    assert_eq!(session::leftover_policy(&session, &settings), Leftovers::Report);
+    assert_eq!(settings.agent_of(&session).leftovers, Leftovers::Report);
     let env = Env { home: Some("/home".into()), ..Env::default() };
     let (run, paths) = (session.incarnation.as_ref().unwrap(), Paths::new(&env).unwrap());
     let job = session::launch_job(&session, run, &settings, places(&paths));

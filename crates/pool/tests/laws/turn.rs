@@ -118,7 +118,7 @@ impl Engine {
 
     fn see_from(&mut self, state: TmuxState, findings: Findings) -> ObserveOutcome {
         let (now, pool) = (Timestamp(self.world.now), &self.world.pool);
-        let update = observe::update(pool, &mut self.volatile, (Report::Snapshot(state), true), now);
+        let update = self.volatile.observed.update(pool, Report::Snapshot(state), true, now);
         observe::take_in(pool, &mut self.volatile, &update, &findings, now)
     }
 

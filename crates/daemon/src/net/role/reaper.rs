@@ -196,7 +196,7 @@ fn lock_id(session: SessionId, tag: Tag) -> SessionId {
 fn lease_of(turn: &Turn<'_>, daemon: &Daemon, token: Token, candidate: Candidate) -> Lease {
     let loaded = daemon.loaded();
     let session = turn.pool().session(candidate.session);
-    let leftovers = session.map(|s| pool::session::leftover_policy(s, &loaded.settings)).unwrap_or_default();
+    let leftovers = session.map(|s| loaded.settings.agent_of(s).leftovers).unwrap_or_default();
     Lease {
         token,
         tmux_socket: daemon.tmux_socket(),

@@ -144,10 +144,11 @@ async fn catch_up(
     }
     loop {
         let from = sent;
-        let page = read(blocking, &reader, move |reader| match page_after(reader, from) {
-            Err(StoreError::Record { .. }) => Ok(None),
-            page => page.map(Some),
-        });
+        let page =
+            read(blocking, &reader, move |reader| match reader.events_page(from, (PAGE, PAGE_BYTES)) {
+                Err(StoreError::Record { .. }) => Ok(None),
+                page => page.map(Some),
+            });
         let Some((page, has_more)) = page.await? else { return Ok(None) };
         for stamped in page {
             if stamped.seq.0 != sent.0 + 1 {
@@ -163,12 +164,6 @@ async fn catch_up(
             return Ok(Some((sent, events)));
         }
     }
-}
-
-/// Reads the next part of the journal, and whether more follows. It is in memory for as long as the subscriber
-/// does not read.
-fn page_after(reader: &Reader, from: Seq) -> Result<(Vec<Stamped>, bool), StoreError> {
-    reader.events_page(from, (PAGE, PAGE_BYTES))
 }
 
 /// Sends every change from now on.
@@ -235,7 +230,7 @@ struct NumberedStream {
 impl NumberedStream {
     /// Returns the frames of an observation, which are sent at this time since the boot.
     fn frames(&mut self, seen: &ObservedTmux, sent_at: Duration) -> Vec<Observe> {
-        let views = match &seen.sight {
+        let views = match &seen.report {
             Report::Snapshot(state) => parts::snapshot(state.clone()),
             Report::Diff(changes) => vec![View::Diff(changes.clone())],
             Report::Unchanged => vec![View::Unchanged],
@@ -278,7 +273,7 @@ mod tests {
             .collect();
         events.iter().for_each(|stamped| pool.apply(stamped));
         store.commit(&pool, &events, &[]).unwrap();
-        let (page, has_more) = page_after(&store.reader(), Seq(0)).unwrap();
+        let (page, has_more) = store.reader().events_page(Seq(0), (PAGE, PAGE_BYTES)).unwrap();
         assert!(has_more && !page.is_empty());
         assert!(page.len() * reason.len() <= PAGE_BYTES + reason.len(), "{} events", page.len());
     }

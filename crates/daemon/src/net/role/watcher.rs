@@ -94,7 +94,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
     let (mine, mut watched) = (connection.id, daemon.watcher_connection.subscribe());
     let mut stream = Stream { connection: connection.id, ..Stream::default() };
     if connection.outbox.send(Frame::Command(WatcherCommand::Watch(setup))).await.is_err() {
-        return "it went away".to_owned();
+        return "it disconnected".to_owned();
     }
     loop {
         let payload = tokio::select! {
@@ -108,7 +108,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
             _ = asked.changed() => {
                 let n = *asked.borrow_and_update();
                 if connection.outbox.send(Frame::Command(WatcherCommand::Snapshot { n })).await.is_err() {
-                    return "it went away".to_owned();
+                    return "it disconnected".to_owned();
                 }
                 continue;
             }
@@ -117,7 +117,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
         deadline = Instant::now() + silence;
         let call = match payload {
             Err(_) => return "it was silent for too long".to_owned(),
-            Ok(Ok(None)) => return "it went away".to_owned(),
+            Ok(Ok(None)) => return "it disconnected".to_owned(),
             Ok(Ok(Some(payload))) => frame::decode::<Call>(&payload),
             Ok(Err(error)) => Err(error),
         };
@@ -132,7 +132,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
         };
         let replaced = reply.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Conflict);
         if answer_call(daemon, &connection.outbox, (call.id, reply)).is_err() || replaced {
-            return "it went away".to_owned();
+            return "it disconnected".to_owned();
         }
     }
 }
@@ -165,7 +165,7 @@ impl Stream {
         if !follows {
             self.partial = None;
         }
-        let sight = match observe.view {
+        let report = match observe.view {
             View::Snapshot { part, .. } if self.partial.as_ref().map_or(0, |(next, _)| *next) != part => {
                 return self.lost_sync();
             }
@@ -191,11 +191,11 @@ impl Stream {
             View::Alive => Report::Alive,
         };
         let sighting =
-            ObservedTmux { sight, complete: observe.complete, age: Duration::from_millis(observe.age_ms) };
+            ObservedTmux { report, complete: observe.complete, age: Duration::from_millis(observe.age_ms) };
         let (asked, connection, received) = (observe.asked, self.connection, Instant::now());
         let (clock, sent_at) =
             (Arc::clone(&daemon.world.clock), observe.sent_at_ms.map(Duration::from_millis));
-        let is_whole = matches!(sighting.sight, Report::Snapshot(_));
+        let is_whole = matches!(sighting.report, Report::Snapshot(_));
         let admit = move |turn: &mut Turn<'_>| {
             still_watcher(turn, connection)?;
             let out_of_sync = turn.volatile.observed.take_resync() && !is_whole;
