@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// Check the whole database without changing it, and exit: 9 if it is damaged
     #[arg(long, group = "care")]
     check: bool,
+    /// Discard the quarantined records, which could not be read, for good, and exit
+    #[arg(long, group = "care")]
+    discard_quarantined: bool,
     /// Return unused space of the database to the file system, and exit
     #[arg(long, group = "care")]
     compact: bool,
@@ -39,6 +42,9 @@ impl Args {
     /// The maintenance task to run instead of serving.
     pub(crate) fn maintenance(&self) -> Option<Maintenance> {
         let import = self.import.clone().map(Maintenance::Import);
-        import.or(self.check.then_some(Maintenance::Check)).or(self.compact.then_some(Maintenance::Compact))
+        import
+            .or(self.check.then_some(Maintenance::Check))
+            .or(self.discard_quarantined.then_some(Maintenance::DiscardQuarantined))
+            .or(self.compact.then_some(Maintenance::Compact))
     }
 }

@@ -264,6 +264,13 @@ fn d8_a_damaged_record_is_told_by_status_by_check_and_in_the_log_and_the_others_
     assert!(pool.logs().contains("a damaged record was quarantined"), "{}", pool.logs());
     let new = session(&pool, "new");
     assert_eq!((new.as_str(), pool.lifecycle(&new).as_str()), ("sess_3", "live"), "no id is given out twice");
+    assert_ne!(pool.ctl(&["check", "--discard"]).code, 0, "poold runs");
+    pool.kill9(Program::Poold);
+    assert_eq!(pool.ok(&["check", "--discard"]), "discarded 1 record");
+    pool.start(Program::Poold);
+    pool.await_poold();
+    assert_eq!(pool.status()["quarantined"], 0);
+    pool.ctl(&["check"]).expect(0);
 }
 
 /// The file is random: its sessions never ran.

@@ -313,6 +313,7 @@ mod tests {
         "poolctl import -",
         "poolctl backup file",
         "poolctl check --offline",
+        "poolctl check --discard",
         "poolctl compact",
         "poolctl compact --offline",
         "poolctl events --since 3 --follow --session web --kind session_live",

@@ -20,10 +20,18 @@ pub(crate) struct Args {
     /// Without poold, which must not run; the default if it does not run
     #[arg(long)]
     offline: bool,
+    /// Discard the quarantined records for good, without poold, which must not run
+    #[arg(long)]
+    discard: bool,
 }
 
 /// Prints the damaged records.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+    if args.discard {
+        let text = programs::run_poold(context, &[OsStr::new("--discard-quarantined")])?;
+        out::json(&json!({"said": text}))?;
+        return Ok(exit::OK);
+    }
     let mut client = context.unlimited_client();
     if args.offline || !client.is_listening() {
         let text = programs::run_poold(context, &[OsStr::new("--check")])?;

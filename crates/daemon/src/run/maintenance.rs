@@ -1,4 +1,5 @@
-//! Maintenance of the database while no daemon runs: `poold --import`, `--check`, `--compact`. Holds the
+//! Maintenance of the database while no daemon runs: `poold --import`, `--check`,
+//! `--discard-quarantined`, `--compact`. Holds the
 //! daemon's lock of the state directory, so it never runs beside one.
 
 use std::fs::File;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use protocol::paths::prepare_dir;
 use protocol::reply::Checked;
+use protocol::text::counted;
 use store::{Store, StoreError, maintenance as tools};
 
 use crate::host::error::DaemonError;
@@ -20,6 +22,8 @@ pub enum Maintenance {
     Import(PathBuf),
     /// Read every record, and change nothing.
     Check,
+    /// Discard the records that could not be read.
+    DiscardQuarantined,
     /// Return unused space to the file system.
     Compact,
 }
@@ -37,6 +41,7 @@ pub fn maintain(options: &Options, command: &Maintenance) -> Result<String, Daem
     match command {
         Maintenance::Import(file) => import(&paths.database, file),
         Maintenance::Check => check(&paths.database),
+        Maintenance::DiscardQuarantined => discard_quarantined(&paths.database),
         Maintenance::Compact => compact(&paths.database),
     }
 }
@@ -75,11 +80,22 @@ fn check(database: &Path) -> Result<String, DaemonError> {
     Err(DaemonError::Storage(format!("{}:\n  {}", database.display(), all.join("\n  "))))
 }
 
-fn compact(database: &Path) -> Result<String, DaemonError> {
+fn discard_quarantined(database: &Path) -> Result<String, DaemonError> {
+    let mut store = open(database)?;
+    let discarded = store.delete_quarantined().map_err(failed)?;
+    store.close().map_err(failed)?;
+    Ok(format!("discarded {}", counted(discarded, "record")))
+}
+
+fn open(database: &Path) -> Result<Store, DaemonError> {
     if !database.exists() {
         return Err(DaemonError::Other(format!("{} is not there", database.display())));
     }
-    let (mut store, _) = Store::open(database, |_| {}).map_err(failed)?;
+    Store::open(database, |_| {}).map(|(store, _)| store).map_err(failed)
+}
+
+fn compact(database: &Path) -> Result<String, DaemonError> {
+    let mut store = open(database)?;
     let (before, after) = store.compact().map_err(failed)?;
     store.close().map_err(failed)?;
     Ok(format!("{before} bytes before, {after} after"))
