@@ -84,8 +84,9 @@ pub fn adopt_target(pool: &Pool, state: &TmuxState, target: &str) -> Result<Adop
         return refuse(
             ErrorCode::Conflict,
             format!(
-                "{id} has the mark of another pool, or of an ended session; if none has it any more, as after the loss of \
-                 a database, `tmux set-option -pu -t {id} @pool_id` in its server removes it, and `adopt --replace-pipe` takes it in"
+                "{id} has the mark of another pool, or of an ended session; if none has it any more, as after the loss \
+                 of a database, `tmux set-option -pu -t {id} @pool_id` in its server removes it, and \
+                 `adopt --replace-pipe` takes it in"
             ),
         );
     }
