@@ -93,6 +93,42 @@ fn a_forced_park_that_a_crash_cut_short_is_done_by_its_repeat() {
 }
 
 #[test]
+fn a_late_repeat_of_a_park_that_a_crash_cut_short_spares_what_was_started_since() {
+    let pool = Pool::new();
+    let id = pool.script("web", "trap '' HUP TERM; while :; do sleep 0.1; done");
+    let park = ["--timeout", "60s", "park", "--force", "web", "--grace", "2s", "--op-id", "p1"];
+    let first = Talk::start(pool.poolctl().args(park));
+    pool.await_lifecycle(&id, "draining");
+    first.end();
+    pool.kill9(Program::Poold);
+    pool.start(Program::Poold);
+    pool.await_poold();
+    pool.await_lifecycle(&id, "parked");
+    pool.ok(&["restore", "web"]);
+    let runs = pool.pane_pids(&id);
+    pool.ok(&park);
+    assert_eq!((pool.lifecycle(&id).as_str(), pool.pane_pids(&id)), ("live", runs));
+}
+
+/// The hold on starts is lost with the connection to the daemon that crashed.
+#[test]
+fn a_pool_whose_sessions_are_stopped_starts_none_that_waits_over_a_crash() {
+    let pool = Pool::bare(&few_slots(1).replace("grace = '300ms'", "grace = '3s'"));
+    pool.ok(&["up"]);
+    let waits = keeper(&pool, "waits");
+    pool.ok(&["park", "waits"]);
+    let holds = pool.script("holds", "trap '' HUP TERM; while :; do sleep 0.1; done");
+    send(&pool, "waits", "hello");
+    wait_until("it is in line", PATIENCE, || !pool.show(&waits)["slot_wait"].is_null());
+    let mut down = Talk::start(pool.poolctl().args(["--timeout", "60s", "down", "--stop-sessions"]));
+    pool.await_lifecycle(&holds, "draining");
+    let poold = u32::try_from(pool.status()["pid"].as_u64().unwrap()).unwrap();
+    send_signal(poold, Signal::SIGKILL);
+    assert_eq!(down.await_end(), Some(0), "{}", down.errors());
+    assert!(pool.marked().is_empty(), "nothing runs: {:?}", pool.marked());
+}
+
+#[test]
 fn a_pool_whose_sessions_are_stopped_starts_none_that_waits() {
     let pool = Pool::bare(&few_slots(1));
     pool.ok(&["up"]);

@@ -1,5 +1,7 @@
 //! How well a session's pane is observed.
 
+use std::time::Duration;
+
 use protocol::reply::{PaneObservation, TransportHealth};
 use protocol::tmux::Server;
 use protocol::{Incarnation, Session, Timestamp};
@@ -24,7 +26,8 @@ pub fn transport_health(
     };
     let run = session.incarnation.as_ref().filter(|run| session.lifecycle.holds_slot() && run.pane.is_some());
     let Some(run) = run else { return health(PaneObservation::Unobserved, Some(session.changed_at)) };
-    if observed.watcher().is_some() && !is_silent && is_seen(observed, run) {
+    let is_seen = is_seen(observed, run) || is_new(pool, observed, (session, run), now);
+    if observed.watcher().is_some() && !is_silent && is_seen {
         let since =
             pool.latest(now, [observed.watcher_since(), session.changed_at, observed.answers_since()]);
         return health(PaneObservation::Observed, Some(since));
@@ -34,6 +37,20 @@ pub fn transport_health(
         Some(at) => health(PaneObservation::Stale, Some(run.missing_since.unwrap_or(at))),
         None => health(PaneObservation::Unobserved, Some(session.changed_at)),
     }
+}
+
+/// Time within which the watcher notices a new pane.
+const NOTICED_WITHIN: Duration = Duration::from_secs(2);
+
+/// True if the pane was verified by its launch a moment ago, and the watcher may not have seen it yet.
+fn is_new(
+    pool: &Pool,
+    observed: &Observed,
+    (session, run): (&Session, &Incarnation),
+    now: Timestamp,
+) -> bool {
+    let is_fresh = session.verified_at.is_some_and(|at| pool.age(now, at) < NOTICED_WITHIN);
+    is_fresh && run.missing_since.is_none() && !matches!(observed.state().server, Server::Unknown(_))
 }
 
 /// True if the last complete listing showed the pane.

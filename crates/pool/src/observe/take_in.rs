@@ -11,7 +11,7 @@ use protocol::{Event, Exit, Incarnation, Lifecycle, OsBytes, ProcId, Session, Se
 
 use crate::observe::reconcile;
 use crate::observe::reconcile::Observation;
-use crate::observe::state::{Report, Update};
+use crate::observe::state::Update;
 use crate::pool::Pool;
 use crate::session::lifecycle::is_loss;
 use crate::volatile::Volatile;
