@@ -127,13 +127,8 @@ impl Load {
                 kind: kind.to_owned(),
                 key: Some(key.clone()),
                 origin: "load".to_owned(),
-                ttl_ms: None,
                 enter: true,
-                raw: false,
-                priority: 0,
-                cause: None,
-                wake: false,
-                in_doubt: None,
+                ..Send::default()
             };
             match client.ask(&op(), &Request::Send(send)) {
                 Ok(Response::Sent(sent)) => drop(self.sent.lock().unwrap().insert(sent.message.id.0, key)),

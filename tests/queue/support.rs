@@ -99,15 +99,9 @@ pub(crate) fn sending(kind: &str, body: &[u8]) -> Send {
         session: SessionRef("web".to_owned()),
         body: OsBytes(body.to_vec()),
         kind: kind.to_owned(),
-        key: None,
         origin: "test".to_owned(),
-        ttl_ms: None,
         enter: true,
-        raw: false,
-        priority: 0,
-        cause: None,
-        wake: false,
-        in_doubt: None,
+        ..Send::default()
     }
 }
 

@@ -59,8 +59,8 @@ pub mod worker;
 
 pub use pool::{Operation, OperationState, Pool};
 pub use settings::{
-    Adoption, Agent, EnforceableLimits, EnvFilter, Naming, OnFailedTurn, OnInterrupted, QueueRules,
-    ReapRules, RestartRules, Settings, WorkerSettings,
+    Adoption, Agent, EnforceableLimits, EnvFilter, QueueRules, ReapRules, RestartRules, Settings,
+    WorkerSettings,
 };
 pub use turn::{Changes, Output, Turn, WaitsFor};
 pub use volatile::Volatile;

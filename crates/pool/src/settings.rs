@@ -9,7 +9,7 @@ use agents::screen::{Patterns, Screen, ScreenState};
 use agents::{Adapter, Confirm, screen};
 use protocol::limits::Limits;
 use protocol::message::InDoubt;
-use protocol::policy::RestartPolicy;
+use protocol::policy::{Naming, OnFailedTurn, OnInterrupted, RestartPolicy};
 use protocol::reap::{Action, Leftovers, Rule};
 use protocol::session::Size;
 use protocol::worker::WorkerSpec;
@@ -257,15 +257,6 @@ pub enum Adoption {
     All,
 }
 
-/// The way in which names are generated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Naming {
-    /// Agent, date and time: sortable; a number is appended to repeated names within a second.
-    Timestamp,
-    /// One more than the highest number that is a name.
-    Numeric,
-}
-
 /// An agent kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Agent {
@@ -362,26 +353,4 @@ impl Agent {
         };
         ScreenReading { at, composer, dialog, works, background }
     }
-}
-
-/// The treatment of a prompt whose turn fails by an outage of the service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnFailedTurn {
-    /// Prompts are held, and the agent is told to continue, with growing pauses, until the service is back.
-    #[default]
-    Hold,
-    /// The prompt is over, and the next one goes.
-    Next,
-    /// The prompt is sent again, up to `max_attempts` times.
-    Retry,
-}
-
-/// The treatment of a prompt whose turn is interrupted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnInterrupted {
-    /// The prompt is over.
-    #[default]
-    Dead,
-    /// The prompt is sent again.
-    Retry,
 }

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// Time for the read of one process, which usually takes some microseconds.
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// The processes that do not answer to reads of `/proc`: no other one is tried meanwhile.
+pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
+
 /// The processes of which a read has not returned yet.
 #[derive(Debug, Default)]
 pub struct Unanswered(Mutex<BTreeMap<u32, Arc<AtomicBool>>>);

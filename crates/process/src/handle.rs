@@ -55,7 +55,11 @@ impl Handle {
             return Ok(None);
         };
         let handle = Self { id, fd };
-        let found = read(id.pid).map_err(Error::system("read a process"))?;
+        let found = match read(id.pid) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => platform::read_unanswered(id),
+            found => found,
+        };
+        let found = found.map_err(Error::system("read a process"))?;
         // The process is still alive after the read, so the record is of the process behind the descriptor.
         let Some(process) = found.filter(|process| process.id == id && wanted(process)) else {
             return Ok(None);

@@ -17,11 +17,12 @@ use protocol::ids::ProcId;
 use crate::handle::{self, Handle};
 use crate::identity::{self, State};
 use crate::tree::{Evidence, Member, Membership, Via, membership, own_ancestry};
-use crate::{Error, cgroup, platform};
+use crate::{Error, cgroup};
 
 mod exempt;
 mod grace_limit;
 mod ladder;
+mod shells;
 mod target;
 
 use exempt::Daemon;
@@ -202,13 +203,9 @@ impl KillRun<'_> {
                     let is_waiting =
                         |id: &ProcId| is_job_control_shell(*id) && self.is_waiting(*id, &parents);
                     let (waiting, others): (Vec<_>, Vec<_>) = ids.into_iter().partition(is_waiting);
-                    let (of_tmux, waiting): (Vec<_>, Vec<_>) =
-                        waiting.into_iter().partition(|id| self.has_protected_parent(*id));
-                    // Else they would go on with the rest of their lines as soon as their commands have ended. tmux
-                    // continues a child of its own that is stopped: the shell of an adopted pane.
+                    // Else they would go on with the rest of their lines as soon as their commands have ended.
                     self.signal(&waiting, &[Signal::SIGSTOP]);
-                    self.signal(&of_tmux, &[Signal::SIGHUP, Signal::SIGCONT]);
-                    self.hung_up.extend(of_tmux);
+                    self.hang_up_unstoppable(&waiting, &others);
                     self.signal(&others, &[Signal::SIGTERM, Signal::SIGCONT]);
                 }
                 Step::Kill(ids) => {
@@ -220,30 +217,6 @@ impl KillRun<'_> {
             self.wait_for_exits(&found, pause.min(grace.saturating_sub(start.elapsed()).max(shortest)));
             last = found;
         }
-    }
-
-    /// Sends HUP once of the processes that got TERM only those are left that ignore it, such as interactive shells, which
-    /// end by HUP and pass it on to their jobs. Not sent earlier, because a program that saves its work on TERM may have
-    /// no handler for HUP.
-    fn hang_up(&mut self, termed: &[ProcId]) {
-        let ignores_term = |id: &ProcId| platform::ignores(id.pid, Signal::SIGTERM).unwrap_or(false);
-        if termed.iter().all(|id| self.hung_up.contains(id)) || !termed.iter().all(ignores_term) {
-            return;
-        }
-        (self.before)(KillStep::Term);
-        self.signal(termed, &[Signal::SIGHUP, Signal::SIGCONT]);
-        self.hung_up.extend(termed);
-    }
-
-    /// True if a process is one of these parents, or was stopped, as by a reaper that has ended.
-    fn is_waiting(&self, id: ProcId, parents: &HashMap<ProcId, ProcId>) -> bool {
-        let is_stopped = self.targets.get(&id).is_some_and(|target| target.member.state == State::Stopped);
-        is_stopped || parents.values().any(|parent| *parent == id)
-    }
-
-    /// True for a child of a process that is not signalled, like the tmux server.
-    fn has_protected_parent(&self, id: ProcId) -> bool {
-        self.targets.get(&id).is_some_and(|target| self.options.protected.contains(&target.member.ppid))
     }
 
     /// Returns the parents among the members that were found.

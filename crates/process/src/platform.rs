@@ -1,12 +1,7 @@
 //! The operating system's own interfaces: `/proc` and pidfds on Linux, libproc and kqueue on macOS. Both
 //! files have the same functions.
 
-use crate::bounded_reads::Unanswered;
-
 pub mod proc;
-
-/// The processes that do not answer: no other read of them is tried meanwhile.
-pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -101,3 +101,37 @@ impl DrainDeadline {
         self.since.after(self.after())
     }
 }
+
+/// The way in which names are generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Naming {
+    /// Agent, date and time: sortable; a number is appended to repeated names within a second.
+    Timestamp,
+    /// One more than the highest number that is a name.
+    Numeric,
+}
+
+/// The treatment of a prompt whose turn fails by an outage of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailedTurn {
+    /// Prompts are held, and the agent is told to continue, with growing pauses, until the service is back.
+    #[default]
+    Hold,
+    /// The prompt is over, and the next one goes.
+    Next,
+    /// The prompt is sent again, up to `max_attempts` times.
+    Retry,
+}
+
+/// The treatment of a prompt whose turn is interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnInterrupted {
+    /// The prompt is over.
+    #[default]
+    Dead,
+    /// The prompt is sent again.
+    Retry,
+}

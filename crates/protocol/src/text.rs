@@ -124,7 +124,7 @@ impl<'de> Deserialize<'de> for Name {
 }
 
 /// A user's reference to a session: an id (`sess_12`), a name or a workspace, matched exactly.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionRef(pub String);
 

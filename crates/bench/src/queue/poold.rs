@@ -78,15 +78,9 @@ pub(crate) fn message(session: SessionRef, kind: &str, body: &[u8]) -> Request {
         session,
         body: OsBytes(body.to_vec()),
         kind: kind.to_owned(),
-        key: None,
         origin: "bench".to_owned(),
-        ttl_ms: None,
         enter: true,
-        raw: false,
-        priority: 0,
-        cause: None,
-        wake: false,
-        in_doubt: None,
+        ..Send::default()
     })
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use agents::screen::{Pattern, Patterns, USAGE_LIMIT};
 use agents::{Adapter, Confirm};
-use pool::{Agent, OnFailedTurn, OnInterrupted};
+use pool::Agent;
 use protocol::OsBytes;
 
-use crate::config::sections::{AgentSection, FailedTurn, Interrupted, ScreenSection};
+use crate::config::sections::{AgentSection, ScreenSection};
 use crate::config::values::{ConfigError, check_actions, duration, invalid, nearest};
 
 /// Context sizes in tokens, as the agents' makers state them.
@@ -150,17 +150,6 @@ impl AgentSection {
         let mut dialogs = agent.dialogs;
         dialogs.extend(self.dialogs.clone());
         dialogs.retain(|_, keys| !keys.is_empty());
-        let on_interrupted = match self.on_interrupted {
-            Some(Interrupted::Retry) => OnInterrupted::Retry,
-            Some(Interrupted::Dead) => OnInterrupted::Dead,
-            None => agent.on_interrupted,
-        };
-        let on_failed_turn = match self.on_failed_turn {
-            Some(FailedTurn::Hold) => OnFailedTurn::Hold,
-            Some(FailedTurn::Next) => OnFailedTurn::Next,
-            Some(FailedTurn::Retry) => OnFailedTurn::Retry,
-            None => agent.on_failed_turn,
-        };
         let go_on = self.go_on.clone().or(agent.go_on).filter(|text| !agents::prompt::is_blank(text));
         check_prompt(&format!("[agents.{name}] go_on"), agent.adapter, go_on.as_deref().unwrap_or_default())?;
         let clear = self.clear.clone().or(agent.clear).filter(|text| !agents::prompt::is_blank(text));
@@ -183,8 +172,8 @@ impl AgentSection {
             confirm: self.confirm.unwrap_or(confirm),
             hooks,
             approve_wait,
-            on_interrupted,
-            on_failed_turn,
+            on_interrupted: self.on_interrupted.unwrap_or(agent.on_interrupted),
+            on_failed_turn: self.on_failed_turn.unwrap_or(agent.on_failed_turn),
             dialogs,
             waits_for_screen: self.wait_for_screen.unwrap_or(agent.waits_for_screen),
             observations: self.observations,

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pool::{Adoption, EnvFilter, Naming, QueueRules, ReapRules, RestartRules, Settings};
+use pool::{Adoption, EnvFilter, QueueRules, ReapRules, RestartRules, Settings};
 use protocol::message::InDoubt;
 use protocol::time::millis;
 
 use crate::config::file::Config;
-use crate::config::sections::{DoubtRule, EnvSection, NamingScheme};
+use crate::config::sections::{DoubtRule, EnvSection};
 use crate::config::values::{
     ConfigError, bytes, check_actions, duration, duration_or_never, invalid, share_or_never, size,
 };
@@ -35,10 +35,7 @@ impl Config {
             max_sessions: self.pool.max_sessions,
             max_processes: self.pool.max_processes,
             workers: workers::workers(&self.workers, &env)?,
-            naming: match self.pool.naming {
-                NamingScheme::Timestamp => Naming::Timestamp,
-                NamingScheme::Numeric => Naming::Numeric,
-            },
+            naming: self.pool.naming,
             size: size(&self.tmux.size)?,
             sessions_dir: sessions_dir.to_owned(),
             agents: agent_kinds::agent_kinds(&self.agents)?,

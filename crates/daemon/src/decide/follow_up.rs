@@ -36,13 +36,7 @@ pub(crate) fn queue_message(
         kind: kind.to_owned(),
         key: Some(key.chars().filter(|c| !c.is_control()).take(protocol::message::KEY_MAX / 4).collect()),
         origin: format!("hook:{}", session.id),
-        ttl_ms: None,
-        enter: false,
-        raw: false,
-        priority: 0,
-        cause: None,
-        wake: false,
-        in_doubt: None,
+        ..Send::default()
     };
     // The corrected time of a repeated report may be another one.
     let stamp = hook.awake.as_ref().map_or(hook.at.0, |awake| awake.ms);

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use agents::Adapter;
 use agents::prompt::{TextMatch, compare};
-use agents::{Adapter, Confirm};
 use pool::agent::{HookInputs, HookOutcome, is_before};
 use pool::clock::{self, Moment};
 use pool::{Agent, agent, queue};
@@ -74,8 +74,10 @@ fn apply(turn: &mut Turn<'_>, daemon: &Daemon, (hook, origin): (Hook, Origin)) -
     if !matches!(hook.signal, HookEvent::Started { .. }) {
         turn.volatile.prompts.delivered(hook.tag, hook.at);
     }
-    // One message for each turn, with the agent's words: its hook tells them, however late.
-    if origin == Origin::Hook || agent.confirm != Confirm::Hook {
+    // One message for each turn, whether its end is told by the agent's record, by a hook, or first by the one.
+    let ends_turn = matches!(hook.signal, HookEvent::TurnOver { .. });
+    let is_told = ends_turn && turn.volatile.agents.note_end_of_turn(session.id, origin == Origin::Record);
+    if !is_told {
         follow_up::queue_message(turn, daemon, &session, (agent, &hook));
     }
     if matches!(hook.signal, HookEvent::TurnOver { .. }) {

@@ -70,13 +70,9 @@ pub(crate) fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &
         kind: PROMPT.to_owned(),
         key: Some(format!("go-on:{}", until.0)),
         origin: ORIGIN.to_owned(),
-        ttl_ms: None,
         enter: true,
-        raw: false,
         priority: 100,
-        cause: None,
-        wake: false,
-        in_doubt: None,
+        ..Send::default()
     };
     let op = OpId::Named(format!("go-on-{}-{}", session.id, until.0));
     // An earlier daemon has sent it: it may be typed by now, or left to a person.

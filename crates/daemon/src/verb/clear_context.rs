@@ -27,15 +27,10 @@ pub(super) async fn clear_context(
             session: session.id.into(),
             body: OsBytes::from(text),
             kind: PROMPT.to_owned(),
-            key: None,
             origin: asked.origin,
-            ttl_ms: None,
             enter: true,
             raw: true,
-            priority: 0,
-            cause: None,
-            in_doubt: None,
-            wake: false,
+            ..Send::default()
         };
         let body = queue::body(&mut send)?;
         queue::send_under(turn, &context, (&op, lock), (&send, body))

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use pool::Naming;
 use pool::queue::Body;
 use pool::session::{CreateInputs, CreateOutcome};
 use pool::slots::{RunIdentity, Starter, Wanted, begin_start};
 use protocol::message::PROMPT;
+use protocol::policy::Naming;
 use protocol::request::{New, Send};
-use protocol::{Event, Message, MessageId, Refusal, Reply, Seq, Session, SessionId, SessionRef};
+use protocol::{Event, Message, MessageId, Refusal, Reply, Seq, Session, SessionId};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::{lock, queue};
@@ -68,20 +68,8 @@ enum Outcome {
 /// Returns the message with the text of `--prompt`. The session is filled in when it is queued.
 fn first_prompt(asked: &New) -> Result<Option<(Send, Body)>, Refusal> {
     let Some(body) = asked.prompt.clone() else { return Ok(None) };
-    let mut send = Send {
-        session: SessionRef(String::new()),
-        body,
-        kind: PROMPT.to_owned(),
-        key: None,
-        origin: "new".to_owned(),
-        ttl_ms: None,
-        enter: true,
-        raw: false,
-        priority: 0,
-        cause: None,
-        wake: false,
-        in_doubt: None,
-    };
+    let mut send =
+        Send { body, kind: PROMPT.to_owned(), origin: "new".to_owned(), enter: true, ..Send::default() };
     let body = queue::body(&mut send)?;
     Ok(Some((send, body)))
 }

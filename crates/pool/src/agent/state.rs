@@ -32,6 +32,8 @@ pub struct Agents {
     dismissed: BTreeMap<SessionId, (u64, Timestamp)>,
     artefacts: BTreeMap<SessionId, Artefacts>,
     turns: BTreeMap<SessionId, String>,
+    /// Sessions whose agents' records told the end of the turn, while their hooks have not.
+    ended_by_record: BTreeSet<SessionId>,
     continue_after: BTreeMap<SessionId, Timestamp>,
 }
 
@@ -174,8 +176,14 @@ impl Agents {
 
     /// Stores that a session's agent accepted a prompt in the turn of this name.
     pub fn begin_turn(&mut self, session: SessionId, turn: Option<String>) {
+        self.ended_by_record.remove(&session);
         self.turns.remove(&session);
         self.turns.extend(turn.map(|turn| (session, turn)));
+    }
+
+    /// Stores the end of a turn. Returns true if a hook tells what the agent's record has told.
+    pub fn note_end_of_turn(&mut self, session: SessionId, by_record: bool) -> bool {
+        if by_record { !self.ended_by_record.insert(session) } else { self.ended_by_record.remove(&session) }
     }
 
     /// Stores the end of a usage limit after which the agent is told to continue. Returns true if it is news.
@@ -186,6 +194,7 @@ impl Agents {
     /// Forgets all other sessions and incarnations.
     pub fn retain(&mut self, sessions: &BTreeSet<SessionId>, running: &BTreeSet<Tag>) {
         self.turns.retain(|session, _| sessions.contains(session));
+        self.ended_by_record.retain(|session| sessions.contains(session));
         self.continue_after.retain(|session, _| sessions.contains(session));
         self.queued_asks.retain(|session, _| sessions.contains(session));
         self.asked_at.retain(|session, _| sessions.contains(session));

@@ -14,7 +14,8 @@ use protocol::{
 };
 
 use crate::pool::Pool;
-use crate::session::lifecycle::{is_drain_unfinished, is_loss, run_ended};
+use crate::session::drain_progress::is_drain_unfinished;
+use crate::session::lifecycle::{is_loss, run_ended};
 
 /// Minimum time between two listings that together prove an absence.
 pub const ABSENCE_PROOF: Duration = Duration::from_secs(1);
@@ -188,6 +189,7 @@ impl Case<'_> {
         let came_back = was_missing && self.session.reason == Some(Reason::TmuxGone);
         let starting = self.session.lifecycle == Lifecycle::Starting;
         let live = self.session.lifecycle == Lifecycle::Live;
+        let works_off = is_drain_unfinished(self.pool, self.session);
         if starting
             || came_back
             || (live && (found != *self.incarnation || (self.observation.first && !self.session.recovered)))
@@ -196,7 +198,7 @@ impl Case<'_> {
             events.push(Event::SessionLive { session: self.session.id, incarnation: found, recovered });
         }
         events.extend(self.observed(pane));
-        if (live || starting || came_back)
+        if (live || starting || came_back || works_off)
             && pane.is_over()
             && (self.exit().is_some() || self.has_exited(self.incarnation.init))
         {
@@ -279,6 +281,10 @@ impl Case<'_> {
         let reason = self.absence_reason();
         match self.incarnation.missing_since {
             _ if self.has_ended() => Some(self.stopped(reason)),
+            // Until its end is proved, it may be seen again, and go on.
+            None if is_drain_unfinished(self.pool, self.session) => {
+                Some(self.draining(Reason::Drained, self.exit(), Some(self.observation.now)))
+            }
             None => Some(self.draining(reason, self.exit(), Some(self.observation.now))),
             // An incarnation that is known to live keeps its slot: the reaper ends it.
             Some(_) if self.runs_on() => None,

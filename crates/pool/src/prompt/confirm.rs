@@ -7,6 +7,7 @@ use agents::prompt::TextMatch;
 use protocol::activity::Source;
 use protocol::hook::{Hook, HookEvent, Start};
 use protocol::message::{PROMPT, RESULT_MAX};
+use protocol::policy::{OnFailedTurn, OnInterrupted};
 use protocol::{
     Activity, ActivityState, Event, Lifecycle, MessageReason, MessageState, MessageStatus, OsBytes,
     SessionId, Timestamp,
@@ -17,9 +18,9 @@ use crate::agent::hook_inputs::{HookInputs, is_before};
 use crate::pool::Pool;
 use crate::queue::pending::PendingMessage;
 use crate::queue::prompts::held_prompt;
-use crate::queue::transition::transition;
+use crate::queue::transition::{status_changed, status_now, transition};
 use crate::queue::{breaker, doubt, settle};
-use crate::settings::{Agent, OnFailedTurn, OnInterrupted, QueueRules, Settings};
+use crate::settings::{Agent, QueueRules, Settings};
 
 /// Time that an agent at rest has to report the outcome of its prompt; usually its own record tells sooner.
 const WORD_LIMIT: Duration = Duration::from_secs(15);
@@ -142,12 +143,8 @@ fn turn_failed(
 /// The agent's turn is over and the prompt is done; the agent's last words are the result.
 fn turn_over(message: &PendingMessage<'_>, said: Option<&str>, now: Timestamp) -> Event {
     let result = said.map(|said| OsBytes::from(protocol::bounds::cut(said, RESULT_MAX)));
-    match transition(message, MessageState::Done, None, now) {
-        Event::MessageChanged { id, session, status } => {
-            Event::MessageChanged { id, session, status: Box::new(MessageStatus { result, ..*status }) }
-        }
-        other => other,
-    }
+    let done = status_now(message, MessageState::Done, None, now);
+    status_changed(message, MessageStatus { result, ..done })
 }
 
 /// The turn of another prompt, which came in between, is over: its last words are not the answer to this

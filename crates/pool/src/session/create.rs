@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::limits::Limits;
-use protocol::policy::{Policy, RestartPolicy};
+use protocol::policy::{Naming, Policy, RestartPolicy};
 use protocol::request::New;
 use protocol::session::{Conversation, Size};
 use protocol::{ErrorCode, Event, Incarnation, Name, OsBytes, Refusal, Session, SessionId, Tag, Timestamp};
@@ -14,7 +14,7 @@ use crate::session::input;
 use crate::session::launch_job::is_reserved_variable;
 use crate::session::naming::{first_free, name_taken, next_number};
 use crate::session::resolve::similarity;
-use crate::settings::{Agent, EnvFilter, Naming, Settings};
+use crate::settings::{Agent, EnvFilter, Settings};
 use crate::slots::capacity::free;
 
 /// The agent kind of a session with a command and no kind.

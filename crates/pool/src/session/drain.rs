@@ -9,7 +9,8 @@ use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, Timestamp};
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
-use crate::session::lifecycle::{begin_end, drains, has_next_start};
+use crate::session::drain_progress::drains;
+use crate::session::lifecycle::{begin_end, has_next_start};
 use crate::session::restart_budget;
 use crate::turn::Turn;
 use crate::worker::check_no_host;
@@ -46,12 +47,6 @@ pub fn drain(pool: &Pool, session: &Session, deadline: Option<DrainDeadline>) ->
             refuse(ErrorCode::Refused, why)
         }
     }
-}
-
-/// True if a draining session has no message left to work.
-#[must_use]
-pub fn is_drained(pool: &Pool, session: &Session) -> bool {
-    drains(session) && pool.is_queue_empty(session.id)
 }
 
 /// Ends the sessions whose drain has exceeded its deadline. One that has worked off its queue and is being

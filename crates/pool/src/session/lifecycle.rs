@@ -3,8 +3,6 @@
 use protocol::session::Reason;
 use protocol::{Event, Exit, Lifecycle, Session, SessionId};
 
-use crate::pool::Pool;
-
 /// True if the next incarnation is decided already: the session restarts, or its start is due at a known
 /// time.
 pub(crate) fn has_next_start(session: &Session) -> bool {
@@ -39,15 +37,4 @@ pub fn is_restarting(session: &Session) -> bool {
 #[must_use]
 pub(crate) fn is_loss(reason: Reason) -> bool {
     matches!(reason, Reason::ServerGone | Reason::TmuxGone | Reason::StartupMissingTmux)
-}
-
-/// True if a session finishes its queue.
-pub(crate) fn drains(session: &Session) -> bool {
-    session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Drained)
-}
-
-/// True if a draining session has messages left: an end that comes now is not that of its drain.
-#[must_use]
-pub fn is_drain_unfinished(pool: &Pool, session: &Session) -> bool {
-    drains(session) && !pool.is_queue_empty(session.id)
 }

@@ -32,8 +32,8 @@
 //!
 //! - One file per command, which decides on a request: [`create()`] (`new`), [`adopt()`], [`rename()`],
 //!   [`label()`], [`update()`], [`pin()`], [`kill()`], [`restart()`], [`park()`], [`drain()`], `restore`
-//!   ([`restore_all`]), `rm` ([`remove()`]). They share `lifecycle`, `in_use`, `naming` and the checks of
-//!   `input`.
+//!   ([`restore_all`]), `rm` ([`remove()`]). They share `lifecycle`, `drain_progress`, `in_use`, `naming`
+//!   and the checks of `input`.
 //! - [`resolve()`] finds the session that a user names; [`view()`] shows it.
 //! - `launch_job` makes the job that runs in the pane.
 //! - By themselves: `restart_budget` (automatic starts), `conversation` (lost conversations), `retention`.
@@ -42,6 +42,7 @@ pub(crate) mod adopt;
 pub(crate) mod conversation;
 pub(crate) mod create;
 pub(crate) mod drain;
+pub(crate) mod drain_progress;
 pub(crate) mod in_use;
 pub(crate) mod input;
 pub(crate) mod kill;
@@ -67,13 +68,14 @@ pub use adopt::{
 };
 pub use conversation::{begin_conversation, replace_conversation};
 pub use create::{CreateInputs, CreateOutcome, Creation, create, pool_full};
-pub use drain::{drain, is_drained};
+pub use drain::drain;
+pub use drain_progress::{is_drain_unfinished, is_drained};
 pub use in_use::check_unused;
 pub use input::check_environment;
 pub use kill::kill;
 pub use label::label;
 pub use launch_job::{LaunchInputs, launch_job};
-pub use lifecycle::{begin_end, is_drain_unfinished, is_restarting, run_ended};
+pub use lifecycle::{begin_end, is_restarting, run_ended};
 pub use naming::renumber;
 pub use park::park;
 pub use pin::pin;

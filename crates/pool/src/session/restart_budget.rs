@@ -74,7 +74,10 @@ pub fn spend_restart(pool: &Pool, settings: &Settings, session: &Session, now: T
     starts.extend((session.lifecycle != Lifecycle::Parked).then_some(now));
     let extra = starts.len().saturating_sub(STARTS_MAX);
     starts.drain(..extra);
-    let budget = Budget { starts, failures: session.budget.failures, ..Budget::default() };
+    // A session that is woken was not judged at its end.
+    let ran_well = session.budget.due_at.is_none() && has_run_well(pool, session);
+    let failures = if ran_well { 0 } else { session.budget.failures };
+    let budget = Budget { starts, failures, ..Budget::default() };
     Event::BudgetChanged { session: session.id, budget }
 }
 

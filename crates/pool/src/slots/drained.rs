@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Session;
 
-use crate::session::drain::is_drained;
+use crate::session::drain_progress::is_drained;
 use crate::settings::Settings;
 use crate::slots::eviction::at_rest_since;
 use crate::slots::inputs::with_inputs;

@@ -8,8 +8,8 @@ use protocol::{Event, Lifecycle, Session, SessionId, Tag};
 
 use crate::lock::hold_back::holds_back;
 use crate::reap::host_rules::held_by_host;
-use crate::session::drain::{self, is_drained};
-use crate::session::lifecycle::drains;
+use crate::session::drain;
+use crate::session::drain_progress::{drains, is_drained};
 use crate::session::restore::restore_all;
 use crate::session::{restart_budget, retention};
 use crate::settings::Settings;

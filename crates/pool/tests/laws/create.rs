@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use pool::session::{CreateOutcome, NextRun};
-use pool::{Agent, EnforceableLimits, Naming, RestartRules, Settings, session};
+use pool::{Agent, EnforceableLimits, RestartRules, Settings, session};
 use protocol::paths::{Env, Paths};
-use protocol::policy::RestartPolicy;
+use protocol::policy::{Naming, RestartPolicy};
 use protocol::reap::Leftovers;
 use protocol::reap::{Action, Rule};
 use protocol::request::New;

@@ -7,13 +7,14 @@ use pool::clock::{Reading, moment_by};
 use pool::deadlines::Mono;
 use pool::lock::LockTable;
 use pool::slots::{RunIdentity, renew_incarnation};
-use pool::{OnFailedTurn, OnInterrupted, Turn, Volatile, agent, prompt, queue};
+use pool::{Turn, Volatile, agent, prompt, queue};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::activity::{ASK_MAX, AskKind};
 use protocol::event::AgentEvent;
 use protocol::hook::{Hook, HookEvent, Notice, Start};
 use protocol::message::{PROMPT, RESULT_MAX};
+use protocol::policy::{OnFailedTurn, OnInterrupted};
 use protocol::request::Send;
 use protocol::session::Reason;
 use protocol::{

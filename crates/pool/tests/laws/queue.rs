@@ -20,15 +20,9 @@ pub(crate) fn asked(session: SessionId, kind: &str) -> Send {
         session: SessionRef(session.to_string()),
         body: "text".into(),
         kind: kind.to_owned(),
-        key: None,
         origin: "test".into(),
-        ttl_ms: None,
         enter: true,
-        raw: false,
-        priority: 0,
-        cause: None,
-        wake: false,
-        in_doubt: None,
+        ..Send::default()
     }
 }
 

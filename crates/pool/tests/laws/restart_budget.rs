@@ -88,6 +88,29 @@ fn a_session_that_fails_each_time_is_told_until_it_runs_well() {
 }
 
 #[test]
+fn a_session_that_is_woken_after_a_good_run_has_no_failures_any_more() {
+    let settings = rules(RestartRules { max: 100, ..Default::default() });
+    let mut world = World { now: 1_000_000, ..World::default() };
+    let id = sessions(&mut world, &settings, 1)[0];
+    for _ in 0..5 {
+        fail(&mut world, id);
+        due(&mut world, &settings, id);
+        start(&mut world, &settings, id);
+    }
+    let failures = |world: &World| {
+        let session = world.pool.session(id).unwrap();
+        let spent = session::spend_restart(&world.pool, &settings, session, Timestamp(world.now));
+        let Event::BudgetChanged { budget, .. } = spent else { panic!("{spent:?}") };
+        budget.failures
+    };
+    for (ran, left) in [(59_999, 5), (60_000, 0)] {
+        let mut woken = World { now: world.now + ran, pool: world.pool.clone(), ..World::default() };
+        woken.emit(Event::SessionParked { session: id, reason: Reason::Parked, exit: None });
+        assert_eq!(failures(&woken), left, "after {ran} ms");
+    }
+}
+
+#[test]
 fn pauses_double_to_the_longest_with_up_to_a_fifth_more() {
     let settings =
         rules(RestartRules { max: 100, backoff_max: Duration::from_secs(20), ..Default::default() });

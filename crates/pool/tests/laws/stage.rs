@@ -6,10 +6,11 @@ use agents::prompt::TextMatch;
 use agents::{Adapter, Confirm};
 use pool::agent::{HookInputs, HookOutcome};
 use pool::clock::{self, Moment, Reading};
-use pool::{Agent, OnInterrupted, Pool, QueueRules, Settings, agent, prompt, queue};
+use pool::{Agent, Pool, QueueRules, Settings, agent, prompt, queue};
 use protocol::activity::Ask;
 use protocol::clock::{Clock, ClockStep};
 use protocol::hook::{Hook, HookEvent};
+use protocol::policy::OnInterrupted;
 use protocol::session::Conversation;
 use protocol::session::Reason;
 use protocol::{

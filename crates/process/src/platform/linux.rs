@@ -17,6 +17,7 @@ use protocol::text::OsBytes;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use super::proc;
+use crate::bounded_reads::UNANSWERED;
 use crate::info::{BasicInfo, Foreground, Process, Resources, State};
 use crate::runtime::untrusted_file;
 
@@ -52,14 +53,47 @@ const ALWAYS_ANSWERED: [&str; 4] = ["status", "comm", "cgroup", "limits"];
 
 /// Refuses to read what would not answer.
 fn check_answers(pid: u32, name: &str) -> io::Result<()> {
-    let answers = ALWAYS_ANSWERED.contains(&name) || !super::UNANSWERED.contains(pid);
+    let answers = ALWAYS_ANSWERED.contains(&name) || !UNANSWERED.contains(pid);
     if answers { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
 }
 
 /// Reads what is told of a process that does not answer. Its start is unknown.
-pub(crate) fn unanswered_info(pid: u32) -> Option<BasicInfo> {
-    let status = read_file(pid, "status").ok()??;
-    proc::parse_status(pid, &status)
+pub(crate) fn unanswered_info(pid: u32) -> io::Result<Option<BasicInfo>> {
+    Ok(read_file(pid, "status")?.and_then(|status| parse_status(pid, &status)))
+}
+
+/// Parses the part of a `status` file that a `stat` file has, too. Its start is 0: a `status` file has none.
+fn parse_status(pid: u32, status: &[u8]) -> Option<BasicInfo> {
+    let field = |name: &str| {
+        let lines = status.split(|b| *b == b'\n').filter_map(|line| line.strip_prefix(name.as_bytes()));
+        std::str::from_utf8(lines.filter_map(|line| line.strip_prefix(b":")).next()?).ok()
+    };
+    // In nested namespaces there are several, of which the first is that of this one.
+    let number = |name| field(name)?.split_ascii_whitespace().next()?.parse().ok();
+    let state = match field("State")?.trim_start().bytes().next()? {
+        b'X' | b'x' => return None,
+        b'Z' => State::Zombie,
+        b'T' | b't' => State::Stopped,
+        _ => State::Running,
+    };
+    Some(BasicInfo {
+        id: ProcId { pid, start: 0 },
+        ppid: number("PPid")?,
+        pgid: number("NSpgid").unwrap_or_default(),
+        sid: number("NSsid").unwrap_or_default(),
+        tpgid: None,
+        state,
+        comm: field("Name")?.trim_start().into(),
+        image: proc::Image::Unknown,
+    })
+}
+
+/// Reads the process of this identity while it does not answer. Until the read returns that it does not answer to, no other
+/// process has its pid. `None` if it answers.
+pub(crate) fn read_unanswered(id: ProcId) -> io::Result<Option<Process>> {
+    let (info, uid) = (unanswered_info(id.pid)?, uid(id.pid)?);
+    let found = info.zip(uid).filter(|_| UNANSWERED.contains(id.pid));
+    Ok(found.map(|(info, uid)| BasicInfo { id, ..info }.with_user(uid)))
 }
 
 /// Reads a file of `/proc/PID`; `None` if the process has gone.
@@ -274,11 +308,23 @@ pub(crate) fn send(fd: &OwnedFd, _id: ProcId, signal: Signal) -> io::Result<bool
 
 /// True if the process ignores this signal.
 pub(crate) fn ignores(pid: u32, signal: Signal) -> io::Result<bool> {
+    Ok(read_file(pid, "status")?.is_some_and(|status| has_signal(&status, "SigIgn:", signal)))
+}
+
+/// True if the process has a handler for TERM, and would be ended by HUP before that has done its work.
+pub(crate) fn saves_at_term_only(pid: u32) -> io::Result<bool> {
     let Some(status) = read_file(pid, "status")? else { return Ok(false) };
-    let text = String::from_utf8_lossy(&status);
-    let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let has = |field, signal| has_signal(&status, field, signal);
+    let survives_hangup = has("SigCgt:", Signal::SIGHUP) || has("SigIgn:", Signal::SIGHUP);
+    Ok(has("SigCgt:", Signal::SIGTERM) && !survives_hangup)
+}
+
+/// True if a mask of signals in a `status` file has this signal.
+fn has_signal(status: &[u8], field: &str, signal: Signal) -> bool {
+    let text = String::from_utf8_lossy(status);
+    let mask = text.lines().find_map(|line| line.strip_prefix(field));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    Ok(mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1))
+    mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
 }
 
 /// True if the process was started from this path, and the path names another file now.
@@ -311,5 +357,16 @@ mod tests {
         assert_eq!([of('Z', 1), of('Z', 2)], [Some(State::Zombie), Some(State::Running)]);
         assert_eq!([of('Z', 0), of('S', 0), of('X', 1)], [None; 3]);
         assert_eq!([of('S', 1), of('t', 1)], [Some(State::Running), Some(State::Stopped)]);
+    }
+
+    #[test]
+    fn a_status_tells_most_of_a_stat() {
+        let text = "Name:\tsleep x\nState:\tD (disk sleep)\nPid:\t9\nPPid:\t7\nNSpgid:\t9\t1\nNSsid:\t5\t1\n";
+        let info = parse_status(9, text.as_bytes()).unwrap();
+        assert_eq!((info.id, info.ppid, info.pgid, info.sid), (ProcId { pid: 9, start: 0 }, 7, 9, 5));
+        assert_eq!((info.state, info.comm.0.as_slice()), (State::Running, &b"sleep x"[..]));
+        let zombie = text.replace("D (disk sleep)", "Z (zombie)");
+        assert_eq!(parse_status(9, zombie.as_bytes()).unwrap().state, State::Zombie);
+        assert_eq!(parse_status(9, b"Name:\tx\n"), None);
     }
 }

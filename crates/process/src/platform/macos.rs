@@ -76,9 +76,19 @@ fn basic_info_from(pid: u32, info: &libc::proc_bsdinfo) -> io::Result<BasicInfo>
     })
 }
 
-/// Nothing is told of a process that does not answer.
-pub(crate) fn unanswered_info(_: u32) -> Option<BasicInfo> {
-    None
+/// Reads a process whose memory does not answer: all but its environment and arguments is told without it.
+pub(crate) fn unanswered_info(pid: u32) -> io::Result<Option<BasicInfo>> {
+    basic_info(pid)
+}
+
+/// Reads the process of this identity while its memory does not answer.
+pub(crate) fn read_unanswered(id: ProcId) -> io::Result<Option<Process>> {
+    read(id.pid)
+}
+
+/// Always false: macOS does not report signal dispositions.
+pub(crate) fn saves_at_term_only(_: u32) -> io::Result<bool> {
+    Ok(false)
 }
 
 pub(crate) fn basic_info(pid: u32) -> io::Result<Option<BasicInfo>> {

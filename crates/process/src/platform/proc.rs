@@ -1,10 +1,7 @@
 //! Parsers of the files in `/proc/PID` and of macOS's process arguments. They work on bytes, because a
 //! process chooses its own name and environment: neither is necessarily UTF-8 or well formed.
 
-use protocol::ids::ProcId;
 use protocol::text::OsBytes;
-
-use crate::info::{BasicInfo, State};
 
 /// The fields of `/proc/PID/stat` (`proc_pid_stat(5)`) that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,32 +181,6 @@ pub fn parse_uid(status: &[u8]) -> Option<u32> {
     std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Parses the part of a `status` file that a `stat` file has, too. Its start is 0: a `status` file has none.
-pub(crate) fn parse_status(pid: u32, status: &[u8]) -> Option<BasicInfo> {
-    let field = |name: &str| {
-        let lines = status.split(|b| *b == b'\n').filter_map(|line| line.strip_prefix(name.as_bytes()));
-        std::str::from_utf8(lines.filter_map(|line| line.strip_prefix(b":")).next()?).ok()
-    };
-    // In nested namespaces there are several, of which the first is that of this one.
-    let number = |name| field(name)?.split_ascii_whitespace().next()?.parse().ok();
-    let state = match field("State")?.trim_start().bytes().next()? {
-        b'X' | b'x' => return None,
-        b'Z' => State::Zombie,
-        b'T' | b't' => State::Stopped,
-        _ => State::Running,
-    };
-    Some(BasicInfo {
-        id: ProcId { pid, start: 0 },
-        ppid: number("PPid")?,
-        pgid: number("NSpgid").unwrap_or_default(),
-        sid: number("NSsid").unwrap_or_default(),
-        tpgid: None,
-        state,
-        comm: field("Name")?.trim_start().into(),
-        image: Image::Unknown,
-    })
-}
-
 /// Returns the value of a variable in an `environ` file; of duplicates the first, as `getenv(3)` does.
 #[must_use]
 pub fn parse_variable<'a>(environ: &'a [u8], name: &str) -> Option<&'a [u8]> {
@@ -310,17 +281,6 @@ mod tests {
     fn the_real_user_id() {
         assert_eq!(parse_uid(b"Name:\tUid:\nUid:\t1000\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(1000));
         assert_eq!(parse_uid(b"Name:\tx\n"), None);
-    }
-
-    #[test]
-    fn a_status_tells_most_of_a_stat() {
-        let text = "Name:\tsleep x\nState:\tD (disk sleep)\nPid:\t9\nPPid:\t7\nNSpgid:\t9\t1\nNSsid:\t5\t1\n";
-        let info = parse_status(9, text.as_bytes()).unwrap();
-        assert_eq!((info.id, info.ppid, info.pgid, info.sid), (ProcId { pid: 9, start: 0 }, 7, 9, 5));
-        assert_eq!((info.state, info.comm.0.as_slice()), (State::Running, &b"sleep x"[..]));
-        let zombie = text.replace("D (disk sleep)", "Z (zombie)");
-        assert_eq!(parse_status(9, zombie.as_bytes()).unwrap().state, State::Zombie);
-        assert_eq!(parse_status(9, b"Name:\tx\n"), None);
     }
 
     #[test]

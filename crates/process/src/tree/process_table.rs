@@ -6,6 +6,7 @@ use std::io;
 use protocol::ids::ProcId;
 use protocol::text::OsBytes;
 
+use crate::bounded_reads::UNANSWERED;
 use crate::info::{BasicInfo, Process};
 use crate::platform;
 
@@ -35,12 +36,11 @@ impl Table {
         platform::pids_below(&roots).map(Self::of)
     }
 
-    /// Those that do not answer have no children here: they are in the way of nothing that is shown.
     fn of(pids: Vec<u32>) -> Self {
         let mut infos = Vec::with_capacity(pids.len());
-        platform::UNANSWERED.read_each(&pids, platform::basic_info, |pid, result| match result {
+        UNANSWERED.read_each(&pids, platform::basic_info, |pid, result| match result {
             Some(result) => infos.extend(result.ok().flatten()),
-            None => infos.extend(platform::unanswered_info(pid)),
+            None => infos.extend(platform::unanswered_info(pid).ok().flatten()),
         });
         Self::new(infos.into_iter())
     }
@@ -51,7 +51,9 @@ impl Table {
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
         for info in by_pid.values() {
             // A parent younger than its child is another process: the pid was reused during the reading.
-            if by_pid.get(&info.ppid).is_some_and(|parent| parent.id.start <= info.id.start) {
+            // That of one that does not answer is not known.
+            let is_older = |parent: &BasicInfo| info.id.start == 0 || parent.id.start <= info.id.start;
+            if by_pid.get(&info.ppid).is_some_and(is_older) {
                 children.entry(info.ppid).or_default().push(info.id.pid);
             }
         }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::unistd::getuid;
 
 use super::markers::Markers;
+use crate::bounded_reads::UNANSWERED;
 use crate::info::{BasicInfo, State};
 use crate::platform;
 use crate::platform::proc::Image;
@@ -69,15 +70,19 @@ impl Snapshot {
         let (mut complete, mut failed) = (true, Ok(()));
         let earlier = previous.cloned();
         let read = move |pid| read_entry(pid, earlier.as_deref());
-        platform::UNANSWERED.read_each(&listed, read, |pid, result| match result {
+        UNANSWERED.read_each(&listed, read, |pid, result| match result {
             Some(Ok(Some(entry))) => {
                 complete &= entry.info.state != State::Zombie && entry.info.image != Image::Unfinished;
                 self.entries.insert(pid, entry);
             }
             Some(Ok(None)) => complete = false,
             Some(Err(error)) if is_denied(&error) => {}
-            Some(Err(error)) => failed = Err(error),
-            None => self.entries.extend(unanswered_entry(pid, previous).map(|entry| (pid, entry))),
+            Some(Err(error)) if error.kind() != io::ErrorKind::TimedOut => failed = Err(error),
+            Some(Err(_)) | None => match unanswered_entry(pid, previous) {
+                Ok(Some(entry)) => drop(self.entries.insert(pid, entry)),
+                Ok(None) => complete = false,
+                Err(error) => failed = Err(error),
+            },
         });
         failed.map(|()| complete)
     }
@@ -119,12 +124,12 @@ fn read_entry(pid: u32, previous: Option<&Snapshot>) -> io::Result<Option<Snapsh
 }
 
 /// The entry of a process that does not answer: what can be told of it all the same, and what it was before.
-fn unanswered_entry(pid: u32, previous: Option<&Arc<Snapshot>>) -> Option<SnapshotEntry> {
-    let info = platform::unanswered_info(pid)?;
+fn unanswered_entry(pid: u32, previous: Option<&Arc<Snapshot>>) -> io::Result<Option<SnapshotEntry>> {
+    let Some(info) = platform::unanswered_info(pid)? else { return Ok(None) };
     let earlier = previous.and_then(|snapshot| snapshot.entries.get(&pid));
     let id = earlier.map_or(info.id, |earlier| earlier.info.id);
     let markers = earlier.and_then(|earlier| earlier.markers.clone());
-    Some(SnapshotEntry { info: BasicInfo { id, ..info }, markers })
+    Ok(Some(SnapshotEntry { info: BasicInfo { id, ..info }, markers }))
 }
 
 /// Adds the markers, if they are readable; those of another user are not trusted.

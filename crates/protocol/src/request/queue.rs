@@ -9,7 +9,7 @@ use crate::text::{OsBytes, SessionRef};
 use crate::worker::{ClaimScope, WorkerSpec};
 
 /// `send`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Send {
     /// The session.
     pub session: SessionRef,

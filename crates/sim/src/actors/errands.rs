@@ -84,14 +84,8 @@ pub(super) fn message(session: SessionRef, body: String, kind: &str) -> Send {
         session,
         body: OsBytes(body.into_bytes()),
         kind: kind.to_owned(),
-        key: None,
         origin: "sim".to_owned(),
-        ttl_ms: None,
         enter: true,
-        raw: false,
-        priority: 0,
-        cause: None,
-        wake: false,
-        in_doubt: None,
+        ..Send::default()
     }
 }

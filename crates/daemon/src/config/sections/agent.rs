@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use agents::{Adapter, Confirm};
+use protocol::policy::{OnFailedTurn, OnInterrupted};
 use protocol::reap::{Action, Leftovers, Rule};
 use serde::{Deserialize, Serialize};
 
@@ -44,9 +45,9 @@ pub struct AgentSection {
     /// Time for which a permission hook waits for `poolctl approve`; `0s` for not at all.
     pub approve_wait: Option<String>,
     /// Treatment of a prompt whose turn is interrupted: `dead` or `retry`.
-    pub on_interrupted: Option<Interrupted>,
+    pub on_interrupted: Option<OnInterrupted>,
     /// Treatment of a prompt whose turn fails because of an outage of the service: `hold`, `next` or `retry`.
-    pub on_failed_turn: Option<FailedTurn>,
+    pub on_failed_turn: Option<OnFailedTurn>,
     /// Keys that answer a dialog of its start or about its usage limit, by the dialog's name: `{ trust =
     /// ["Enter"] }`. Any other dialog, or one with an empty list, waits for a person.
     pub dialogs: BTreeMap<String, Vec<String>>,
@@ -80,8 +81,8 @@ impl AgentSection {
             confirm: Some(Confirm::None),
             hooks: Some(false),
             approve_wait: Some(String::new()),
-            on_interrupted: Some(Interrupted::Dead),
-            on_failed_turn: Some(FailedTurn::Hold),
+            on_interrupted: Some(OnInterrupted::Dead),
+            on_failed_turn: Some(OnFailedTurn::Hold),
             wait_for_screen: Some(false),
             screen: ScreenSection {
                 composer: Some(String::new()),
@@ -113,26 +114,4 @@ pub struct ScreenSection {
     /// Background work, which keeps it from being parked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
-}
-
-/// Treatment of a prompt whose turn is interrupted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Interrupted {
-    /// It is dead.
-    Dead,
-    /// It is sent again.
-    Retry,
-}
-
-/// Treatment of a prompt whose turn fails because of an outage of the service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FailedTurn {
-    /// The prompts behind it wait; the agent is told to continue until the service is back.
-    Hold,
-    /// It is dead, and the next prompt is sent.
-    Next,
-    /// It is sent again, up to the maximum number of attempts.
-    Retry,
 }

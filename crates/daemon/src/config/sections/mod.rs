@@ -5,10 +5,11 @@ pub(crate) mod worker;
 
 use std::collections::BTreeMap;
 
+use protocol::policy::Naming;
 use protocol::reap::{Action, Rule};
 use serde::{Deserialize, Serialize};
 
-pub use crate::config::sections::agent::{AgentSection, FailedTurn, Interrupted, ScreenSection};
+pub use crate::config::sections::agent::{AgentSection, ScreenSection};
 pub use crate::config::sections::worker::WorkerSection;
 
 /// The value of a time that never comes.
@@ -25,7 +26,7 @@ pub struct PoolSection {
     pub max_processes: usize,
     /// The way names of new sessions are made: `timestamp` (agent, date and time) or `numeric` (the next
     /// number).
-    pub naming: NamingScheme,
+    pub naming: Naming,
     /// Time for which a request waits for a slot, unless it says otherwise.
     pub wait_slot: String,
     /// Available memory below which no session is started.
@@ -56,7 +57,7 @@ impl Default for PoolSection {
         Self {
             max_sessions: 16,
             max_processes: 10,
-            naming: NamingScheme::Timestamp,
+            naming: Naming::Timestamp,
             wait_slot: "0s".to_owned(),
             min_free_memory: "1GiB".to_owned(),
             min_free_disk: "2GiB".to_owned(),
@@ -70,16 +71,6 @@ impl Default for PoolSection {
             cgroup: "auto".to_owned(),
         }
     }
-}
-
-/// The way names are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NamingScheme {
-    /// Agent, date and time.
-    Timestamp,
-    /// The next number.
-    Numeric,
 }
 
 /// `[env]`: the caller's environment variables that a new session gets. Names, or prefixes followed by `*`.

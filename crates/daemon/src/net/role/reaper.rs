@@ -361,8 +361,15 @@ fn stop(turn: &mut Turn<'_>, findings: &Findings, candidate: &Candidate) {
     });
     if let Some(session) = current {
         let exit = findings.exits.get(&candidate.tag).copied().or(session.exit);
-        let lost = ended_by_tmux(session) && lost_its_server(turn, session);
-        let reason = if lost { Reason::ServerGone } else { session.reason.unwrap_or(Reason::Exited) };
+        let is_cut_off = pool::session::is_drain_unfinished(turn.pool(), session)
+            && !turn.volatile.scheduler.drained().contains(&session.id);
+        let reason = match session.reason {
+            _ if (is_cut_off || ended_by_tmux(session)) && lost_its_server(turn, session) => {
+                Reason::ServerGone
+            }
+            Some(reason) if !is_cut_off => reason,
+            _ => Reason::Exited,
+        };
         let account = findings.accounts.get(&candidate.tag);
         let account = account.and_then(|account| account_reported(turn.pool(), candidate.tag, *account));
         turn.emit_all(account);

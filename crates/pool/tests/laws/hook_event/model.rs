@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agents::prompt::TextMatch;
-use pool::{OnInterrupted, queue};
+use pool::queue;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::hook::{Hook, HookEvent, Start};
+use protocol::policy::OnInterrupted;
 use protocol::request::{Resolution, ResolveMessage};
 use protocol::{Lifecycle, MessageId, MessageState, Tag, Timestamp};
 
