@@ -3,9 +3,11 @@
 use protocol::reply::SessionView;
 use protocol::{Message, MessageState, SessionRef};
 
+use crate::context::Context;
 use crate::error::Error;
 use crate::exit;
 use crate::show::json::json_name;
+use crate::show::{lifecycle, out};
 
 /// The exit code of a session whose program has ended: the program's own.
 ///
@@ -22,6 +24,15 @@ pub(crate) fn of_session(view: &SessionView) -> Result<u8, Error> {
         ))
     };
     session.exit.map(|exit| exit.shell_code()).ok_or_else(unknown)
+}
+
+/// Says what ended a session, if that was not its program and its exit code is known; else the error tells.
+pub(crate) fn say_why(context: &Context, view: &SessionView) {
+    let session = &view.session;
+    let why = lifecycle::ended_by(session).filter(|_| session.exit.is_some() && !context.style.json);
+    if let Some(why) = why {
+        out::note(&format!("poolctl: {} was ended: {why}", session.name));
+    }
 }
 
 /// The exit code for a message at the end of a wait.

@@ -20,6 +20,7 @@ use crate::queue::prompts::{held_prompt, waiting_prompt};
 use crate::queue::{admin, doubt, health};
 use crate::session::lifecycle::is_restarting;
 use crate::session::restart_budget::is_held_as_copy;
+use crate::session::restore::was_kept_from_start;
 use crate::settings::QueueRules;
 use crate::volatile::Volatile;
 
@@ -236,14 +237,16 @@ impl SessionItems<'_> {
         is_over.then(|| self.item("over", session.changed_at, (text, self.restart())))
     }
 
-    /// The session failed to start, with prompts that wait. It may be tried again by itself, with the same result
-    /// for as long as nobody removes the cause.
+    /// The session failed to start, with prompts that wait, or after it ran before and was lost. It may be tried again by
+    /// itself, with the same result for as long as nobody removes the cause.
     fn failed_to_start(&self) -> Option<InboxItem> {
         let session = self.session;
         let waiting = self.pool.prompts(session.id).waiting;
-        let has_failed = session.lifecycle == Lifecycle::Failed && !session.budget.exhausted && waiting > 0;
+        let matters = waiting > 0 || was_kept_from_start(session);
+        let has_failed = session.lifecycle == Lifecycle::Failed && !session.budget.exhausted && matters;
         let why = session.detail.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-        let text = format!("it failed to start, and {}{why}", prompts_wait(waiting));
+        let prompts = if waiting > 0 { format!(", and {}", prompts_wait(waiting)) } else { String::new() };
+        let text = format!("it failed to start{prompts}{why}");
         has_failed.then(|| self.item(FAILED, session.changed_at, (text, self.restart())))
     }
 

@@ -20,6 +20,7 @@ use crate::context::{Context, absolute};
 use crate::error::Error;
 use crate::lifecycle_args::LifecycleArgs;
 use crate::ready::Blocking;
+use crate::show::{escape, out};
 
 pub(crate) use environment::{environment_help, of_caller, of_flags};
 
@@ -104,8 +105,16 @@ pub(crate) fn create_as(
     args: CreateArgs,
 ) -> Result<SessionView, Error> {
     let request = request(context, args)?;
-    let _progress = context.progress("the session to run");
-    expect_session(client.call(Some(op), Request::New(Box::new(request)))?)
+    let given = Some(request.command.clone()).filter(|command| request.reuse && !command.is_empty());
+    let progress = context.progress("the session to run");
+    let view = expect_session(client.call(Some(op), Request::New(Box::new(request)))?)?;
+    drop(progress);
+    if given.is_some_and(|command| command != view.session.spec.command) && !context.style.quiet {
+        let own: Vec<_> = view.session.spec.command.iter().map(OsBytes::to_string_lossy).collect();
+        let (name, own) = (&view.session.name, escape::line(&own.join(" ")));
+        out::note(&format!("poolctl: {name} was there already, and runs `{own}`"));
+    }
+    Ok(view)
 }
 
 fn request(context: &Context, args: CreateArgs) -> Result<New, Error> {

@@ -125,8 +125,8 @@ fn breaker_document(view: &BreakerView) -> Value {
 
 /// Returns the overview for people.
 #[must_use]
-pub(crate) fn overview(status: &Status, style: Style, now: Timestamp) -> String {
-    let (code, word) = if is_healthy(status) { (32, "healthy") } else { (31, "not healthy") };
+pub(crate) fn overview(status: &Status, is_healthy: bool, style: Style, now: Timestamp) -> String {
+    let (code, word) = if is_healthy { (32, "healthy") } else { (31, "not healthy") };
     let mut text = format!("pool {}: {}\n", status.pool, style.paint(code, word));
     text.push_str(&table(status, style, now).render());
     for problem in &status.problems {
@@ -299,7 +299,7 @@ mod tests {
     fn the_overview_names_problems() {
         let mut status = status();
         status.problems.push("tmux is missing\x1b[2J".into());
-        let text = overview(&status, Style::default(), Timestamp(0));
+        let text = overview(&status, is_healthy(&status), Style::default(), Timestamp(0));
         assert!(text.starts_with("pool default: not healthy\n"), "{text}");
         assert!(text.ends_with("problem: tmux is missing\\x1b[2J\n"), "{text}");
         assert!(text.contains("slots       1 of 16 taken\n"), "{text}");
@@ -313,7 +313,7 @@ mod tests {
         let (session, name) = (SessionId(1), "web".parse().unwrap());
         status.breakers = vec![BreakerView { session, name, kind: "summarize".into(), breaker }];
         (status.quarantined, status.generators) = (2, 4);
-        let text = overview(&status, Style::default(), Timestamp(0));
+        let text = overview(&status, is_healthy(&status), Style::default(), Timestamp(0));
         let held = "held back   sess_1  web: summarize failed 3 times in a row\n";
         assert!(text.contains(held) && text.contains("2 unreadable records in quarantine"), "{text}");
         let document = document(&status);
@@ -330,7 +330,7 @@ mod tests {
     fn waiting_sessions_are_named_with_the_command_and_are_no_problem() {
         let mut status = status();
         assert_eq!(document(&status)["asking"], json!([]));
-        assert!(!overview(&status, Style::default(), Timestamp(0)).contains("\nasks "));
+        assert!(!overview(&status, is_healthy(&status), Style::default(), Timestamp(0)).contains("\nasks "));
         let asking = |number: u64, kind, answerable| PendingAsk {
             session: SessionId(number),
             name: format!("s{number}").parse().unwrap(),
@@ -347,7 +347,7 @@ mod tests {
         ];
         let found = kinds.iter().zip(1..).map(|((kind, answerable, ..), n)| asking(n, *kind, *answerable));
         status.asking = found.collect();
-        let text = overview(&status, Style::default(), Timestamp(0));
+        let text = overview(&status, is_healthy(&status), Style::default(), Timestamp(0));
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("asks ")).collect();
         assert_eq!(lines.len(), kinds.len(), "{text}");
         for (n, (line, (_, _, word, answer))) in (1..).zip(lines.iter().zip(&kinds)) {
@@ -357,7 +357,7 @@ mod tests {
             assert!(line.strip_prefix(&begin).is_some_and(|rest| rest.starts_with(answer)), "{line}");
         }
         status.asking.extend([asking(6, None, false), asking(7, None, false)]);
-        let text = overview(&status, Style::default(), Timestamp(0));
+        let text = overview(&status, is_healthy(&status), Style::default(), Timestamp(0));
         assert!(text.contains("asks        2 more: `poolctl ls`\n") && !text.contains("s6"), "{text}");
         assert!(text.starts_with("pool default: healthy\n") && is_healthy(&status));
         let document = document(&status);
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn capacity_and_enforced_limits_are_shown() {
         let mut status = status();
-        let text = overview(&status, Style::default(), Timestamp(0));
+        let text = overview(&status, is_healthy(&status), Style::default(), Timestamp(0));
         assert!(
             text.contains("limits      memory is watched; tasks, CPU share cannot be bounded\n"),
             "{text}"
@@ -386,7 +386,7 @@ mod tests {
             without: Some("cpu is not delegated".into()),
             short_of: vec!["96% of the disk are in use".into()],
         };
-        let text = overview(&status, Style::default(), Timestamp(0));
+        let text = overview(&status, is_healthy(&status), Style::default(), Timestamp(0));
         let slots = "slots       1 of 16 taken, 2 waiting, 8G memory available, 12/4096 terminals in use\n";
         let limits = "limits      memory, tasks by control groups below /sys/fs/cgroup/x; \
                       CPU share cannot be bounded: cpu is not delegated\n";
@@ -444,7 +444,7 @@ mod tests {
              unverified since 1970-01-01T00:00:00.000Z"
         );
         status.foreign = vec!["mine".into(), "other".into()];
-        let text = overview(&status, Style::default(), Timestamp(0));
+        let text = overview(&status, is_healthy(&status), Style::default(), Timestamp(0));
         let hint = "foreign     mine other (outside of the pool; `poolctl adopt NAME` takes in one that no pool has marked)\n";
         assert!(text.contains(hint), "{text}");
     }

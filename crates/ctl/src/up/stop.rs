@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
-use protocol::reply::SessionView;
+use protocol::reply::{LockView, SessionView};
 use protocol::request::{Kill, List, Park};
-use protocol::{ErrorCode, Request};
+use protocol::{ErrorCode, Refusal, Request};
 
 use crate::args::Repeat;
 use crate::calls::{expect_session, expected};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
+use crate::show::escape;
 use crate::supervisor_lock;
 use crate::targets::{Target, for_all};
 
@@ -53,12 +54,28 @@ pub(crate) fn sessions(context: &Context) -> Result<Client, Error> {
         }
         let (sessions, workers) = (running_sessions(context)?, workers(context)?);
         let runs = |views: &[SessionView]| views.iter().any(|view| view.session.lifecycle.holds_slot());
+        if round == 0 {
+            check_unlocked(context, &sessions)?;
+        }
         if round > 0 && !runs(&sessions) && !runs(&workers) {
             break;
         }
         end_all(context, (&sessions, &workers))?;
     }
     Ok(holder)
+}
+
+/// Refuses to begin while somebody holds the lock of one: all are ended, or none.
+fn check_unlocked(context: &Context, sessions: &[SessionView]) -> Result<(), Error> {
+    let is_others = |lock: &&LockView| lock.expires_at.is_some() && Some(lock.token) != context.lock;
+    let locked = sessions.iter().find_map(|view| Some((view, view.lock.as_ref().filter(is_others)?)));
+    let Some((view, lock)) = locked else { return Ok(()) };
+    let why = format!(
+        "{} is locked ({}), so nothing was ended: wait, or run this under its lock",
+        view.session.name,
+        escape::line(&lock.purpose)
+    );
+    Err(Refusal::new(ErrorCode::Conflict, why).into())
 }
 
 fn end_all(context: &Context, (sessions, workers): (&[SessionView], &[SessionView])) -> Result<(), Error> {

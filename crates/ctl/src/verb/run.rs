@@ -15,7 +15,7 @@ use process::runtime::own_end::end_by;
 use protocol::reply::{LogFiles, SessionView};
 use protocol::request::{Keys, Kill, Remove, Until, Wait};
 use protocol::session::Exit;
-use protocol::{ErrorCode, Lifecycle, OpId, Reason, Refusal, Request, SessionId, SessionRef, Tag};
+use protocol::{ErrorCode, Lifecycle, OpId, Reason, Refusal, Request, Session, SessionId, SessionRef, Tag};
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_done, expect_session};
@@ -25,7 +25,7 @@ use crate::create::{CreateArgs, create_as, environment_help};
 use crate::error::Error;
 use crate::poll::is_ready;
 use crate::show::json::SessionJson;
-use crate::show::{lifecycle, out, session, time};
+use crate::show::{out, session, time};
 use crate::signals;
 use crate::tail::{CleanOutput, Sink, Tail};
 use crate::{exit, outcome, session_log};
@@ -64,7 +64,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     // Removed here, once all of its output is printed; by poold if this command ends before.
     let rm = args.lifecycle.ephemeral || rm;
     args.lifecycle.ephemeral = rm;
-    let op = operation(&args.repeat)?;
+    let (op, reuses) = (operation(&args.repeat)?, args.reuse);
     let (known, created) = mpsc::channel();
     let interrupted = Arc::new(OnceLock::new());
     let creation =
@@ -72,8 +72,12 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let signals = block_signals()?;
     thread::spawn(move || creation.pass_signals(signals));
     let mut client = context.unlimited_client();
-    let (id, separate): (SessionRef, bool) = match create_as(context, &mut client, op, args) {
-        Ok(view) => (view.session.id.into(), view.session.spec.separate_stderr),
+    let (id, separate, started_at) = match create_as(context, &mut client, op, args) {
+        Ok(view) => {
+            let Session { id, spec, incarnation, .. } = view.session;
+            let started_at = incarnation.filter(|_| reuses).map(|run| run.started_at);
+            (SessionRef::from(id), spec.separate_stderr, started_at)
+        }
         Err(error) => return not_started(context, &mut client, (error, interrupted.get()), rm),
     };
     context.remark(&format!("{id} runs"));
@@ -86,7 +90,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let end = match files {
         Some(files) => {
             let errors = separate.then(|| follow_errors(&session_log::stderr_of(&files)));
-            let streamed = stream(context, &mut Tail::new(&files), &ends);
+            let mut tail = Tail::new(&files);
+            // Of a session that was there before, the output of this run alone.
+            started_at.map_or(Ok(()), |at| tail.skip_to_time(at))?;
+            let streamed = stream(context, &mut tail, &ends);
             if let (Some(errors), Ok(End::Exited(view))) = (errors, &streamed) {
                 errors.finish(view)?;
             }
@@ -101,13 +108,17 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         None => ends.recv().unwrap_or_else(|_| Err(Error::failed("the waiting thread ended")))?,
     };
     match end {
+        End::Interrupted if ending.load(Ordering::Relaxed) => {
+            out::note(&format!("poolctl: {id} is being ended: see `poolctl show {id}`"));
+            Ok(exit::INTERRUPTED)
+        }
         End::Interrupted => {
             out::note(&format!("poolctl: {id} still runs: see `poolctl attach {id}`, `poolctl kill {id}`"));
             Ok(exit::INTERRUPTED)
         }
         End::Exited(view) => {
             if !ending.load(Ordering::Relaxed) {
-                say_why(context, &view);
+                outcome::say_why(context, &view);
             }
             finish(context, &mut client, &view, rm)
         }
@@ -198,15 +209,6 @@ struct ErrorOutput(Cleaner);
 impl Sink for ErrorOutput {
     fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
         std::io::stderr().write_all(&self.0.clean(piece)).map_err(Error::Output)
-    }
-}
-
-/// Says what ended the session, if that was not its program and its exit code is known; else the error tells.
-fn say_why(context: &Context, view: &SessionView) {
-    let session = &view.session;
-    let why = lifecycle::ended_by(session).filter(|_| session.exit.is_some() && !context.style.json);
-    if let Some(why) = why {
-        out::note(&format!("poolctl: {} was ended: {why}", session.name));
     }
 }
 
@@ -335,15 +337,22 @@ impl Creation {
     }
 }
 
+/// Time within which a second signal counts as the first one: `timeout` sends it to this process and to its group. This
+/// command must not end before its request has reached the daemon.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
+
 impl SignalTarget {
     /// Passes the first signal on. The second one ends this command alone.
     fn pass_signals(self, first: Signal, signals: SigSet) {
         let Self { session, mut client, json, ending, ends } = self;
         ending.store(first != Signal::SIGINT, Ordering::Relaxed);
-        let second = ends;
+        let (second, began) = (ends, Instant::now());
         thread::spawn(move || {
-            if signals.wait().is_ok() {
-                drop(second.send(Ok(End::Interrupted)));
+            while signals.wait().is_ok() {
+                if began.elapsed() >= SAME_SIGNAL {
+                    drop(second.send(Ok(End::Interrupted)));
+                    return;
+                }
             }
         });
         let (request, failed) = match first {

@@ -34,23 +34,28 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let found = status_or_progress(context)?;
     let old = builds::outdated(context, Some(&found));
     let is_unkept = is_unkept(context);
+    let is_healthy = status::is_healthy(&found) && !is_unkept;
     if context.style.json {
         let mut document = status::document(&found);
         document["outdated"] = serde_json::json!(old);
         document["unkept"] = serde_json::json!(is_unkept);
+        document["healthy"] = serde_json::json!(is_healthy);
         out::json(&document)?;
     } else {
-        context.say(status::overview(&found, context.style, time::now()).trim_end())?;
+        context.say(status::overview(&found, is_healthy, context.style, time::now()).trim_end())?;
         if !old.is_empty() {
             let which = old.join(", ");
             context
                 .say(&format!("older build: {which}; `poolctl up` restarts them, sessions keep running"))?;
         }
         if is_unkept {
-            context.say("nobody restarts the daemons, as their `poolctl up` was killed: run it again")?;
+            let problem = context.style.paint(31, "problem:");
+            context.say(&format!(
+                "{problem} nobody restarts the daemons, as their `poolctl up` was killed: run it again"
+            ))?;
         }
     }
-    Ok(if status::is_healthy(&found) { exit::OK } else { NOT_HEALTHY })
+    Ok(if is_healthy { exit::OK } else { NOT_HEALTHY })
 }
 
 /// True if the daemons of a supervisor that was killed run on without one.

@@ -25,7 +25,7 @@ pub fn restore_all(pool: &Pool, spacing: Duration, now: Timestamp) -> Vec<Event>
 }
 
 /// True if a session that ran before could not be started again because of its tmux server.
-fn was_kept_from_start(session: &Session) -> bool {
+pub(crate) fn was_kept_from_start(session: &Session) -> bool {
     session.lifecycle == Lifecycle::Failed
         && session.incarnations > 1
         && matches!(session.reason, Some(Reason::TmuxFailed | Reason::NameTaken))

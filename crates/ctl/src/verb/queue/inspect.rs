@@ -4,7 +4,7 @@ use protocol::request::Messages;
 use protocol::{Message, MessageId, MessageState, OsBytes, Request, SessionId, Timestamp};
 
 use super::messages::{self, find, session_id};
-use crate::calls::expected;
+use crate::calls::{self, expected};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
@@ -24,6 +24,21 @@ pub(super) fn list(
     print(context, &found, queue::messages)?;
     if context.style.terminal && !context.style.quiet && u32::try_from(found.len()) == Ok(limit) {
         out::note(&format!("poolctl: only the first {limit} are listed: see --limit"));
+    }
+    note_held_back(context, &found)
+}
+
+/// Says which kinds of the messages that wait are held back, and why.
+fn note_held_back(context: &Context, found: &[Message]) -> Result<(), Error> {
+    let waits = |message: &&Message| message.status.state == MessageState::Queued;
+    let Some(session) = found.iter().find(waits).map(|message| message.session) else { return Ok(()) };
+    if context.style.json || context.style.quiet {
+        return Ok(());
+    }
+    let status = calls::status(&mut context.client())?;
+    for held in status.breakers.iter().filter(|held| held.session == session) {
+        let why = queue::breaker(&held.kind, &held.breaker, time::now());
+        out::note(&format!("poolctl: held back: {}", escape::line(&why)));
     }
     Ok(())
 }

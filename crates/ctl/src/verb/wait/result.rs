@@ -98,7 +98,12 @@ pub(super) fn print(
         Kind::Output(_) => None,
     });
     match result {
-        WaitResult::Session(view) => code(&view, until, conditions.len() > 1),
+        WaitResult::Session(view) => {
+            if until == Some(&Until::Exit) && !context.style.quiet {
+                outcome::say_why(context, &view);
+            }
+            code(&view, until, conditions.len() > 1)
+        }
         WaitResult::Message(message) => outcome::of_message(&message),
         WaitResult::Output(_) => Ok(exit::OK),
     }

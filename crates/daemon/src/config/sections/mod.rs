@@ -126,7 +126,8 @@ impl Default for TmuxSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WatchSection {
-    /// Maximum silence of a healthy watcher.
+    /// Interval of the watcher's signs of life. It is healthy until it was silent for five of them,
+    /// and for 10 s at least.
     pub heartbeat: String,
     /// Time between two complete listings of tmux; `auto` derives it from the number of panes.
     pub sweep: String,
