@@ -7,23 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use process::runtime::logfile;
 use protocol::blocking::Connection;
 use protocol::connect::CONNECT_TIMEOUT;
 use protocol::{
     ConnectError, ErrorCode, Hello, OpId, Refusal, Reply, Request, Response, Role, Token, TransportError,
 };
 
+use crate::absence::Absence;
 use crate::args::Repeat;
 use crate::context::Context;
 use crate::error::Error;
-use crate::poold_log::last_error;
-use crate::show::{escape, size};
-use crate::supervisor_lock;
 use crate::timeout;
 
-/// Free bytes on its disk below which a database cannot be written.
-const FULL_DISK: u64 = 1 << 20;
 /// Time for which a command without a time limit waits for a lost daemon.
 const RETURN_LIMIT: Duration = Duration::from_secs(30);
 /// Interval between attempts to reach a lost daemon.
@@ -39,9 +34,7 @@ const PROBE_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Client {
     socket: PathBuf,
-    up_lock: PathBuf,
-    poold_log: PathBuf,
-    state: PathBuf,
+    absence: Absence,
     pool: String,
     /// The lock under which requests are made.
     pub lock: Option<Token>,
@@ -70,9 +63,7 @@ impl Client {
     pub(crate) fn new(context: &Context, limit: Option<Duration>) -> Self {
         Self {
             socket: context.paths.socket.clone(),
-            up_lock: context.paths.up_lock.clone(),
-            poold_log: context.paths.log("poold"),
-            state: context.paths.state.clone(),
+            absence: Absence::new(context),
             pool: context.paths.pool.to_string(),
             lock: context.lock,
             limit,
@@ -139,7 +130,11 @@ impl Client {
                 Err(Failure::Lost(refusal)) => lost.insert(refusal).clone(),
             };
             if !limit.wait_to_retry(began) {
-                let known = self.full_disk().or(lost).or_else(|| self.failing_supervisor());
+                let known = self
+                    .absence
+                    .full_disk()
+                    .or(lost)
+                    .or_else(|| self.absence.of_kept_daemon(self.reached.load(Ordering::Relaxed)));
                 return Err(known.unwrap_or(refusal).into());
             }
         }
@@ -170,9 +165,12 @@ impl Client {
     pub(crate) fn ask_once(&mut self, request: Request, within: Duration) -> Result<Response, Error> {
         match self.attempt(None, request, Some(within)) {
             Ok(reply) => Ok(reply?),
-            Err(Failure::Unreached(refusal) | Failure::Lost(refusal)) => {
-                Err(self.full_disk().or_else(|| self.failing_supervisor()).unwrap_or(refusal).into())
-            }
+            Err(Failure::Unreached(refusal) | Failure::Lost(refusal)) => Err(self
+                .absence
+                .full_disk()
+                .or_else(|| self.absence.of_kept_daemon(self.reached.load(Ordering::Relaxed)))
+                .unwrap_or(refusal)
+                .into()),
             Err(Failure::Final(refusal)) => Err(refusal.into()),
         }
     }
@@ -232,33 +230,7 @@ impl Client {
             return Failure::Unreached(refusal);
         }
         let is_absent = matches!(error, ConnectError::NotThere(_));
-        Failure::Final(self.full_disk().filter(|_| is_absent).unwrap_or(refusal))
-    }
-
-    /// The reason for which no daemon answers, if its disk is full: it ends then, and cannot start.
-    fn full_disk(&self) -> Option<Refusal> {
-        let free = process::inspect::machine::free_disk(&self.state).filter(|free| *free < FULL_DISK)?;
-        let (state, free) = (self.state.display(), size::short(free));
-        let why =
-            format!("the disk of {state} is full ({free} left), and poold cannot run: free some space there");
-        Some(Refusal::new(ErrorCode::Storage, why))
-    }
-
-    /// The reason for which no daemon answers, if a supervisor runs: `poolctl up` would start none beside it.
-    fn failing_supervisor(&self) -> Option<Refusal> {
-        let absent = !self.socket.exists() || !self.reached.load(Ordering::Relaxed);
-        let holder = supervisor_lock::holder(&self.up_lock).filter(|_| absent)?;
-        let (socket, pid) = (self.socket.display(), holder.pid);
-        let log = self.poold_log.display();
-        let next = match last_error(&logfile::last_lines(&self.poold_log, LOG_LINES)) {
-            Some(text) => format!("{log} ends with: {}", escape::line(&text)),
-            None => format!("{log} is empty: `poolctl down` and then `poolctl up` try again at once"),
-        };
-        let why = format!(
-            "no poold answers at {socket}, although its supervisor runs (`poolctl up`, pid {pid}) and keeps trying; \
-             {next}"
-        );
-        Some(Refusal::new(ErrorCode::Unavailable, why))
+        Failure::Final(self.absence.full_disk().filter(|_| is_absent).unwrap_or(refusal))
     }
 
     fn call_on(
@@ -290,7 +262,7 @@ impl Client {
     #[must_use]
     pub(crate) fn may_come_back(&self, error: &ConnectError) -> bool {
         let never_there = matches!(error, ConnectError::NotThere(_)) && !self.reached.load(Ordering::Relaxed);
-        error.is_transient() && (!never_there || supervisor_lock::is_held(&self.up_lock))
+        error.is_transient() && (!never_there || self.absence.is_kept())
     }
 
     /// True if any process listens at the socket, even one that does not answer.
@@ -352,9 +324,6 @@ pub(crate) fn random_op() -> Result<OpId, Error> {
     })?;
     Ok(OpId::Random(bytes))
 }
-
-/// Lines of poold's log that are looked at for the reason of its absence.
-const LOG_LINES: usize = 20;
 
 /// The limit on retrying.
 #[derive(Debug)]

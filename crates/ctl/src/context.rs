@@ -23,6 +23,8 @@ const DEFAULT_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Context {
     /// The paths of the pool.
     pub paths: Paths,
+    /// True if the user named its socket.
+    pub names_socket: bool,
     /// The style of output.
     pub style: Style,
     /// True if remarks are printed on standard error.
@@ -65,6 +67,7 @@ impl Context {
         let lock = token.transpose().map_err(|error| Error::usage(format!("POOL_LOCK_TOKEN: {error}")))?;
         Ok(Self {
             paths,
+            names_socket: global.socket.is_some(),
             style: style(global, variable("NO_COLOR").is_some()),
             verbose: global.verbose > 0,
             lock,

@@ -11,10 +11,11 @@
 //!   `body`, `lifecycle_args`, `exec`;
 //! - `up`: the supervisor of the daemons;
 //! - `targets`, `calls`, `follow`, `tail`: requests for several targets, common requests, streams, logs;
-//! - `client`: requests that survive a restart of `poold`; `poold_log`; `supervisor_lock`;
+//! - `client`: requests that survive a restart of `poold`; `absence`; `supervisor_lock`;
 //! - `context`, `exit`, `args`, `show`, `error`: flags and environment, exit codes, output;
 //! - `atomic_file`, `poll`, `signals`: helpers without knowledge of the pool.
 
+mod absence;
 mod args;
 mod atomic_file;
 mod body;
@@ -36,7 +37,6 @@ mod message_wait;
 mod outcome;
 mod pinning;
 mod poll;
-mod poold_log;
 mod ready;
 mod session_log;
 mod show;

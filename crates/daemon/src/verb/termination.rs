@@ -95,10 +95,15 @@ pub(super) async fn wait_unless(
     let verdict = daemon.engine.wait_for(Some(limit), move |turn| outcome(turn, (id, tag), unless)).await;
     match verdict {
         Ok(verdict) => verdict,
-        Err(refusal) if refusal.code == ErrorCode::Timeout => Err(Refusal::new(
-            ErrorCode::Timeout,
-            format!("{} is not verified gone yet; the reaper goes on", session.name),
-        )),
+        Err(refusal) if refusal.code == ErrorCode::Timeout => {
+            let is_begun = move |turn: &mut Turn<'_>| turn.volatile.reaping.is_leased(tag);
+            let how = match daemon.engine.turn(is_begun).await? {
+                true => "the reaper goes on",
+                false => "the reaper has not begun, and may hang: see `poolctl status`",
+            };
+            let why = format!("{} is not verified gone yet; {how}", session.name);
+            Err(Refusal::new(ErrorCode::Timeout, why))
+        }
         Err(refusal) => Err(refusal),
     }
 }

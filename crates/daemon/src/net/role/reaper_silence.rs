@@ -10,7 +10,7 @@ use crate::engine::daemon::Daemon;
 
 /// Time for which a reaper may be silent while something is to be ended and no reaper is at work. After it, it counts as
 /// hung.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// Returns once a reaper, which has been silent since the call, counts as hung. One that is at work holds a lease, at this
 /// connection or another one.

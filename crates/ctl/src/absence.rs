@@ -1,0 +1,126 @@
+//! The reason for which no daemon answers, as its disk, its locks and its log tell.
+
+use std::path::PathBuf;
+
+use process::inspect::machine;
+use process::runtime::logfile;
+use protocol::{ErrorCode, Refusal};
+
+use crate::context::Context;
+use crate::show::{escape, size};
+use crate::supervisor_lock;
+
+/// Free bytes on its disk below which a database cannot be written.
+const FULL_DISK: u64 = 1 << 20;
+
+/// Lines of poold's log that are looked at.
+const LOG_LINES: usize = 20;
+
+/// The record of poold's log that it has started.
+const READY: &str = " INFO daemon::run: ready";
+
+/// Where the reason is looked for.
+#[derive(Debug)]
+pub(crate) struct Absence {
+    socket: PathBuf,
+    /// True if the user named the socket.
+    names_socket: bool,
+    up_lock: PathBuf,
+    poold_lock: PathBuf,
+    poold_log: PathBuf,
+    state: PathBuf,
+}
+
+impl Absence {
+    pub(crate) fn new(context: &Context) -> Self {
+        Self {
+            socket: context.paths.socket.clone(),
+            names_socket: context.names_socket,
+            up_lock: context.paths.up_lock.clone(),
+            poold_lock: context.paths.lock.clone(),
+            poold_log: context.paths.log("poold"),
+            state: context.paths.state.clone(),
+        }
+    }
+
+    /// True if a supervisor keeps the daemon running.
+    pub(crate) fn is_kept(&self) -> bool {
+        supervisor_lock::is_held(&self.up_lock)
+    }
+
+    /// The reason for which no daemon answers, if its disk is full: it ends then, and cannot start.
+    pub(crate) fn full_disk(&self) -> Option<Refusal> {
+        let free = machine::free_disk(&self.state).filter(|free| *free < FULL_DISK)?;
+        let (state, free) = (self.state.display(), size::short(free));
+        let why =
+            format!("the disk of {state} is full ({free} left), and poold cannot run: free some space there");
+        Some(Refusal::new(ErrorCode::Storage, why))
+    }
+
+    /// The reason for which no daemon answers, if a supervisor runs: `poolctl up` would start none beside it.
+    pub(crate) fn of_kept_daemon(&self, was_reached: bool) -> Option<Refusal> {
+        let absent = !self.socket.exists() || !was_reached;
+        // Who names another socket asks for another pool.
+        let absent = absent && !self.names_socket;
+        let holder = supervisor_lock::holder(&self.up_lock).filter(|_| absent)?;
+        let (socket, pid) = (self.socket.display(), holder.pid);
+        if !self.socket.exists() && supervisor_lock::is_held(&self.poold_lock) {
+            let why = format!(
+                "poold runs, but its socket {socket} is gone: `poolctl down` and `poolctl up` make a new one; sessions run on"
+            );
+            return Some(Refusal::new(ErrorCode::Unavailable, why));
+        }
+        let log = self.poold_log.display();
+        let next = match last_error(&logfile::last_lines(&self.poold_log, LOG_LINES)) {
+            Some(text) => format!("{log} ends with: {}", escape::line(&text)),
+            None => format!("{log} is empty: `poolctl down` and then `poolctl up` try again at once"),
+        };
+        let why = format!(
+            "no poold answers at {socket}, although its supervisor runs (`poolctl up`, pid {pid}) and keeps trying; \
+             {next}"
+        );
+        Some(Refusal::new(ErrorCode::Unavailable, why))
+    }
+}
+
+/// The last error of a log in one line, which may be of several lines in the log; its last line if there is none, or if
+/// poold has started since.
+fn last_error(lines: &[String]) -> Option<String> {
+    let last = lines.len().checked_sub(1)?;
+    let error = lines.iter().rposition(|line| line.contains(" ERROR "));
+    let from = error.filter(|from| !lines[*from..].iter().any(|line| line.contains(READY))).unwrap_or(last);
+    let rest = lines[from + 1..].iter().take_while(|line| !begins_record(line));
+    Some(lines[from..=from].iter().chain(rest).map(|line| line.trim()).collect::<Vec<_>>().join(" "))
+}
+
+/// True for the first line of a record in a log, which begins with its time: `2026-11-29T10:20:36.123456Z `.
+fn begins_record(line: &str) -> bool {
+    let time = line.split(' ').next().unwrap_or_default();
+    humantime::parse_rfc3339(time).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_several_lines_is_told_whole() {
+        let told =
+            |lines: &[&str]| last_error(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+        let log = [
+            "2026-11-29T10:20:31.1Z INFO a: b",
+            "2026-11-29T10:20:32.2Z ERROR poold: config.toml: TOML parse error at line 3",
+            "  |",
+            "3 | bad",
+            "no value",
+            "2026-11-29T10:20:33.3Z INFO c: d",
+            "2026-11-29T10:20:34.4Z  INFO daemon::run: ready pool=default",
+        ];
+        let whole =
+            "2026-11-29T10:20:32.2Z ERROR poold: config.toml: TOML parse error at line 3 | 3 | bad no value";
+        assert_eq!(told(&log[..5]).as_deref(), Some(whole));
+        assert_eq!(told(&log[..6]).as_deref(), Some(whole), "a record behind it is not of it");
+        assert_eq!(told(&log).as_deref(), Some(log[6]), "it is over: poold has started since");
+        assert_eq!(told(&log[..1]).as_deref(), Some(log[0]));
+    }
+}
