@@ -35,7 +35,8 @@ fn note_held_back(context: &Context, found: &[Message]) -> Result<(), Error> {
     if context.style.json || context.style.quiet {
         return Ok(());
     }
-    let status = calls::status(&mut context.client())?;
+    // The list is told already.
+    let Ok(status) = calls::status(&mut context.client()) else { return Ok(()) };
     for held in status.breakers.iter().filter(|held| held.session == session) {
         let why = queue::breaker(&held.kind, &held.breaker, time::now());
         out::note(&format!("poolctl: held back: {}", escape::line(&why)));
