@@ -337,8 +337,8 @@ impl Creation {
     }
 }
 
-/// Time within which a second signal counts as the first one: `timeout` sends it to this process and to its group. This
-/// command must not end before its request has reached the daemon.
+/// Time within which a second signal counts as the first one, unless that was passed on: `timeout` sends it to this process
+/// and to its group, and this command must not end before its request has reached the daemon.
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 impl SignalTarget {
@@ -347,9 +347,11 @@ impl SignalTarget {
         let Self { session, mut client, json, ending, ends } = self;
         ending.store(first != Signal::SIGINT, Ordering::Relaxed);
         let (second, began) = (ends, Instant::now());
+        let is_passed = Arc::new(AtomicBool::new(false));
+        let passed = Arc::clone(&is_passed);
         thread::spawn(move || {
             while signals.wait().is_ok() {
-                if began.elapsed() >= SAME_SIGNAL {
+                if passed.load(Ordering::Relaxed) || began.elapsed() >= SAME_SIGNAL {
                     drop(second.send(Ok(End::Interrupted)));
                     return;
                 }
@@ -362,7 +364,9 @@ impl SignalTarget {
             ),
             _ => (Request::Kill(Kill { session, grace_ms: None }), "the session was not ended"),
         };
-        if let Err(error) = client.change(&Repeat::default(), request) {
+        let answer = client.change(&Repeat::default(), request);
+        is_passed.store(true, Ordering::Relaxed);
+        if let Err(error) = answer {
             report(json, failed, &error);
         }
     }

@@ -25,6 +25,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("run_shows_everything_and_ends_alike", run_shows_everything_and_ends_alike),
     ("run_keeps_the_code_where_it_cannot_remove", run_keeps_the_code_where_it_cannot_remove),
     ("ctrl_c_goes_to_the_session_first", ctrl_c_goes_to_the_session_first),
+    ("a_signal_that_comes_twice_ends_the_session", a_signal_that_comes_twice_ends_the_session),
     ("logs_are_shown_as_they_are_asked_for", logs_are_shown_as_they_are_asked_for),
     ("logs_follow_until_the_session_is_over", logs_follow_until_the_session_is_over),
     ("the_journal_is_read_in_pages", the_journal_is_read_in_pages),
@@ -108,15 +109,40 @@ fn ctrl_c_goes_to_the_session_first() {
         }
         _ => Answer::Silence,
     });
-    let child = pool.poolctl(["run", "web", "--", "program"]).spawn().unwrap();
+    let mut child = pool.poolctl(["run", "web", "--", "program"]).spawn().unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
     until("the wait", || pool.calls().iter().any(|call| matches!(call.request, Request::Wait(_))));
     kill(pid, Signal::SIGINT).unwrap();
     until("the key", || pressed.load(Ordering::SeqCst));
-    kill(pid, Signal::SIGINT).unwrap();
+    // The first one may not count as passed on yet.
+    until("its end", || kill(pid, Signal::SIGINT).is_err() || child.try_wait().unwrap().is_some());
     let ran = Ran::new(&child.wait_with_output().unwrap());
     assert_eq!(ran.code, 130);
     assert!(ran.err.contains("sess_1 still runs"), "{}", ran.err);
+}
+
+/// As by `timeout`, which signals the process and its group.
+fn a_signal_that_comes_twice_ends_the_session() {
+    let (dir, killed) = (tempfile::tempdir().unwrap(), Arc::new(AtomicBool::new(false)));
+    let (log, asked) = (dir.path().join("output.log"), killed.clone());
+    std::fs::write(&log, "").unwrap();
+    let pool = Pool::new(move |call| match &call.request {
+        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+        Request::Logs(_) => ok(log_files(&log)),
+        Request::Kill(_) => {
+            asked.store(true, Ordering::SeqCst);
+            Answer::Silence
+        }
+        _ => Answer::Silence,
+    });
+    let mut child = pool.poolctl(["run", "web", "--", "program"]).spawn().unwrap();
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    until("the wait", || pool.calls().iter().any(|call| matches!(call.request, Request::Wait(_))));
+    (0..2).for_each(|_| kill(pid, Signal::SIGTERM).unwrap());
+    until("the request", || killed.load(Ordering::SeqCst));
+    until("its end", || kill(pid, Signal::SIGTERM).is_err() || child.try_wait().unwrap().is_some());
+    let ran = Ran::new(&child.wait_with_output().unwrap());
+    assert!(ran.code == 130 && ran.err.contains("sess_1 is being ended"), "{} {}", ran.code, ran.err);
 }
 
 fn logs_are_shown_as_they_are_asked_for() {
