@@ -1,6 +1,6 @@
 //! Observation of tmux. A report of the watcher passes through:
 //!
-//! 1. `state`: the report is applied to the observed state ([`update`]).
+//! 1. `state`: the report is applied to the observed state ([`Observed::update`]).
 //! 2. [`suspects`] names the processes that the report does not simply confirm; they are sampled outside the
 //!    core.
 //! 3. `take_in`: [`reconcile()`] decides on all events, and those are dropped that others' actions overtook.
