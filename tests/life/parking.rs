@@ -70,6 +70,16 @@ fn park_waits_for_the_launch_of_a_restart() {
     assert_eq!((&shown["lifecycle"], &shown["restarts"]), (&"parked".into(), &1.into()), "{shown}");
 }
 
+/// Begins to park a session, and crashes the daemon meanwhile.
+fn cut_short(pool: &Pool, park: &[&str], id: &str) {
+    let first = Talk::start(pool.poolctl().args(park));
+    pool.await_lifecycle(id, "draining");
+    first.end();
+    pool.kill9(Program::Poold);
+    pool.start(Program::Poold);
+    pool.await_poold();
+}
+
 #[test]
 fn a_forced_park_that_a_crash_cut_short_is_done_by_its_repeat() {
     let pool = Pool::new();
@@ -79,12 +89,7 @@ fn a_forced_park_that_a_crash_cut_short_is_done_by_its_repeat() {
     let _viewer = Talk::attached(&pool, "web");
     wait_until("a client is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
     let park = ["--timeout", "60s", "park", "--force", "web", "--grace", "4s", "--op-id", "p1"];
-    let first = Talk::start(pool.poolctl().args(park));
-    pool.await_lifecycle(&id, "draining");
-    first.end();
-    pool.kill9(Program::Poold);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    cut_short(&pool, &park, &id);
     // Who attached is spared by the start, which does not know that the parking was forced.
     pool.await_lifecycle(&id, "live");
     fs::write(go, "").unwrap();
@@ -97,12 +102,7 @@ fn a_late_repeat_of_a_park_that_a_crash_cut_short_spares_what_was_started_since(
     let pool = Pool::new();
     let id = pool.script("web", "trap '' HUP TERM; while :; do sleep 0.1; done");
     let park = ["--timeout", "60s", "park", "--force", "web", "--grace", "2s", "--op-id", "p1"];
-    let first = Talk::start(pool.poolctl().args(park));
-    pool.await_lifecycle(&id, "draining");
-    first.end();
-    pool.kill9(Program::Poold);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    cut_short(&pool, &park, &id);
     pool.await_lifecycle(&id, "parked");
     pool.ok(&["restore", "web"]);
     let runs = pool.pane_pids(&id);

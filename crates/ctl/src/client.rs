@@ -130,11 +130,7 @@ impl Client {
                 Err(Failure::Lost(refusal)) => lost.insert(refusal).clone(),
             };
             if !limit.wait_to_retry(began) {
-                let known = self
-                    .absence
-                    .full_disk()
-                    .or(lost)
-                    .or_else(|| self.absence.of_kept_daemon(self.reached.load(Ordering::Relaxed)));
+                let known = self.absence.full_disk().or(lost).or_else(|| self.kept_absence());
                 return Err(known.unwrap_or(refusal).into());
             }
         }
@@ -165,12 +161,10 @@ impl Client {
     pub(crate) fn ask_once(&mut self, request: Request, within: Duration) -> Result<Response, Error> {
         match self.attempt(None, request, Some(within)) {
             Ok(reply) => Ok(reply?),
-            Err(Failure::Unreached(refusal) | Failure::Lost(refusal)) => Err(self
-                .absence
-                .full_disk()
-                .or_else(|| self.absence.of_kept_daemon(self.reached.load(Ordering::Relaxed)))
-                .unwrap_or(refusal)
-                .into()),
+            Err(Failure::Unreached(refusal) | Failure::Lost(refusal)) => {
+                let known = self.absence.full_disk().or_else(|| self.kept_absence());
+                Err(known.unwrap_or(refusal).into())
+            }
             Err(Failure::Final(refusal)) => Err(refusal.into()),
         }
     }
@@ -231,6 +225,11 @@ impl Client {
         }
         let is_absent = matches!(error, ConnectError::NotThere(_));
         Failure::Final(self.absence.full_disk().filter(|_| is_absent).unwrap_or(refusal))
+    }
+
+    /// The reason for which no daemon answers although a supervisor keeps it running.
+    fn kept_absence(&self) -> Option<Refusal> {
+        self.absence.of_kept_daemon(self.reached.load(Ordering::Relaxed))
     }
 
     fn call_on(

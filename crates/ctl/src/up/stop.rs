@@ -56,8 +56,7 @@ pub(crate) fn sessions(context: &Context) -> Result<Client, Error> {
         let runs = |views: &[SessionView]| views.iter().any(|view| view.session.lifecycle.holds_slot());
         if round == 0 {
             check_unlocked(context, &sessions)?;
-        }
-        if round > 0 && !runs(&sessions) && !runs(&workers) {
+        } else if !runs(&sessions) && !runs(&workers) {
             break;
         }
         end_all(context, (&sessions, &workers))?;

@@ -1,4 +1,4 @@
-//! How far a drain has got.
+//! Progress of a drain.
 
 use protocol::session::Reason;
 use protocol::{Lifecycle, Session};

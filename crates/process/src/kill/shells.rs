@@ -1,4 +1,4 @@
-//! What interactive shells need beyond TERM, which they ignore.
+//! Signals for interactive shells, which ignore TERM.
 
 use std::collections::HashMap;
 

@@ -64,10 +64,7 @@ pub(crate) fn unanswered_info(pid: u32) -> io::Result<Option<BasicInfo>> {
 
 /// Parses the part of a `status` file that a `stat` file has, too. Its start is 0: a `status` file has none.
 fn parse_status(pid: u32, status: &[u8]) -> Option<BasicInfo> {
-    let field = |name: &str| {
-        let lines = status.split(|b| *b == b'\n').filter_map(|line| line.strip_prefix(name.as_bytes()));
-        std::str::from_utf8(lines.filter_map(|line| line.strip_prefix(b":")).next()?).ok()
-    };
+    let field = |name: &str| proc::parse_field(status, name);
     // In nested namespaces there are several, of which the first is that of this one.
     let number = |name| field(name)?.split_ascii_whitespace().next()?.parse().ok();
     let state = match field("State")?.trim_start().bytes().next()? {
@@ -308,21 +305,20 @@ pub(crate) fn send(fd: &OwnedFd, _id: ProcId, signal: Signal) -> io::Result<bool
 
 /// True if the process ignores this signal.
 pub(crate) fn ignores(pid: u32, signal: Signal) -> io::Result<bool> {
-    Ok(read_file(pid, "status")?.is_some_and(|status| has_signal(&status, "SigIgn:", signal)))
+    Ok(read_file(pid, "status")?.is_some_and(|status| has_signal(&status, "SigIgn", signal)))
 }
 
 /// True if the process has a handler for TERM, and would be ended by HUP before that has done its work.
 pub(crate) fn saves_at_term_only(pid: u32) -> io::Result<bool> {
     let Some(status) = read_file(pid, "status")? else { return Ok(false) };
     let has = |field, signal| has_signal(&status, field, signal);
-    let survives_hangup = has("SigCgt:", Signal::SIGHUP) || has("SigIgn:", Signal::SIGHUP);
-    Ok(has("SigCgt:", Signal::SIGTERM) && !survives_hangup)
+    let survives_hangup = has("SigCgt", Signal::SIGHUP) || has("SigIgn", Signal::SIGHUP);
+    Ok(has("SigCgt", Signal::SIGTERM) && !survives_hangup)
 }
 
 /// True if a mask of signals in a `status` file has this signal.
 fn has_signal(status: &[u8], field: &str, signal: Signal) -> bool {
-    let text = String::from_utf8_lossy(status);
-    let mask = text.lines().find_map(|line| line.strip_prefix(field));
+    let mask = proc::parse_field(status, field);
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
 }

@@ -118,11 +118,16 @@ pub fn parse_open_files_max(limits: &[u8]) -> Option<u64> {
 /// Parses a value of a file of lines `NAME:   VALUE kB` (`status`, `smaps_rollup`, `meminfo`).
 #[must_use]
 pub fn parse_kib(text: &[u8], name: &str) -> Option<u64> {
+    parse_field(text, name)?.strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// Returns the value of a field in a file of lines `NAME:   VALUE` (`status`, `meminfo`).
+pub(crate) fn parse_field<'a>(text: &'a [u8], name: &str) -> Option<&'a str> {
     let lines = text.split(|b| *b == b'\n');
     let line = lines
         .filter_map(|line| line.strip_prefix(name.as_bytes()))
         .find_map(|line| line.strip_prefix(b":"))?;
-    std::str::from_utf8(line).ok()?.strip_suffix("kB")?.trim().parse().ok()
+    std::str::from_utf8(line).ok()
 }
 
 /// Parses the share of the last 10 s in which some program waited, in hundredths of a percent, from a file of
@@ -177,8 +182,7 @@ fn first_fields<const N: usize>(text: &str) -> Option<[&str; N]> {
 /// Parses the real user id in a `status` file.
 #[must_use]
 pub fn parse_uid(status: &[u8]) -> Option<u32> {
-    let line = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
-    std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
+    parse_field(status, "Uid")?.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Returns the value of a variable in an `environ` file; of duplicates the first, as `getenv(3)` does.
