@@ -94,8 +94,18 @@ impl Pool {
         now: Timestamp,
         times: impl IntoIterator<Item = Timestamp>,
     ) -> Option<Timestamp> {
-        let is_known = |at: Timestamp| at <= now || clock::first_moment(&self.clock, at, now).is_some();
-        clock::latest(&self.clock, now, times.into_iter().map(|at| if is_known(at) { at } else { now }))
+        clock::latest(
+            &self.clock,
+            now,
+            times.into_iter().map(|at| if self.is_past(now, at) { at } else { now }),
+        )
+    }
+
+    /// True unless a time is ahead of `now` and the clock is not known to have shown it: it may be of a file, or date from
+    /// before the clock was set back by too little, or too briefly before the daemon's end, to be recorded.
+    #[must_use]
+    pub fn is_past(&self, now: Timestamp, at: Timestamp) -> bool {
+        at <= now || clock::first_moment(&self.clock, at, now).is_some()
     }
 
     /// True if `this` was earlier than `that`. Both are of the past, or of an observation that began a moment after

@@ -60,7 +60,7 @@ impl LogMarks {
             None => match logs::recorded_start_offset(dir, target.tag).ok().flatten() {
                 Some(start) => start,
                 // Its log writer has not started: the log still ends with an earlier incarnation.
-                None if now.since(target.started_at) < WRITER_START => return,
+                None if now >= target.started_at && now.since(target.started_at) < WRITER_START => return,
                 None => 0,
             },
         };

@@ -79,7 +79,7 @@ impl SampleState {
     /// True if the agent's own record is worth reading: the agent has stopped, has fallen silent, or may have
     /// got a prompt that it did not confirm.
     pub(crate) fn wants_record(&self, target: &SampleTarget, now: Timestamp) -> bool {
-        let silent = self.quiet_since.is_some_and(|since| now.since(since) >= STALL);
+        let silent = self.quiet_since.is_some_and(|since| since > now || now.since(since) >= STALL);
         let works = target.known.state.is_at_work();
         target.agent.adapter != Adapter::None && (!works || silent || target.unconfirmed.is_some())
     }
@@ -90,17 +90,17 @@ impl SampleState {
             return false;
         }
         if !target.hooked {
-            return target.is_starting(now) || self.wrote_since_screen_read();
+            return target.is_starting(now) || self.wrote_since_screen_read(now);
         }
         let works = target.known.state.is_at_work();
         let asks = target.known.state == ActivityState::Attention && target.known.source == Source::Screen;
         if (asks || target.known.state == ActivityState::Busy) && self.is_title_unresolved(now) {
             return true;
         }
-        let last =
-            target.notes.heard_at.into_iter().chain(self.quiet_since).chain([target.known.since]).max();
-        let silent = last.is_some_and(|last| now.since(last) >= SILENCE);
-        works && silent && self.screen_read_at() <= last
+        let told = target.notes.heard_at.into_iter().chain(self.quiet_since).chain([target.known.since]);
+        let last = told.filter(|at| *at <= now).max();
+        let silent = last.is_none_or(|last| now.since(last) >= SILENCE);
+        works && silent && self.screen_read_at(now) <= last
     }
 
     /// Returns the result of the last sample.
@@ -118,22 +118,22 @@ impl SampleState {
         }
     }
 
-    /// Returns the time when the last successful read of its screen began.
-    pub(crate) fn screen_read_at(&self) -> Option<Timestamp> {
-        self.screen_read_at
+    /// Returns the time when the last successful read of its screen began; `None` as well if the clock was set back since.
+    fn screen_read_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.screen_read_at.filter(|at| *at <= now)
     }
 
     /// True if it wrote something after its screen was last read.
-    pub(crate) fn wrote_since_screen_read(&self) -> bool {
-        self.screen_read_at
+    fn wrote_since_screen_read(&self, now: Timestamp) -> bool {
+        self.screen_read_at(now)
             .is_none_or(|at| self.quiet_since.is_some_and(|wrote| wrote.after(MTIME_LAG) >= at))
     }
 
     /// True if the window's title says that the agent asks, and its screen was not read since, or is due
     /// again.
-    pub(crate) fn is_title_unresolved(&self, now: Timestamp) -> bool {
+    fn is_title_unresolved(&self, now: Timestamp) -> bool {
         let WindowTitle::Asks(since) = self.log.title else { return false };
-        self.screen_read_at.is_none_or(|at| at <= since || now.since(at) >= SILENCE)
+        self.screen_read_at(now).is_none_or(|at| at <= since || now.since(at) >= SILENCE)
     }
 
     /// Stores the interpretation of its screen; the read began at this time.
@@ -276,7 +276,8 @@ mod tests {
     fn output_during_a_read_of_the_screen_has_it_read_again() {
         let at = |ms: u64| Timestamp(1_000_000 + ms);
         let mut state = SampleState::default();
-        assert!(state.wrote_since_screen_read());
+        let now = at(10_000);
+        assert!(state.wrote_since_screen_read(now));
         let screen = ScreenReading {
             at: at(120),
             composer: agents::screen::Composer::Empty,
@@ -287,7 +288,8 @@ mod tests {
         state.set_screen(screen, at(100));
         for (wrote, again) in [(0, false), (95, true), (100, true), (110, true)] {
             state.quiet_since = Some(at(wrote));
-            assert_eq!(state.wrote_since_screen_read(), again, "{wrote}");
+            assert_eq!(state.wrote_since_screen_read(now), again, "{wrote}");
         }
+        assert!(state.wrote_since_screen_read(at(50)), "the clock was set back since");
     }
 }

@@ -33,7 +33,8 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, target: &SampleTarge
     }
     if let Some((said, text)) = recorded_prompt(turn, target, sample) {
         report(turn, daemon, target, (HookEvent::Prompt { text, cut: false, turn: None }, said));
-        if let Some((signal, at)) = ending(sample).filter(|(_, at)| *at >= said) {
+        let ended = ending(sample).filter(|(_, at)| !turn.pool().is_earlier(turn.now(), *at, said));
+        if let Some((signal, at)) = ended {
             report(turn, daemon, target, (signal, at));
         }
         return true;
@@ -54,11 +55,14 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, target: &SampleTarge
         return true;
     }
     let busy = target.known.state == ActivityState::Busy;
-    let since = target.notes.heard_at.unwrap_or_default().max(target.known.since);
-    let late = |at: Timestamp| at > since || turn.age(at) >= HOOK_LIMIT && at >= target.known.since;
-    match ending(sample).filter(|(_, at)| busy && late(*at) && turn.age(*at) >= HOOK_LIMIT) {
+    let since = target.notes.heard_at.into_iter().chain([target.known.since]);
+    let since = turn.pool().latest(now, since);
+    // A hook's report may have come a moment later than what it reports.
+    let is_of_turn = |at: Timestamp| !turn.pool().is_earlier(now, at, target.known.since);
+    match ending(sample).filter(|(_, at)| busy && is_of_turn(*at) && turn.age(*at) >= HOOK_LIMIT) {
         Some((signal, at)) => {
-            report(turn, daemon, target, (signal, at.max(since)));
+            let at = turn.pool().latest(now, [at, since]);
+            report(turn, daemon, target, (signal, at));
             true
         }
         None => false,
@@ -89,10 +93,11 @@ fn recorded_prompt(turn: &Turn<'_>, target: &SampleTarget, sample: &Sample) -> O
         return None;
     }
     let (typed_at, body) = last_typed(turn, &target.agent, id)?;
+    let is_early = |at: Timestamp| turn.pool().is_earlier(turn.now(), at, typed_at);
     let is_it = |said: &&RecordedPrompt| {
         // A prompt that waits for the running turn is recorded again when it is taken up.
         !said.queued
-            && said.at.is_some_and(|at| at >= typed_at)
+            && said.at.is_some_and(|at| !is_early(at))
             && compare(target.agent.adapter, &body, &said.text, false) == TextMatch::Exact
     };
     let said = sample.said.iter().find(is_it)?;

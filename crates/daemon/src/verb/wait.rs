@@ -8,7 +8,7 @@ use protocol::message::PROMPT;
 use protocol::request::{Until, Wait};
 use protocol::{
     ActivityState, ErrorCode, Lifecycle, MessageId, MessageState, Refusal, Reply, Response, Session,
-    SessionId,
+    SessionId, Timestamp,
 };
 
 use crate::decide::queue;
@@ -128,8 +128,9 @@ fn is_observed_since_input(turn: &Turn<'_>, session: &Session) -> bool {
     let Some(run) = &session.incarnation else { return true };
     let Some(typed_at) = turn.volatile.prompts.delivered_at().get(&run.tag) else { return true };
     let activity = pool::agent::current_activity(turn.pool(), session);
-    let reported = matches!(activity.source, Source::Hook | Source::Transcript) || activity.since > *typed_at;
-    reported || turn.volatile.agents.observed_at(run.tag).is_some_and(|sampled| sampled > *typed_at)
+    let is_later = |at: Timestamp| turn.pool().is_earlier(turn.now(), *typed_at, at);
+    let reported = matches!(activity.source, Source::Hook | Source::Transcript) || is_later(activity.since);
+    reported || turn.volatile.agents.observed_at(run.tag).is_some_and(is_later)
 }
 
 /// Returns the session once its agent is in this state. Refused if the agent cannot reach it any more.

@@ -141,7 +141,7 @@ fn corrected_by_screen(
             let asks = asks && (busy || by_screen) && dialog.name == screen::QUESTION;
             asks.then(|| dialog_activity(look, dialog, AskKind::Question))
         }
-        None if !silent || !(busy || asked) => (by_screen && look.at > before.since).then(busy_again),
+        None if !silent || !(busy || asked) => (by_screen && is_later(&look.at)).then(busy_again),
         None if look.works == Some(true) => by_screen.then(busy_again),
         None => (ready && !observed.composer_while_busy).then(|| idle(Source::Screen, look.at)),
     }

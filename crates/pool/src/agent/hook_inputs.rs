@@ -33,10 +33,10 @@ pub struct HookInputs<'a> {
 
 /// True if a report, made at `moment`, is older than the recorded time `at`, whatever the wall clock showed then. If it
 /// showed `at` more than once, as it was set back, the moment nearest to the report counts, as few reports are late.
-/// An `at` later than now dates from before a step back too small to be recorded: a report up to now then counts as
-/// newer.
+/// An `at` ahead of what the clock is known to have shown dates from before an unrecorded step back: a report up to now
+/// then counts as newer.
 #[must_use]
 pub fn is_before(pool: &Pool, (moment, now): (Moment, Timestamp), at: Timestamp) -> bool {
-    let (at, present) = (moment_near(pool.clock(), at, now, moment), moment_of(pool.clock(), now, now));
-    moment < at && (at <= present || present < moment)
+    let is_ahead = || moment_of(pool.clock(), now, now) < moment;
+    moment < moment_near(pool.clock(), at, now, moment) && (pool.is_past(now, at) || is_ahead())
 }

@@ -32,7 +32,7 @@ pub fn transport_health(
             pool.latest(now, [observed.watcher_since(), session.changed_at, observed.answers_since()]);
         return health(PaneObservation::Observed, Some(since));
     }
-    let seen_at = observed.seen_at().filter(|_| was_seen(observed, session, run));
+    let seen_at = observed.seen_at().filter(|_| was_seen(pool, observed, (session, run), now));
     match pool.latest_shown(now, session.verified_at.into_iter().chain(seen_at)) {
         Some(at) => health(PaneObservation::Stale, Some(run.missing_since.unwrap_or(at))),
         None => health(PaneObservation::Unobserved, Some(session.changed_at)),
@@ -54,8 +54,14 @@ fn is_new(
 }
 
 /// True if the last complete listing showed the pane.
-fn was_seen(observed: &Observed, session: &Session, run: &Incarnation) -> bool {
-    run.missing_since.is_none() && observed.listed_from().is_some_and(|from| session.changed_at <= from)
+fn was_seen(
+    pool: &Pool,
+    observed: &Observed,
+    (session, run): (&Session, &Incarnation),
+    now: Timestamp,
+) -> bool {
+    let is_listed = |from| !pool.is_earlier(now, from, session.changed_at);
+    run.missing_since.is_none() && observed.listed_from().is_some_and(is_listed)
 }
 
 /// True if the last observation shows the pane in its own server.

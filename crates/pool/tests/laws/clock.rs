@@ -357,6 +357,20 @@ fn of_a_time_that_the_clock_showed_twice_the_moment_next_to_the_report_counts() 
 }
 
 #[test]
+fn a_record_ahead_of_all_that_the_clock_is_known_to_have_shown_makes_no_report_late() {
+    // Within half a second, the clock was set forward and back, and the daemon ended.
+    let (expected, now) = (Timestamp(10 * HOUR), Timestamp(10 * HOUR + HOUR / 3));
+    let record = Timestamp(11 * HOUR);
+    let mut world = World { now: now.0, ..World::default() };
+    let steps = vec![ClockStep::new(expected, now)];
+    world.emit(Event::ClockRead(Clock { read_at: now, awake_ms: 50_000, steps, ..Clock::default() }));
+    let later = Reading { wall: now.after(Duration::from_millis(30)), awake_ms: 50_030 };
+    let (_, moment) =
+        clock::stamped(world.pool.clock(), later, now.after(Duration::from_millis(10)), Some(50_010));
+    assert!(!pool::agent::is_before(&world.pool, (moment, later.wall), record));
+}
+
+#[test]
 fn what_was_before_the_clock_was_set_back_is_earlier_than_what_came_after() {
     let mut world = World { now: 9 * HOUR, ..World::default() };
     let (started_at, back) = (Timestamp(10 * HOUR), Timestamp(8 * HOUR));

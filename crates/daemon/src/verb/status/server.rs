@@ -125,7 +125,9 @@ fn running<'a>(pool: &'a pool::Pool, volatile: &'a Volatile) -> impl Iterator<It
 /// not count.
 fn missing(pool: &pool::Pool, (volatile, _): Observation<'_>) -> usize {
     let seen_at = volatile.observed.seen_at();
-    running(pool, volatile).filter(|s| seen_at.is_some_and(|at| s.changed_at < at)).count()
+    running(pool, volatile)
+        .filter(|s| seen_at.is_some_and(|at| pool.is_earlier(at, s.changed_at, at)))
+        .count()
 }
 
 /// Returns the servers of the running sessions that are not in the one that answers.
