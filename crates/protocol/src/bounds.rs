@@ -3,6 +3,8 @@
 //! These limits guarantee that every resulting record fits a frame, so no client can cause what looks like a
 //! failure of the disk.
 
+use std::ops::RangeInclusive;
+
 use crate::hook::{Hook, HookEvent, ToolUse};
 use crate::ids::MessageId;
 use crate::reap::Outcome;
@@ -27,6 +29,8 @@ pub const CLAIMS_MAX: usize = 1024;
 pub const IDS_MAX: usize = 4096;
 /// Maximum grace time between TERM and KILL, in milliseconds: one day.
 pub const GRACE_MAX_MS: u64 = 24 * 60 * 60 * 1000;
+/// Shortest and longest lease, in milliseconds: up to one day.
+const LEASE_MS: RangeInclusive<u64> = 1_000..=24 * 60 * 60 * 1000;
 /// Maximum number of processes named in a verdict. An entry with the number of the others follows.
 pub const PROCESSES_MAX: usize = 1000;
 
@@ -60,6 +64,15 @@ fn check_grace(ms: Option<u64>) -> Check {
     let too_long = ms.is_some_and(|ms| ms > GRACE_MAX_MS);
     let why = format!("a grace is {GRACE_MAX_MS} ms at most");
     if too_long { Err(Refusal::new(ErrorCode::Usage, why)) } else { Ok(()) }
+}
+
+/// Checks the length of a lease.
+///
+/// # Errors
+/// Usage.
+pub fn check_lease(ms: Option<u64>) -> Result<(), Refusal> {
+    let is_allowed = ms.is_none_or(|ms| LEASE_MS.contains(&ms));
+    if is_allowed { Ok(()) } else { Err(Refusal::new(ErrorCode::Usage, "a lease is from 1s to 24h")) }
 }
 
 fn check_ids(ids: &[MessageId]) -> Check {
@@ -122,8 +135,12 @@ impl Request {
                 check_word("the target", &asked.target)?;
                 asked.workspace.iter().try_for_each(|name| check_word("the workspace", name))
             }
-            Self::Register(Register { scope, kinds }) | Self::Claim(Claim { scope, kinds, .. }) => {
+            Self::Register(Register { scope, kinds }) => {
                 check_scope(scope).and_then(|()| check_words("kinds", kinds.iter()))
+            }
+            Self::Claim(Claim { scope, kinds, lease_ms, .. }) => {
+                check_scope(scope)?;
+                check_words("kinds", kinds.iter()).and_then(|()| check_lease(*lease_ms))
             }
             Self::AddWorker(add) => check_worker(add),
             Self::Heartbeat(held) => at_most("claims", held.len(), CLAIMS_MAX),
@@ -144,7 +161,8 @@ impl Request {
             Self::Drain(asked) => check_session(&asked.session),
             Self::Pin(asked) => check_session(&asked.session),
             Self::Lock(asked) => {
-                check_session(&asked.session).and_then(|()| check_word("the purpose", &asked.purpose))
+                check_session(&asked.session)?;
+                check_word("the purpose", &asked.purpose).and_then(|()| check_lease(asked.lease_ms))
             }
             Self::Update(asked) => check_session(&asked.session),
             Self::Approve(asked) => check_approve(asked),

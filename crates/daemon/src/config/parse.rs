@@ -66,6 +66,10 @@ mod tests {
         );
         assert!(error("[workers]\nmax_processes = 3").contains(&format!("[workers] max_processes; {cap}")));
         assert!(error("[workers]\nkinds = ['a']").contains("did you mean [workers.NAME] kinds?"));
+        for lease in ["999ms", "25h"] {
+            let error = error(&format!("[queue]\nlease = '{lease}'"));
+            assert_eq!(error, "[queue] lease: a lease is from 1s to 24h");
+        }
         assert!(error("[reaper]\ngrace = 'soon'").contains("duration like 5s"));
         assert!(error("[queue]\nmax_bytes = '1 furlong'").contains("size like 64MiB"));
         assert!(error("[tmux]\nsize = '0x5'").contains("200x50"));

@@ -10,7 +10,7 @@ use protocol::time::millis;
 use crate::config::file::Config;
 use crate::config::sections::{DoubtRule, EnvSection};
 use crate::config::values::{
-    ConfigError, bytes, check_actions, duration, duration_or_never, invalid, share_or_never, size,
+    ConfigError, bytes, check_actions, duration, duration_or_never, invalid, lease, share_or_never, size,
 };
 use crate::config::{agent_kinds, workers};
 
@@ -91,17 +91,13 @@ impl Config {
         if queue.max_attempts == 0 {
             return invalid("[queue] max_attempts must be at least 1");
         }
-        let lease = time("lease", &queue.lease)?;
-        if lease < Duration::from_secs(1) {
-            return invalid("[queue] lease is under 1s");
-        }
         Ok(QueueRules {
             max_messages: queue.max_messages,
             max_bytes: bytes("[queue] max_bytes", &queue.max_bytes)?,
             pool_max_messages: queue.pool_max_messages,
             pool_max_bytes: bytes("[queue] pool_max_bytes", &queue.pool_max_bytes)?,
             max_attempts: queue.max_attempts,
-            lease,
+            lease: lease("[queue] lease", &queue.lease)?,
             retry_backoff: time("retry_backoff", &queue.retry_backoff)?,
             breaker_failures: queue.breaker_failures,
             breaker_pause: time("breaker_pause", &queue.breaker_pause)?,

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use protocol::bounds;
 use protocol::reap::{Action, Rule};
 use protocol::session::Size;
+use protocol::time::millis;
 
 use crate::config::sections::NEVER;
 
@@ -41,6 +43,13 @@ pub(crate) fn interval(key: &str, text: &str) -> Result<Duration, ConfigError> {
     } else {
         Ok(interval)
     }
+}
+
+/// Parses a lease.
+pub(crate) fn lease(key: &str, text: &str) -> Result<Duration, ConfigError> {
+    let lease = duration(key, text)?;
+    bounds::check_lease(Some(millis(lease))).map_err(|why| ConfigError(format!("{key}: {}", why.message)))?;
+    Ok(lease)
 }
 
 /// Parses a duration; `None` for `never`.

@@ -107,7 +107,7 @@ mod tests {
         assert!(wrong("concurrency = 0").contains("at least 1"));
         assert!(wrong("idle_end = 'soon'").contains("[workers.a] idle_end is a duration"));
         assert!(wrong("lease = 'soon'").contains("[workers.a] lease is a duration"));
-        assert!(wrong("lease = '10ms'").contains("lease is at least 1s"));
+        assert!(wrong("lease = '10ms'").contains("a lease is from 1s to 24h"));
         assert!(wrong("fallback = ['c']").contains("there is no [workers.c]"));
         assert!(wrong("fallback = ['a']").contains("its own fallback"));
         assert!(wrong("cwd = 'x'").contains("absolute path"));

@@ -24,9 +24,6 @@ use crate::verb::session_view;
 /// Default lease, in milliseconds.
 const LEASE_MS: u64 = 60_000;
 
-/// Shortest and longest lease, in milliseconds.
-const LEASE: std::ops::RangeInclusive<u64> = 1_000..=24 * 3600 * 1000;
-
 /// Maximum length of a purpose, in bytes.
 const PURPOSE_MAX: usize = 1000;
 
@@ -42,7 +39,7 @@ pub(super) async fn lock(
         return Err(Refusal::new(ErrorCode::Usage, format!("the purpose is over {PURPOSE_MAX} bytes")));
     }
     let session = session_view::resolve(daemon, asked.session.clone()).await?.id;
-    let lease_ms = asked.lease_ms.unwrap_or(LEASE_MS).clamp(*LEASE.start(), *LEASE.end());
+    let lease_ms = asked.lease_ms.unwrap_or(LEASE_MS);
     let ticket = Ticket(daemon.engine.ticket());
     let mut request = LockRequest { engine: daemon.engine.clone(), place: Some((session, ticket)) };
     let lock = SessionLock {

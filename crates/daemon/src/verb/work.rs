@@ -26,9 +26,6 @@ const BYTES_MAX: usize = 512 * 1024;
 /// Maximum waiting time of a claim.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// Shortest and longest lease, in milliseconds.
-const LEASE: std::ops::RangeInclusive<u64> = 1_000..=24 * 3600 * 1000;
-
 /// Registers the caller as a generator, at most once per connection.
 pub(super) async fn register(daemon: &Arc<Daemon>, caller: &Caller, asked: Register) -> Reply {
     if !caller.is_generator {
@@ -80,7 +77,7 @@ pub(super) async fn claim(daemon: &Arc<Daemon>, caller: &Caller, op: Option<OpId
     // Held while this claim waits: the worker counts as asking.
     let (waits_for, _asking) = daemon.engine.turn(begin).await??;
     let default = protocol::time::millis(daemon.loaded().settings.queue.lease);
-    let lease_ms = asked.lease_ms.unwrap_or(default).clamp(*LEASE.start(), *LEASE.end());
+    let lease_ms = asked.lease_ms.unwrap_or(default);
     let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
     let context = Arc::clone(daemon);
     let request = Arc::new(ClaimRequest { daemon: context, connection, process, op, lease_ms, asked });

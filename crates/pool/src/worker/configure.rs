@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use protocol::bounds;
 use protocol::message::PROMPT;
 use protocol::policy::{Policy, RestartPolicy};
 use protocol::request::AddWorker;
@@ -43,9 +44,9 @@ pub fn check(worker: &WorkerSpec) -> Result<(), Refusal> {
     if worker.concurrency == 0 || worker.session_concurrency == 0 || worker.fallback_after == 0 {
         return refuse(ErrorCode::Usage, "concurrency and the attempts before a fallback are at least 1");
     }
-    if worker.idle_end_ms == 0 || worker.lease_ms.is_some_and(|ms| ms < 1000) || worker.timeout_ms == Some(0)
-    {
-        return refuse(ErrorCode::Usage, "a worker's lease is at least 1s, and its other times are above 0");
+    bounds::check_lease(worker.lease_ms)?;
+    if worker.idle_end_ms == 0 || worker.timeout_ms == Some(0) {
+        return refuse(ErrorCode::Usage, "the times of a worker are above 0");
     }
     if worker.fallback.contains(name) {
         return refuse(ErrorCode::Usage, format!("worker {name} cannot be its own fallback"));

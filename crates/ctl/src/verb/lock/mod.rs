@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Time to wait for the lock; 0: not at all [default: unlimited]
     #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
     wait: Option<Duration>,
-    /// Lease: without a renewal for this long, another holder can get the lock [default: 60s]
+    /// Lease: without a renewal for this long, another holder can get the lock; from 1s to 24h [default: 60s]
     #[arg(long, value_name = "DUR", value_parser = time::parse_positive_duration)]
     lease: Option<Duration>,
     /// Take it from its holder, ahead of all who wait

@@ -40,8 +40,8 @@ pub(crate) struct Args {
     /// Interval of heartbeats to the pool; at most a third of the lease [default: 15s]
     #[arg(long, value_name = "DUR", value_parser = time::parse_positive_duration)]
     pub(super) heartbeat: Option<Duration>,
-    /// Lease: without a heartbeat for this long, the messages go to other workers [default: from the
-    /// configuration]
+    /// Lease: without a heartbeat for this long, the messages go to other workers; from 1s to 24h [default:
+    /// from the configuration]
     #[arg(long, value_name = "DUR", value_parser = time::parse_positive_duration)]
     pub(super) lease: Option<Duration>,
     /// Store the first 64 KiB of the handler's output as the message's result, instead of printing it

@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// End its host after this long without a message
     #[arg(long, value_name = "DUR", default_value = "3m", value_parser = time::parse_positive_duration)]
     idle_end: Duration,
-    /// Lease of its claims [default: from the configuration]
+    /// Lease of its claims, from 1s to 24h [default: from the configuration]
     #[arg(long, value_name = "DUR", value_parser = time::parse_positive_duration)]
     lease: Option<Duration>,
     /// End a handler that runs for longer than this, and fail its attempt

@@ -157,7 +157,7 @@ pub struct QueueSection {
     pub min_free_disk: String,
     /// Maximum number of attempts of a message.
     pub max_attempts: u32,
-    /// Time for which a claim holds without a heartbeat.
+    /// Time for which a claim holds without a heartbeat, from 1s to 24h.
     pub lease: String,
     /// Pause before the second attempt; it doubles with each further one, up to a minute.
     pub retry_backoff: String,
