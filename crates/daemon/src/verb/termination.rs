@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::reap::Outcome;
-use protocol::{ErrorCode, Event, Refusal, Session, SessionId, SessionRef, Tag};
+use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, SessionId, SessionRef, Tag};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
@@ -86,7 +86,9 @@ pub(super) async fn wait_unless(
     let limit = REAPER_LIMIT.max(REAPER_RETURN.saturating_sub(daemon.started.elapsed()));
     match daemon.engine.wait_for(Some(limit), reaper).await {
         Ok(()) => {}
-        Err(refusal) if refusal.code == ErrorCode::Timeout => return close_pane(daemon, session).await,
+        Err(refusal) if refusal.code == ErrorCode::Timeout => {
+            return close_pane(daemon, session, unless).await;
+        }
         Err(refusal) => return Err(refusal),
     }
     let grace = move |turn: &mut Turn<'_>| turn.pool().session(id).and_then(|session| session.end_grace_ms);
@@ -133,11 +135,28 @@ fn outcome(
     }
 }
 
-/// Closes the pane, which hangs up its programs, where no reaper is connected to verify their end. Always an
-/// error.
-async fn close_pane(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusal> {
+fn runs_on() -> Refusal {
+    Refusal::new(ErrorCode::Conflict, "its end was taken back, and it runs on")
+}
+
+/// Closes the pane, which hangs up its programs, where no reaper is connected to verify their end. That is an error. A
+/// parking may have been taken back while another one held the session's lock.
+async fn close_pane(
+    daemon: &Arc<Daemon>,
+    session: &Session,
+    unless: fn(&Session) -> bool,
+) -> Result<(), Refusal> {
+    let Some(run) = &session.incarnation else { return Ok(()) };
     let grant = daemon.engine.lock_inside(session.id, "kill").await?;
-    let pane = session.incarnation.as_ref().and_then(pane_of);
+    let (id, tag) = (session.id, run.tag);
+    let goes_on = move |turn: &mut Turn<'_>| {
+        let is_ending = turn.pool().session(id).is_some_and(|s| s.lifecycle == Lifecycle::Draining);
+        outcome(turn, (id, tag), unless).or_else(|| (!is_ending).then(|| Err(runs_on())))
+    };
+    if let Some(result) = daemon.engine.turn(goes_on).await? {
+        return result;
+    }
+    let pane = pane_of(run);
     let done = match pane {
         Some(pane) => match daemon.tmux.kill_pane(pane).await {
             Ok(tmux::Answer::Done) => "its pane was asked to close".to_owned(),
