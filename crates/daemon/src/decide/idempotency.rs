@@ -45,7 +45,7 @@ pub(crate) enum OperationStatus {
     Answered(Reply),
     /// In progress: receives the answer.
     Running(oneshot::Receiver<Reply>),
-    /// Begun by an earlier daemon; its outcome is the fate of this session.
+    /// Begun, as a rule by an earlier daemon, and in progress again from now on; its outcome is the fate of this session.
     Interrupted(SessionId),
 }
 
@@ -104,7 +104,7 @@ impl ClientOperation {
         !turn.waiting.withdrawn.contains(&self.id) && running.is_some_and(|running| running.requesters() > 0)
     }
 
-    /// Returns the state of the operation; an unknown one is in progress from now on, unless its user's lock has ended.
+    /// Returns the state of the operation; one that has no answer and is not in progress is in progress from now on, unless its user's lock has ended.
     pub(crate) fn begin(&self, turn: &mut Turn<'_>) -> OperationStatus {
         if let Some(RunningOperation { digest, waiters, .. }) = turn.waiting.operations.get_mut(&self.id) {
             if *digest != self.digest {
@@ -118,7 +118,10 @@ impl ClientOperation {
         match known {
             Some((digest, _)) if digest != self.digest => OperationStatus::Answered(Err(id_reused())),
             Some((_, OperationState::Done(reply))) => OperationStatus::Answered(decode(&reply)),
-            Some((_, OperationState::Begun(session))) => OperationStatus::Interrupted(session),
+            Some((_, OperationState::Begun(session))) => {
+                self.set_running(turn);
+                OperationStatus::Interrupted(session)
+            }
             None if turn.pool().message_by_operation(&self.id).is_some() => {
                 OperationStatus::Answered(Err(id_reused()))
             }
@@ -127,12 +130,16 @@ impl ClientOperation {
                 OperationStatus::Answered(Err(lock::not_held()))
             }
             None => {
-                let (digest, asker) = (self.digest, self.asker.clone());
-                let running = RunningOperation { digest, asker, waiters: Vec::new() };
-                turn.waiting.operations.insert(self.id.clone(), running);
+                self.set_running(turn);
                 OperationStatus::Fresh
             }
         }
+    }
+
+    fn set_running(&self, turn: &mut Turn<'_>) {
+        let (digest, asker) = (self.digest, self.asker.clone());
+        let running = RunningOperation { digest, asker, waiters: Vec::new() };
+        turn.waiting.operations.insert(self.id.clone(), running);
     }
 
     /// Records, in the turn of the intent, that its outcome depends on this session.
@@ -150,14 +157,18 @@ impl ClientOperation {
         }
     }
 
-    /// Ends the operation: repeated requests get the answer.
-    pub(crate) fn finish(&self, turn: &mut Turn<'_>, reply: &Reply) {
-        // A definite refusal is the answer, whatever happens to the session.
-        let begun = turn
-            .pool()
-            .operation(&self.id)
-            .is_some_and(|known| matches!(known.state, OperationState::Begun(_)));
-        if begun && reply.as_ref().is_err_and(is_definite) {
+    /// Ends the operation: repeated requests get the answer. Unless it `is_final`, a failure is not the answer to a
+    /// repeat, which gets the outcome.
+    pub(crate) fn finish(&self, turn: &mut Turn<'_>, reply: &Reply, is_final: bool) {
+        let begun = match turn.pool().operation(&self.id).map(|known| &known.state) {
+            Some(OperationState::Begun(session)) => Some(*session),
+            _ => None,
+        };
+        // The pool completes a restart, whatever its requester was told.
+        let is_completed =
+            begun.and_then(|id| turn.pool().session(id)).is_some_and(pool::session::is_restarting);
+        let is_answer = is_final || !is_completed && reply.as_ref().is_err_and(is_definite);
+        if begun.is_some() && is_answer {
             self.record_answer(turn, reply);
         }
         turn.waiting.withdrawn.remove(&self.id);
@@ -251,10 +262,10 @@ fn decode(reply: &[u8]) -> Reply {
     })
 }
 
-/// Forgets operations that are too old, or beyond the limits: some at a time, oldest first. Operations in
-/// progress stay.
-pub(crate) fn expired(pool: &pool::Pool, now: Timestamp) -> Vec<Event> {
-    let old = |op: &OpId, at: Timestamp| pool.age(now, at) > keep_time(op);
+/// Forgets operations that are too old, or beyond the limits: some at a time, oldest first. Those that are in progress
+/// stay.
+pub(crate) fn expired(pool: &pool::Pool, now: Timestamp, in_progress: impl Fn(&OpId) -> bool) -> Vec<Event> {
+    let old = |op: &OpId, at: Timestamp| pool.age(now, at) > keep_time(op) && !in_progress(op);
     let over = pool.operations().filter(|(op, known)| old(op, known.at));
     let mut over: Vec<&OpId> = over.map(|(op, _)| op).take(FORGET_BATCH).collect();
     if over.is_empty() {
@@ -323,7 +334,10 @@ mod tests {
     #[test]
     fn what_is_old_goes_so_many_at_a_time() {
         let later = Timestamp(1001).after(queue::keep_time(true));
-        assert_eq!(expired(&with(600, 1), later).len(), FORGET_BATCH);
-        assert_eq!(expired(&with(600, 1), Timestamp(1000)).len(), 0);
+        let forgotten = |pool, now, in_progress: fn(&OpId) -> bool| expired(&pool, now, in_progress).len();
+        assert_eq!(forgotten(with(600, 1), later, |_| false), FORGET_BATCH);
+        assert_eq!(forgotten(with(600, 1), Timestamp(1000), |_| false), 0);
+        let is_begun = |op: &OpId| *op == OpId::Named("begun".to_owned());
+        assert_eq!(forgotten(with(3, 1), later, is_begun), 3);
     }
 }

@@ -280,7 +280,7 @@ pub(crate) fn fork_events(pool: &Pool, paths: &Paths, database: Timeline, now: T
 /// Returns a session without its incarnation, below this state directory.
 fn without_incarnation(session: &Session, paths: &Paths, origin: Origin) -> Session {
     let mut session = session.clone();
-    if session.lifecycle.holds_slot() {
+    if session.lifecycle.holds_slot() || pool::session::is_restarting(&session) {
         (session.lifecycle, session.reason, session.exit) =
             (Lifecycle::Lost, Some(Reason::DatabaseReplaced), None);
     }

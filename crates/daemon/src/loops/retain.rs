@@ -142,7 +142,8 @@ fn forget_expired(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>
     if more {
         crate::crash::point("forget");
     }
-    let over = idempotency::expired(turn.pool(), now);
+    let in_progress = |op: &_| turn.waiting.operations.contains_key(op);
+    let over = idempotency::expired(turn.pool(), now, in_progress);
     let more = more || !over.is_empty();
     turn.emit_all(over);
     forget_ended(turn, daemon, ended);

@@ -73,6 +73,9 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: A
 /// Answers the dialog on the screen of a session's agent.
 async fn answer_dialog(daemon: &Arc<Daemon>, op: &ClientOperation, choice: dialog::DialogChoice) -> Reply {
     let grant = daemon.engine.lock_inside(choice.session, "approve").await?;
+    let (begun, session) = (op.clone(), choice.session);
+    // Pressed again after a crash, the key could answer the next dialog.
+    daemon.engine.turn(move |turn| begun.record_begun(turn, session)).await?;
     let chosen = dialog::choose(daemon, &choice).await;
     drop(grant);
     let (context, operation) = (Arc::clone(daemon), op.clone());

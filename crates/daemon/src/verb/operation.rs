@@ -106,26 +106,20 @@ async fn once<F: Future<Output = Reply>>(
     work: impl FnOnce(Arc<Daemon>, ClientOperation) -> F,
 ) -> Reply {
     let begin = op.clone();
-    match daemon.engine.turn(move |turn| begin.begin(turn)).await? {
-        OperationStatus::Answered(reply) => reply,
-        OperationStatus::Running(answer) => answer.await.map_err(|_| in_doubt())?,
+    // Where a session does not tell the outcome, the answer does.
+    let is_final = matches!(if_interrupted, OnInterruption::Answer(_));
+    let reply = match daemon.engine.turn(move |turn| begin.begin(turn)).await? {
+        OperationStatus::Answered(reply) => return reply,
+        OperationStatus::Running(answer) => return answer.await.map_err(|_| in_doubt())?,
         OperationStatus::Interrupted(session) => match if_interrupted {
             OnInterruption::Answer((code, why)) => Err(Refusal::new(code, why)),
-            OnInterruption::Outcome => interrupted_outcome(daemon, op, session).await,
-            OnInterruption::Repeat => execute(daemon, op.begun_for(session), work).await,
+            OnInterruption::Outcome => interrupted_outcome(daemon, op.clone(), session).await,
+            OnInterruption::Repeat => work(Arc::clone(daemon), op.clone().begun_for(session)).await,
         },
-        OperationStatus::Fresh => execute(daemon, op, work).await,
-    }
-}
-
-async fn execute<F: Future<Output = Reply>>(
-    daemon: &Arc<Daemon>,
-    op: ClientOperation,
-    work: impl FnOnce(Arc<Daemon>, ClientOperation) -> F,
-) -> Reply {
-    let reply = work(Arc::clone(daemon), op.clone()).await;
+        OperationStatus::Fresh => work(Arc::clone(daemon), op.clone()).await,
+    };
     let answer = reply.clone();
-    daemon.engine.turn(move |turn| op.finish(turn, &answer)).await?;
+    daemon.engine.turn(move |turn| op.finish(turn, &answer, is_final)).await?;
     reply
 }
 

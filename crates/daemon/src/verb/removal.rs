@@ -272,7 +272,6 @@ fn remove_step(
     let events =
         pool::session::remove(turn.pool(), &session, (&removal.asked, removal.ground.reason()), observed)?;
     idempotency::keep_message_operations(turn, &events);
-    turn.emit_all(forgotten);
     turn.emit_all(events);
     lock::end_with_record(turn, id);
     record_answer(turn);
