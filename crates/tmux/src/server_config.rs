@@ -34,4 +34,13 @@ mod tests {
         assert!(text.contains("default-terminal tmux-256color\n"));
         assert!(text.contains("history-limit 50000\n") && text.contains("\"[#{session_name}] \""));
     }
+
+    #[test]
+    fn the_file_of_the_systemd_unit_is_the_same() {
+        let unit = include_str!("../../../scripts/systemd/tmux.conf");
+        let options = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        };
+        assert_eq!(options(unit), options(&text(50_000)));
+    }
 }

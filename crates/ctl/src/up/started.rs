@@ -2,8 +2,7 @@
 //! supervisor leaves its daemons running; the next supervisor and `down` find them here.
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use process::handle::Handle;
@@ -30,9 +29,11 @@ fn path(paths: &Paths) -> PathBuf {
 
 /// Adds a started daemon.
 pub(crate) fn add(paths: &Paths, name: &str, process: ProcId) -> io::Result<()> {
-    let started = Started { name: name.to_owned(), process, boot: boot_id()? };
-    let mut file = fs::File::options().append(true).create(true).mode(0o600).open(path(paths))?;
-    file.write_all(&line(&started)?)
+    let mut started = read(&path(paths));
+    // One that cannot be examined stays.
+    started.retain(|one| !matches!(Handle::open(one.process), Ok(None)));
+    started.push(Started { name: name.to_owned(), process, boot: boot_id()? });
+    write(paths, started)
 }
 
 fn line(started: &Started) -> io::Result<Vec<u8>> {
@@ -57,11 +58,19 @@ pub(crate) fn alive(paths: &Paths) -> Result<Vec<(String, Handle)>, Error> {
 /// Replaces the content of the file by the daemons that are alive.
 pub(crate) fn rewrite(paths: &Paths, alive: &[(String, Handle)]) -> io::Result<()> {
     let boot = boot_id()?;
-    let mut text = Vec::new();
-    for (name, handle) in alive {
-        text.extend(line(&Started { name: name.clone(), process: handle.id(), boot: boot.clone() })?);
-    }
-    atomic_file::replace(&path(paths), 0o600, &text)
+    write(
+        paths,
+        alive.iter().map(|(name, handle)| Started {
+            name: name.clone(),
+            process: handle.id(),
+            boot: boot.clone(),
+        }),
+    )
+}
+
+fn write(paths: &Paths, started: impl IntoIterator<Item = Started>) -> io::Result<()> {
+    let lines = started.into_iter().map(|one| line(&one)).collect::<io::Result<Vec<_>>>()?;
+    atomic_file::replace(&path(paths), 0o600, &lines.concat())
 }
 
 fn read(path: &Path) -> Vec<Started> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::runtime::logfile;
+use protocol::OsBytes;
 use protocol::paths::{PathError, prepare_dir};
 use protocol::reply::Status;
 use serde_json::json;
@@ -54,6 +55,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if !args.detached {
         health::check_is_pool(context)?;
     }
+    if args.if_kept && !supervisor_lock::is_held(&paths.up_lock) {
+        return Ok(());
+    }
     if std::env::var_os("POOL_INCARNATION").is_some_and(|value| !value.is_empty()) {
         // What is so already needs nothing that would end with this session.
         let is_kept = !args.foreground && supervisor_lock::is_held(&paths.up_lock);
@@ -65,9 +69,6 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
             "the daemons would end with the session that this shell runs in: run `poolctl up` outside of the \
              pool's sessions",
         ));
-    }
-    if args.if_kept && !supervisor_lock::is_held(&paths.up_lock) {
-        return Ok(());
     }
     for dir in [&paths.state, &paths.run, &paths.logs] {
         prepare_dir(dir).map_err(|error: PathError| Error::failed(error.to_string()))?;
@@ -215,13 +216,13 @@ fn tell(context: &Context, found: &Status, already: bool) -> Result<(), Error> {
     let pid = |name| status::component(found, name).and_then(|component| component.pid);
     let [_, watch, reaper] = service::NAMES.map(pid);
     let poold = found.process.pid;
-    let socket = context.paths.socket.to_string_lossy();
+    let socket = &context.paths.socket;
     for problem in found.problems.iter().filter(|_| !context.style.quiet) {
         out::note(&format!("poolctl: problem: {}", escape::line(problem)));
     }
     if context.style.json {
         let document = json!({
-            "pool": found.pool, "already": already, "socket": socket,
+            "pool": found.pool, "already": already, "socket": OsBytes::from(socket.as_path()),
             "poold_pid": poold, "tmux_watch_pid": watch, "reaper_pid": reaper,
         });
         out::json(&document)
@@ -230,8 +231,9 @@ fn tell(context: &Context, found: &Status, already: bool) -> Result<(), Error> {
         let shown = |pid: Option<u32>| pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
         let (watch, reaper) = (shown(watch), shown(reaper));
         context.say(&format!(
-            "pool {} is {already}up: poold {poold}, tmux-watch {watch}, reaper {reaper}; socket {socket}",
-            found.pool
+            "pool {} is {already}up: poold {poold}, tmux-watch {watch}, reaper {reaper}; socket {}",
+            found.pool,
+            socket.display()
         ))
     }
 }
