@@ -9,12 +9,11 @@ use tempfile::{Builder, NamedTempFile};
 
 /// Creates the new file for `path`, with this mode. Dropped before it is renamed, it is removed.
 pub(crate) fn create(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
-    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+    let (Some(dir), Some(_)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidFilename.into());
     };
-    let prefix = format!(".{}.", name.to_string_lossy());
     let mut builder = Builder::new();
-    builder.prefix(&prefix).suffix(".new").permissions(Permissions::from_mode(mode)).tempfile_in(dir)
+    builder.prefix(".poolctl.").suffix(".new").permissions(Permissions::from_mode(mode)).tempfile_in(dir)
 }
 
 /// Renames the new file to `path`, and returns once its content and its name are on disk.

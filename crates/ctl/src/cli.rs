@@ -186,9 +186,8 @@ fn tip(error: &clap::Error, args: &[OsString]) -> Option<String> {
     if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
         return manual::find(word).map(|topic| format!("`poolctl help {}` shows the page", topic.name));
     }
-    let verb = args.iter().skip(1).find(|arg| !arg.as_encoded_bytes().starts_with(b"-"))?;
     let definition = whole();
-    let verb = definition.find_subcommand(verb)?;
+    let verb = args.iter().skip(1).find_map(|arg| definition.find_subcommand(arg))?;
     let takes_command = verb.get_arguments().any(clap::Arg::is_last_set);
     let lacks_dashes = takes_command && !args.iter().any(|arg| arg == "--");
     (lacks_dashes && error.kind() == ErrorKind::UnknownArgument)

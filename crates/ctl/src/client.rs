@@ -152,9 +152,8 @@ impl Client {
                 taken = part(next);
             }
         };
-        let last = self.retry(|client, left| client.attempt_each(request, left, &mut take))?;
-        take(last);
-        taken
+        let last = self.retry(|client, left| client.attempt_each(request, left, &mut take));
+        taken.and_then(|()| part(last?))
     }
 
     /// Makes a request once, within this time limit.
@@ -343,6 +342,11 @@ impl RetryLimit {
     #[must_use]
     pub(crate) fn left(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// The daemon answered: the failure after that is the first in a row.
+    pub(crate) fn answered(&mut self) {
+        self.failing_since = None;
     }
 
     /// Waits before the next try, after an attempt that began at this time and failed. Returns false if the

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use nix::sys::signal::Signal;
 use protocol::ErrorCode;
 use serde_json::json;
 
@@ -21,6 +22,12 @@ pub(crate) const NO_PROGRAM: u8 = 127;
 pub(crate) const BROKEN_PIPE: u8 = 141;
 /// Ended by Ctrl-C: 128 + SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Ended by a signal: 128 and its number, as in a shell.
+#[must_use]
+pub(crate) fn of_signal(signal: Signal) -> u8 {
+    u8::try_from(128 + signal as i32).unwrap_or(INTERRUPTED)
+}
 
 /// The result of a verb that succeeds: `()` for the exit code 0, or another exit code.
 pub(crate) trait IntoCode {

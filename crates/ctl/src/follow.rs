@@ -51,7 +51,7 @@ pub(crate) fn follow(
     let mut noted = context.style.quiet;
     loop {
         let began = Instant::now();
-        match stream(&mut client, follower, &limit) {
+        match stream(&mut client, follower, &mut limit) {
             Err(StreamEnd::Transient(_)) if follower.persists() && limit.left() != Some(Duration::ZERO) => {
                 if !std::mem::replace(&mut noted, true) {
                     out::note("poolctl: lost the connection to poold; this continues once poold runs again");
@@ -69,7 +69,11 @@ pub(crate) fn follow(
 
 /// Follows on one connection. Returns `Ok` to continue on another one at once, or when the stream is
 /// complete.
-fn stream(client: &mut Client, follower: &mut impl Follower, limit: &RetryLimit) -> Result<(), StreamEnd> {
+fn stream(
+    client: &mut Client,
+    follower: &mut impl Follower,
+    limit: &mut RetryLimit,
+) -> Result<(), StreamEnd> {
     let mut connection = client.connect(Role::Subscriber, limit.left()).map_err(|error| {
         let refusal = error.refusal();
         if client.may_come_back(&error) {
@@ -83,6 +87,7 @@ fn stream(client: &mut Client, follower: &mut impl Follower, limit: &RetryLimit)
         match next(&mut connection, limit.left())? {
             Frame::Reply { reply: Err(refusal), .. } => return Err(StreamEnd::Final(refusal.into())),
             frame => {
+                limit.answered();
                 if follower.take(frame)?.is_break() || follower.is_over() {
                     return Ok(());
                 }

@@ -14,7 +14,7 @@ use crate::error::Error;
 pub(crate) fn wait(fds: &mut [PollFd<'_>], left: Option<Duration>) -> Result<(), Refusal> {
     let timeout = left.map_or(PollTimeout::NONE, |left| {
         // Rounded up, so as not to end just before the time is over.
-        PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX)
+        PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
     });
     match poll(fds, timeout) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),

@@ -248,6 +248,18 @@ pub(crate) fn for_all<R: Send>(
     })
 }
 
+/// Returns the earlier error, and reports the later one on standard error if there are both.
+pub(crate) fn first_error(
+    context: &Context,
+    earlier: Result<(), Error>,
+    later: Result<(), Error>,
+) -> Result<(), Error> {
+    if let (Err(_), Err(later)) = (&earlier, &later) {
+        exit::report(later, context.style.json, exit::code(later, false));
+    }
+    earlier.and(later)
+}
+
 fn progress(context: &Context, (targets, what): (&[Target], &str), answered: &Arc<AtomicUsize>) -> Progress {
     let (all, answered) = (targets.len(), Arc::clone(answered));
     let what = match targets {

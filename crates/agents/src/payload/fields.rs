@@ -174,7 +174,7 @@ impl Fields {
 fn questions(input: &Value) -> Option<String> {
     let questions = input.get("questions")?.as_array().filter(|questions| !questions.is_empty())?;
     // An equal share for each, so that all fit.
-    let limit = ASK_MAX / questions.len() - 1;
+    let limit = (ASK_MAX / questions.len()).saturating_sub(1);
     let word = |value: &Value, key: &str| {
         let text = value.get(key)?.as_str()?;
         Some(text.split_whitespace().collect::<Vec<_>>().join(" "))

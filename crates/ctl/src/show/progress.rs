@@ -5,6 +5,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 use crate::show::{escape, time};
 
 /// Time before the line first appears, and between its updates.
@@ -34,13 +36,36 @@ impl Progress {
         let thread = std::thread::spawn(move || {
             let started = Instant::now();
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                let (what, took) = (escape::line(&what()), time::short(started.elapsed()));
-                drop(write!(io::stderr(), "\r\x1b[Kwaiting for {what} ({took})"));
+                let text = format!("waiting for {}", escape::line(&what()));
+                let line = fitting(&text, &format!(" ({})", time::short(started.elapsed())), columns());
+                drop(write!(io::stderr(), "\r\x1b[K{line}"));
             }
             drop(write!(io::stderr(), "\r\x1b[K"));
         });
         Self { shown: Some((stop, thread)) }
     }
+}
+
+/// The columns of the terminal, without the last one, in which some terminals wrap.
+fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(io::stderr());
+    size.map_or(79, |(width, _)| usize::from(width.0.saturating_sub(1)))
+}
+
+/// The text, cut so that it and its end take one line of this many columns: only that is erased again.
+fn fitting(text: &str, end: &str, columns: usize) -> String {
+    if text.width() + end.width() <= columns {
+        return format!("{text}{end}");
+    }
+    let mut left = columns.saturating_sub(end.width() + 1);
+    let fits = |c: &char| {
+        let width = c.width().unwrap_or(0);
+        let is_fitting = width <= left;
+        left = left.saturating_sub(width);
+        is_fitting
+    };
+    let cut: String = text.chars().take_while(fits).collect();
+    format!("{cut}…{end}")
 }
 
 impl Drop for Progress {
@@ -50,5 +75,19 @@ impl Drop for Progress {
             // The thread ends at once. A panic in it is ignored.
             drop(thread.join());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_to_one_line() {
+        let fitted = |text: &str| fitting(text, " (2s)", 15);
+        assert_eq!(fitted("web: idle"), "web: idle (2s)");
+        assert_eq!(fitted("web: attention"), "web: atte… (2s)");
+        assert_eq!(fitted("日本語日本語"), "日本語日… (2s)");
+        assert_eq!(fitting("web", " (2s)", 3), "… (2s)");
     }
 }

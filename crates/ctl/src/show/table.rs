@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use unicode_width::UnicodeWidthStr;
+
 use crate::show::escape;
 
 /// The space between two columns.
@@ -44,7 +46,7 @@ impl Table {
         for row in &self.rows {
             widths.resize(widths.len().max(row.len()), 0);
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+                *width = (*width).max(cell.width());
             }
         }
         let mut text =
@@ -55,7 +57,7 @@ impl Table {
                     Some(code) => text.push_str(&format!("\x1b[{code}m{cell}\x1b[0m")),
                     None => text.push_str(cell),
                 }
-                let blanks = width - cell.chars().count() + GAP.len();
+                let blanks = width - cell.width() + GAP.len();
                 text.extend(std::iter::repeat_n(' ', blanks));
             }
             text.truncate(text.trim_end_matches(' ').len());
@@ -77,5 +79,8 @@ mod tests {
         let expected = "ID       NAME         WHY\nsess_1   a            -\nsess_22  böse\\x1b[2J  x\\ny\n";
         assert_eq!(table.render(), expected);
         assert_eq!(Table::new(&[]).render(), "");
+        let mut wide = Table::new(&["NAME", "WHY"]);
+        wide.row(["日本".into(), "a".into()]);
+        assert_eq!(wide.render(), "NAME  WHY\n日本  a\n");
     }
 }

@@ -80,18 +80,32 @@ pub(crate) fn exact(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
-/// Parses a time in a flag: RFC 3339, or its age.
+/// Parses a time in a flag: RFC 3339, in UTC unless its offset follows, or its age.
 ///
 /// # Errors
 /// A sentence for the user.
 pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
-    if let Ok(at) = humantime::parse_rfc3339_weak(text) {
+    let (time, offset) = split_offset(text).unwrap_or((text, 0));
+    if let Ok(at) = humantime::parse_rfc3339_weak(time) {
         let since = at.duration_since(UNIX_EPOCH).map_err(|_| "before 1970".to_owned())?;
-        return Ok(Timestamp(millis(since)));
+        return Ok(Timestamp(millis(since).saturating_add_signed(-offset)));
     }
     let age = parse_duration(text)
         .map_err(|_| "write how long ago, like 90s or 2h, or a time like 2026-11-22T10:00:00Z".to_owned())?;
     Ok(Timestamp(now().0.saturating_sub(millis(age))))
+}
+
+/// Splits a time from its offset to UTC, like `+02:00`, in milliseconds.
+fn split_offset(text: &str) -> Option<(&str, i64)> {
+    let (time, offset) = text.split_at_checked(text.len().checked_sub("+02:00".len())?)?;
+    let (hours, minutes) = offset.get(1..)?.split_once(':').filter(|_| time.contains(':'))?;
+    let minutes = hours.parse::<u32>().ok()? * 60 + minutes.parse::<u32>().ok().filter(|m| *m < 60)?;
+    let ms = i64::from(minutes) * 60_000;
+    match &offset[..1] {
+        "+" => Some((time, ms)),
+        "-" => Some((time, -ms)),
+        _ => None,
+    }
 }
 
 /// Parses a duration in a flag: `90s`, `2h 30m`, or a number of seconds.
@@ -150,6 +164,23 @@ mod tests {
         let exactly = "1970-01-01T00:00:00.000Z";
         assert_eq!(when(Timestamp(0), piped, Timestamp(60_000)), exactly);
         assert_eq!(due(Timestamp(0), piped, Timestamp(60_000)), exactly);
+    }
+
+    #[test]
+    fn a_time_may_have_an_offset() {
+        let at = Ok(Timestamp(1_700_000_000_000));
+        for same in [
+            "2023-11-14T22:13:20Z",
+            "2023-11-14 22:13:20",
+            "2023-11-15T00:13:20+02:00",
+            "2023-11-14T17:43:20-04:30",
+        ] {
+            assert_eq!(parse_time(same), at, "{same}");
+        }
+        for wrong in ["2023-11-15T00:13:20+0a:00", "2023-11-15+02:00", "2023-11-15T00:13:20Z+02:00x", "ü2:00"]
+        {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

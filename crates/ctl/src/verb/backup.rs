@@ -27,7 +27,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     drop(progress);
     if context.style.json {
         let bytes = fs::metadata(&path).ok().map(|found| found.len());
-        out::json(&json!({"path": path.to_string_lossy(), "bytes": bytes, "written": written}))
+        out::json(&json!({"path": OsBytes::from(path), "bytes": bytes, "written": written}))
     } else {
         context.say(&escape::line(written.trim_end()))
     }

@@ -7,9 +7,8 @@ use crate::args::Repeat;
 use crate::calls::{expect_session, expected};
 use crate::context::Context;
 use crate::error::Error;
-use crate::exit;
 use crate::show::out;
-use crate::targets::{Scope, Target, Targets, for_all, for_each, print_session};
+use crate::targets::{Scope, Target, Targets, first_error, for_all, for_each, print_session};
 
 /// Take what sessions ask off the inbox, without an answer
 #[derive(Debug, clap::Args)]
@@ -40,13 +39,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         };
         tell(context, view, (of(&before), of(&after)))
     });
-    match (asked, told) {
-        (Err(first), Err(later)) => {
-            exit::report(&later, context.style.json, exit::code(&later, false));
-            Err(first)
-        }
-        (asked, told) => asked.and(told),
-    }
+    first_error(context, asked, told)
 }
 
 fn items(context: &Context) -> Result<Vec<InboxItem>, Error> {

@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
 use crate::show::{session, time};
-use crate::targets::{Scope, Target, Targets, for_all, print_session};
+use crate::targets::{Scope, Target, Targets, first_error, for_all, print_session};
 
 /// Let sessions finish their queues, take no more messages, then stop
 #[derive(Debug, clap::Args)]
@@ -47,9 +47,14 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if !args.wait {
         return drained;
     }
-    let [one] = &draining[..] else { return drained.and(wait_for_all(context, &draining)) };
-    let _progress = context.progress_of(progress(context.client(), one.clone()));
-    drained.and(wait_for_all(&context.without_progress(), &draining))
+    let ended = match &draining[..] {
+        [one] => {
+            let _progress = context.progress_of(progress(context.client(), one.clone()));
+            wait_for_all(&context.without_progress(), &draining)
+        }
+        _ => wait_for_all(context, &draining),
+    };
+    first_error(context, drained, ended)
 }
 
 fn wait_for_all(context: &Context, draining: &[Target]) -> Result<(), Error> {

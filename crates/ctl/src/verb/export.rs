@@ -6,8 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use protocol::blocking::Connection;
-use protocol::{Frame, Request, Response, Role};
+use protocol::{OsBytes, Request, Response};
 use serde_json::json;
 
 use crate::atomic_file;
@@ -56,21 +55,30 @@ fn keep_private() -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the file, which appears once all of it is on disk.
+/// Writes the file. A regular file, or the one behind a link, appears once all of it is on disk; anything else, such as
+/// `/dev/stdout` or a pipe, is written to.
 fn write_file(context: &Context, path: &Path) -> Result<(), Error> {
     let failed = |error: io::Error| Error::failed(format!("{}: {error}", path.display()));
-    if path.file_name().is_none() {
+    if path.file_name().is_none() || path.is_dir() {
         return Err(Error::usage(format!("{} is not a file", path.display())));
     }
-    let mut file = atomic_file::create(path, 0o600).map_err(failed)?;
     let mut bytes = 0;
-    copy(context, |text| {
-        bytes += text.len();
-        file.write_all(text.as_bytes()).map_err(failed)
-    })?;
-    atomic_file::commit(file, path).map_err(failed)?;
+    let mut write_to = |file: &mut File| {
+        copy(context, |text| {
+            bytes += text.len();
+            file.write_all(text.as_bytes()).map_err(failed)
+        })
+    };
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        write_to(&mut File::options().write(true).open(path).map_err(failed)?)?;
+    } else {
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let mut file = atomic_file::create(&real, 0o600).map_err(failed)?;
+        write_to(file.as_file_mut())?;
+        atomic_file::commit(file, &real).map_err(failed)?;
+    }
     if context.style.json {
-        out::json(&json!({"path": path.to_string_lossy(), "bytes": bytes}))
+        out::json(&json!({"path": OsBytes::from(path), "bytes": bytes}))
     } else {
         context.say(&format!("{bytes} bytes written to {}", path.display()))
     }
@@ -78,28 +86,9 @@ fn write_file(context: &Context, path: &Path) -> Result<(), Error> {
 
 /// Calls `write` with each piece of the text, as it arrives.
 fn copy(context: &Context, mut write: impl FnMut(&str) -> Result<(), Error>) -> Result<(), Error> {
-    let mut connection = connect(context)?;
-    connection.send(Request::Export).map_err(|error| error.refusal_of(true))?;
-    loop {
-        let (last, response) = match connection.next_frame().map_err(|error| error.refusal_of(true))? {
-            Frame::Part { part, .. } => (false, part),
-            Frame::Reply { reply, .. } => (true, reply?),
-            _ => continue,
-        };
-        match response {
-            Response::Text(text) => write(&text)?,
-            Response::Done => {}
-            other => return Err(Error::unexpected(&other)),
-        }
-        if last {
-            return Ok(());
-        }
-    }
-}
-
-fn connect(context: &Context) -> Result<Connection, Error> {
-    let connected = context.client().connect(Role::Client, context.limit());
-    let mut connection = connected.map_err(|error| error.refusal())?;
-    connection.set_timeout(context.waiting_limit());
-    Ok(connection)
+    context.unlimited_client().ask_each(&Request::Export, |part| match part {
+        Response::Text(text) => write(&text),
+        Response::Done => Ok(()),
+        other => Err(Error::unexpected(&other)),
+    })
 }

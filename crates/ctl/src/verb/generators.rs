@@ -13,7 +13,7 @@ use crate::show::{out, queue, time};
 /// Show the workers: their messages, since when they run, and their last activity
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only those of this session
+    /// Only those of this session, and those that work on a message of it
     session: Option<String>,
 }
 
@@ -25,7 +25,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         None => None,
     };
     let mut views = expected!(client.ask(Request::Generators)?, Generators)?;
-    views.retain(|view| only.is_none_or(|only| view.session == Some(only)));
+    let is_of = |view: &GeneratorView, only| {
+        view.session == Some(only) || view.holds.iter().any(|held| held.session == only)
+    };
+    views.retain(|view| only.is_none_or(|only| is_of(view, only)));
     if context.style.json {
         views.iter().try_for_each(|view| out::json(&document(view)))
     } else if context.style.quiet {

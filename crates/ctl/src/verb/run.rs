@@ -110,7 +110,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     match end {
         End::Interrupted if ending.load(Ordering::Relaxed) => {
             out::note(&format!("poolctl: {id} is being ended: see `poolctl show {id}`"));
-            Ok(exit::INTERRUPTED)
+            Ok(interrupted.get().map_or(exit::INTERRUPTED, |signal| exit::of_signal(*signal)))
         }
         End::Interrupted => {
             out::note(&format!("poolctl: {id} still runs: see `poolctl attach {id}`, `poolctl kill {id}`"));

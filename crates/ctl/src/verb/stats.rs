@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::show::json::Json;
 use crate::show::table::Table;
 use crate::show::{out, resources, size};
-use crate::targets::for_each;
+use crate::targets::{first_error, for_each};
 
 /// Time between the two samples from which the share of a processor is computed.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
@@ -68,13 +68,16 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         found.extend(views.into_iter().map(|view| with_share(view, &before)));
         Ok(())
     });
-    let limits = limits(&mut client)?;
+    first_error(context, sampled, show(context, &mut client, &found))
+}
+
+fn show(context: &Context, client: &mut Client, found: &[UsageView]) -> Result<(), Error> {
+    let limits = limits(client)?;
     if context.style.json {
-        found.iter().try_for_each(|view| out::json(&document(view, &limits)))?;
+        found.iter().try_for_each(|view| out::json(&document(view, &limits)))
     } else {
-        out::text(&table(&found, &limits, context.style.quiet))?;
+        out::text(&table(found, &limits, context.style.quiet))
     }
-    sampled
 }
 
 fn usage(client: &mut Client, session: Option<SessionRef>) -> Result<Vec<UsageView>, Error> {

@@ -142,7 +142,7 @@ fn a_signal_that_comes_twice_ends_the_session() {
     until("the request", || killed.load(Ordering::SeqCst));
     until("its end", || kill(pid, Signal::SIGTERM).is_err() || child.try_wait().unwrap().is_some());
     let ran = Ran::new(&child.wait_with_output().unwrap());
-    assert!(ran.code == 130 && ran.err.contains("sess_1 is being ended"), "{} {}", ran.code, ran.err);
+    assert!(ran.code == 143 && ran.err.contains("sess_1 is being ended"), "{} {}", ran.code, ran.err);
 }
 
 fn logs_are_shown_as_they_are_asked_for() {

@@ -1,6 +1,8 @@
 //! `work`: the lifecycle of a worker, with a daemon that hands out scripted messages.
 
 use std::collections::VecDeque;
+#[cfg(target_os = "linux")]
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -27,6 +29,11 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("work_keeps_what_is_printed_as_the_result", work_keeps_what_is_printed_as_the_result),
     ("work_takes_the_body_as_it_is", work_takes_the_body_as_it_is),
     ("a_handler_that_cannot_be_run_burns_no_attempt", a_handler_that_cannot_be_run_burns_no_attempt),
+    #[cfg(target_os = "linux")]
+    (
+        "a_worker_survives_that_its_handler_cannot_be_run_for_a_moment",
+        a_worker_survives_that_its_handler_cannot_be_run_for_a_moment,
+    ),
     (
         "a_stale_message_is_not_settled_and_its_handler_ends",
         a_stale_message_is_not_settled_and_its_handler_ends,
@@ -244,6 +251,24 @@ fn a_handler_that_cannot_be_run_burns_no_attempt() {
     let fails = fails(&pool);
     assert_eq!((fails.len(), fails[0].0, fails[0].2), (1, 12, Disposition::GiveBack));
     assert!(fails[0].1.starts_with("cannot run "), "{fails:?}");
+}
+
+/// Linux runs no program that is open for writing.
+#[cfg(target_os = "linux")]
+fn a_worker_survives_that_its_handler_cannot_be_run_for_a_moment() {
+    let pool = Pool::new(gives(vec![claimed(12, "a", ""), claimed(13, "a", "")]));
+    let handler = pool.dir.path().join("handler");
+    std::fs::write(&handler, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&handler, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let written = std::fs::File::options().append(true).open(&handler).unwrap();
+    let mut command = pool.poolctl(["work", "web", "--until-empty", "--"]);
+    let child = command.arg(&handler).spawn().unwrap();
+    until("the message is given back", || !fails(&pool).is_empty());
+    drop(written);
+    let ran = Ran::new(&child.wait_with_output().unwrap());
+    assert!(ran.code == 0 && ran.err.contains("tries again in 1 s"), "{} {}", ran.code, ran.err);
+    assert_eq!((fails(&pool)[0].0, fails(&pool)[0].2), (12, Disposition::GiveBack));
+    assert_eq!(acks(&pool).len(), 1);
 }
 
 fn a_stale_message_is_not_settled_and_its_handler_ends() {

@@ -69,15 +69,18 @@ impl Compressor {
 fn run((dir, max_length): (&Path, u64), requests: &Receiver<()>, busy: &AtomicBool) {
     lower_priority();
     let Ok(files) = LogDir::open(dir) else { return };
-    // Offsets of the parts that cannot be compressed, for example because they would not get smaller.
+    // Offsets of the parts that would not get smaller.
     let mut skipped = BTreeSet::new();
     while requests.recv().is_ok() {
-        while let Some(offset) = next(dir, max_length, &skipped) {
+        // What fails otherwise, as on a full disk, is tried again at the next request.
+        let mut tried = skipped.clone();
+        while let Some(offset) = next(dir, max_length, &tried) {
             busy.store(true, Ordering::SeqCst);
             let done = compress(&files, offset);
             busy.store(false, Ordering::SeqCst);
-            if done.is_err() {
-                skipped.insert(offset);
+            if let Err(error) = done {
+                tried.insert(offset);
+                skipped.extend(Some(offset).filter(|_| error.kind() == ErrorKind::FileTooLarge));
             }
         }
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use agents::{Adapter, install as merge};
 use clap::ValueEnum;
+use protocol::OsBytes;
 use serde_json::json;
 
 use super::config_file;
@@ -148,9 +149,9 @@ fn show(context: &Context, args: &Args, path: &Path, result: &Installed) -> Resu
     if context.style.json {
         return out::json(&json!({
             "agent": args.agent.adapter().as_str(),
-            "path": path.to_string_lossy(),
+            "path": OsBytes::from(path),
             "done": done,
-            "backup": result.backup.as_ref().map(|backup| backup.to_string_lossy()),
+            "backup": result.backup.as_deref().map(OsBytes::from),
             "content": result.after,
             "hint": hint,
         }));

@@ -81,7 +81,11 @@ pub(crate) fn run_agent_call(args: &[OsString]) -> Option<u8> {
     let (agent, rest) = agent_call(args)?;
     let Some(agent) = AGENTS.into_iter().find(|known| *known == agent) else {
         // With a terminal it was typed by a person.
-        return (!io::stdin().is_terminal()).then_some(exit::OK);
+        if io::stdin().is_terminal() {
+            return None;
+        }
+        stdin::read();
+        return Some(exit::OK);
     };
     let call = HookCall::parse(rest);
     report::report(agent, &call.report, call.socket.as_deref(), &|error| {

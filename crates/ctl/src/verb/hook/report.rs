@@ -74,13 +74,14 @@ enum Delivery {
 /// Reports the event of an agent's hook, at the session's socket or another one. Errors are passed to
 /// `remark` only.
 pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, remark: &dyn Fn(&str)) {
+    let (at, awake) = stamp();
+    // First of all: an agent that cannot write its payload takes the hook for a failed one.
+    let written = args.payload.as_ref().map_or_else(stdin::read, |payload| payload.as_bytes().to_vec());
     let Some(environment) = HookEnvironment::read() else { return };
     let remark = |error: &str| remark(&escape::lines(error));
     if args.installed && has_own_hooks() {
         return;
     }
-    let (at, awake) = stamp();
-    let written = args.payload.as_ref().map_or_else(stdin::read, |payload| payload.as_bytes().to_vec());
     let Some(parsed) = payload::parse(Adapter::of(agent), &written) else {
         return remark("the payload of the agent's hook cannot be parsed");
     };

@@ -45,7 +45,7 @@ pub(super) fn each(
         let state = if many.asked { many.state } else { MessageState::Queued };
         let list = Messages { session: of.into(), kinds: which.kind, states: vec![state], limit: u32::MAX };
         let mut ids = Vec::new();
-        messages::for_each(&mut client, list, |message| {
+        messages::for_each(&mut context.unlimited_client(), list, |message| {
             ids.push(message.id);
             Ok(())
         })?;

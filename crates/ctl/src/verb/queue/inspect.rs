@@ -58,7 +58,7 @@ pub(super) fn dead(context: &Context, session: &str, kinds: Vec<String>) -> Resu
 
 fn all(context: &Context, list: Messages) -> Result<Vec<Message>, Error> {
     let mut found = Vec::new();
-    messages::for_each(&mut context.client(), list, |message| {
+    messages::for_each(&mut context.unlimited_client(), list, |message| {
         found.push(message);
         Ok(())
     })?;

@@ -3,6 +3,7 @@
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use protocol::ids::Tag;
 use protocol::request::{Capture, Extent};
@@ -19,6 +20,9 @@ use logs::clean::{Cleaner, Mode};
 
 /// Bytes of output that are searched: of the existing log, and for one match.
 const WINDOW: usize = 64 * 1024;
+
+/// Time without output after which a line without an end, as that of a prompt, counts as it is.
+const LINE_PAUSE: Duration = Duration::from_millis(100);
 
 /// A match in the output.
 #[derive(Debug, PartialEq)]
@@ -102,6 +106,7 @@ fn follow(
         Stream::Stderr => session_log::stderr_of(&files),
     });
     tail.skip_to_last_bytes(WINDOW as u64)?;
+    let cut = tail.offset();
     match (since, run) {
         // The screen is not searched: the time at which its text was written is not known.
         (Some(since), _) => tail.skip_to_time(since)?,
@@ -113,6 +118,9 @@ fn follow(
         }
         (None, None) => {}
     }
+    if cut > 0 && tail.offset() == cut {
+        search.begin_within_line();
+    }
     let sender = search.stop.clone();
     // The search may have ended meanwhile.
     session_log::notify_end(context.unlimited_client(), session, move |last| {
@@ -120,6 +128,7 @@ fn follow(
     });
     if let Stop::Ended(incarnation) = tail.follow(search, stop)? {
         tail.finish(search, incarnation)?;
+        search.search_rest();
     }
     Ok(())
 }
@@ -134,7 +143,7 @@ fn search_screen(client: &mut Client, session: &SessionRef, run: Tag, search: &m
         view.session.lifecycle == Lifecycle::Live && now == Some(run)
     });
     if same {
-        search.search(&screen.0);
+        search.search(&screen.0, true);
     }
 }
 
@@ -144,21 +153,36 @@ struct Search {
     cleaner: Cleaner,
     /// The end of the output, without control sequences.
     text: Vec<u8>,
+    /// When the output grew, unless its end was searched since.
+    grew_at: Option<Instant>,
     found: Option<OutputMatch>,
     stop: Sender<Result<Stop, Error>>,
 }
 
 impl Search {
     fn new(patterns: Vec<(usize, Pattern)>, stop: Sender<Result<Stop, Error>>) -> Self {
-        Self { patterns, cleaner: Cleaner::new(Mode::Safe), text: Vec::new(), found: None, stop }
+        Self {
+            patterns,
+            cleaner: Cleaner::new(Mode::Safe),
+            text: Vec::new(),
+            grew_at: None,
+            found: None,
+            stop,
+        }
     }
 
-    fn search(&mut self, text: &[u8]) {
+    /// The output begins within a line: a mark before it is no begin of a line for a pattern.
+    fn begin_within_line(&mut self) {
+        self.text = "\u{fffd}".into();
+    }
+
+    /// Searches a text. A match at its end counts only if it `is_whole`: else the line may go on.
+    fn search(&mut self, text: &[u8], is_whole: bool) {
         if self.found.is_some() {
             return;
         }
         let mut matches = self.patterns.iter().filter_map(|(at, pattern)| {
-            let found = pattern.0.find(text)?;
+            let found = pattern.0.find(text).filter(|found| is_whole || found.end() < text.len())?;
             Some(OutputMatch { at: *at, text: String::from_utf8_lossy(found.as_bytes()).into_owned() })
         });
         self.found = matches.next();
@@ -169,16 +193,35 @@ impl Search {
     }
 }
 
+impl Search {
+    /// Searches the end of the output, after which nothing was written for a while.
+    fn search_rest(&mut self) {
+        if self.grew_at.take().is_some() {
+            let text = std::mem::take(&mut self.text);
+            self.search(&text, true);
+            self.text = text;
+        }
+    }
+}
+
 impl Sink for Search {
     fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
         let mut text = std::mem::take(&mut self.text);
         text.extend(self.cleaner.clean(piece));
-        self.search(&text);
+        self.search(&text, false);
+        self.grew_at = Some(Instant::now());
         let excess = text.len().saturating_sub(WINDOW);
         // If possible, the kept text begins at the start of a line.
         let cut = text[excess..].iter().position(|byte| *byte == b'\n').map_or(excess, |at| excess + at + 1);
         text.drain(..if excess == 0 { 0 } else { cut });
         self.text = text;
+        Ok(())
+    }
+
+    fn quiet(&mut self) -> Result<(), Error> {
+        if self.grew_at.is_some_and(|at| at.elapsed() >= LINE_PAUSE) {
+            self.search_rest();
+        }
         Ok(())
     }
 }
@@ -192,6 +235,7 @@ mod tests {
         let mut search = Search::new(patterns, mpsc::channel().0);
         pieces.iter().for_each(|piece| search.write(0, piece).unwrap());
         assert!(search.text.len() <= WINDOW);
+        search.search_rest();
         search.found
     }
 
@@ -206,6 +250,18 @@ mod tests {
         assert_eq!(search_in(&["one\ntwo"], &[b"one\r\n", b"two\r\n"]), found(0, "one\ntwo"));
         assert_eq!(search_in(&["\u{e9}."], &[b"\xc3", b"\xa9\xff"]), None, "a dot is a character");
         assert_eq!(search_in(&["^x"], &[b"ax\r\n"]), None);
+    }
+
+    #[test]
+    fn a_line_counts_once_it_is_whole() {
+        assert_eq!(search_in(&["^done$"], &[b"done", b" 3 of 5\r\n"]), None);
+        assert_eq!(search_in(&["[0-9]+"], &[b"12", b"3\r\n"]).map(|found| found.text), Some("123".into()));
+        assert_eq!(search_in(&["[$] $"], &[b"done\r\n$ "]).map(|found| found.at), Some(0));
+        let mut search = Search::new(vec![(0, Pattern::new("^x").unwrap())], mpsc::channel().0);
+        search.begin_within_line();
+        search.write(0, b"xy\r\n").unwrap();
+        search.search_rest();
+        assert_eq!(search.found, None, "it is not the begin of its line");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::error::Error;
 pub(super) enum WorkEvent {
     /// A signal that asks for the end.
     Signal(Signal),
+    /// Messages may be claimed again.
+    PauseOver,
     /// The claim was answered with these messages; true if more of the kinds wait.
     Claimed(Vec<Claimed>, bool),
     /// No message can be claimed any more.

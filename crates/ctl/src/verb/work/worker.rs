@@ -1,9 +1,11 @@
 //! The main thread: the messages in work, and the decision when to end.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use protocol::bounds::cut;
 use protocol::message::{Claimed, REASON_MAX};
@@ -36,6 +38,12 @@ const LAST_SETTLE_LIMIT: Duration = Duration::from_secs(3);
 /// takes.
 const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 
+/// Time without claims after the system could not start a handler.
+const START_PAUSE: Duration = Duration::from_secs(1);
+
+/// Errors of a start that pass: too many processes or open files, too little memory, a program that is being written.
+const SHORTAGES: [Errno; 5] = [Errno::EAGAIN, Errno::ENOMEM, Errno::EMFILE, Errno::ENFILE, Errno::ETXTBSY];
+
 /// The worker: its messages by the tokens of their claims.
 pub(super) struct Worker<'a> {
     context: &'a Context,
@@ -50,6 +58,8 @@ pub(super) struct Worker<'a> {
     idle_since: Instant,
     /// True if messages waited when the last claim was answered with none.
     more_wait: bool,
+    /// Nothing is claimed before this time: the system could not start a handler.
+    paused_until: Option<Instant>,
     /// True after the first signal.
     stop_requested: bool,
     phase: Phase,
@@ -85,6 +95,7 @@ impl<'a> Worker<'a> {
             claiming: None,
             idle_since: Instant::now(),
             more_wait: false,
+            paused_until: None,
             stop_requested: false,
             phase: Phase::Working,
             failed: None,
@@ -132,11 +143,17 @@ impl<'a> Worker<'a> {
             _ => None,
         };
         loop {
-            let Some(until) = by.into_iter().chain(self.first_overdue()).min() else {
+            let Some(until) = by.into_iter().chain(self.first_overdue()).chain(self.paused_until).min()
+            else {
                 return events.recv().ok();
             };
             match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(event) => return Some(event),
+                Err(RecvTimeoutError::Timeout)
+                    if self.paused_until.is_some_and(|at| at <= Instant::now()) =>
+                {
+                    return Some(WorkEvent::PauseOver);
+                }
                 Err(RecvTimeoutError::Timeout) if by.is_none_or(|by| by > Instant::now()) => {
                     self.end_overdue();
                 }
@@ -167,7 +184,8 @@ impl<'a> Worker<'a> {
         let places = if self.args.once { 1 } else { self.args.concurrency };
         let taken = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
         let max = places.saturating_sub(taken).min(CLAIM_MAX);
-        if max == 0 || self.claiming.is_some() || !matches!(self.phase, Phase::Working) {
+        let is_working = matches!(self.phase, Phase::Working) && self.paused_until.is_none();
+        if max == 0 || self.claiming.is_some() || !is_working {
             return;
         }
         let wait = match self.args.until_empty {
@@ -190,6 +208,7 @@ impl<'a> Worker<'a> {
     fn handle(&mut self, event: WorkEvent) {
         match event {
             WorkEvent::Signal(signal) => self.stop(signal),
+            WorkEvent::PauseOver => self.paused_until = None,
             WorkEvent::Claimed(messages, more_wait) => self.claimed(messages, more_wait),
             WorkEvent::Broken(error) => {
                 self.claiming = None;
@@ -212,7 +231,7 @@ impl<'a> Worker<'a> {
                 out::note("poolctl: waiting for the running handlers; a second signal ends them");
             }
         } else if !matches!(self.phase, Phase::Ending(..)) {
-            let code = u8::try_from(128 + signal as i32).unwrap_or(exit::INTERRUPTED);
+            let code = exit::of_signal(signal);
             self.phase = Phase::Ending(Instant::now() + GRACE + VERIFY + LAST_SETTLE_LIMIT, code);
             let running = self.running.iter_mut();
             for (token, one) in running.filter(|(_, one)| matches!(one.state, HandlerState::Running)) {
@@ -271,7 +290,7 @@ impl<'a> Worker<'a> {
             state: HandlerState::Running,
         };
         let mut why = "not started".to_owned();
-        if matches!(self.phase, Phase::Working) {
+        if matches!(self.phase, Phase::Working) && self.paused_until.is_none() {
             match self.handlers.start(&claimed, token) {
                 Ok(process) => {
                     running.process = process;
@@ -279,12 +298,26 @@ impl<'a> Worker<'a> {
                     self.running.insert(token, running);
                     return;
                 }
-                Err(error) => why = format!("cannot run {}: {error}", self.args.handler[0].display()),
+                Err(error) => {
+                    why = format!("cannot run {}: {error}", self.args.handler[0].display());
+                    self.not_started(&error, &why);
+                }
             }
-            self.fail(Error::failed(why.clone()));
         }
         self.running.insert(token, running);
         self.settle(token, Outcome::GivenBack, Some(why), None);
+    }
+
+    /// Pauses if the system lacked something for a moment, and ends the worker otherwise.
+    fn not_started(&mut self, error: &io::Error, why: &str) {
+        let passes =
+            error.raw_os_error().map(Errno::from_raw).is_some_and(|errno| SHORTAGES.contains(&errno));
+        if passes && !self.args.once {
+            out::note(&format!("poolctl: {why}; tries again in {} s", START_PAUSE.as_secs()));
+            self.paused_until = Some(Instant::now() + START_PAUSE);
+        } else {
+            self.fail(Error::failed(why));
+        }
     }
 
     fn ended(&mut self, token: Token, exit: HandlerExit) {
