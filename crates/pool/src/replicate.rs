@@ -9,6 +9,26 @@ impl Pool {
     /// Returns events that, applied to an empty pool, give this state except for its messages.
     #[must_use]
     pub fn replicate(&self) -> Vec<Stamped> {
+        let retired = self.retired.iter();
+        let retired = retired.map(|(tag, session)| Event::TagRetired { tag: *tag, session: *session });
+        let operations = self.operations().map(|(op, operation)| {
+            let (op, digest, at) = (op.clone(), operation.digest, operation.at);
+            match &operation.state {
+                OperationState::Begun(session) => Event::OperationBegun { op, digest, session: *session, at },
+                OperationState::Done(reply) => Event::OperationDone { op, digest, reply: reply.clone(), at },
+            }
+        });
+        let rest = retired.chain(operations).map(|event| self.stamp(event));
+        self.replicate_sessions().into_iter().chain(rest).collect()
+    }
+
+    fn stamp(&self, event: Event) -> Stamped {
+        Stamped { seq: self.seq, at: Timestamp(0), event }
+    }
+
+    /// As [`Pool::replicate`], without ended incarnations and operations.
+    #[must_use]
+    pub fn replicate_sessions(&self) -> Vec<Stamped> {
         let mut events = vec![
             Event::PoolStarted { epoch: self.epoch, build: self.build.clone(), boot: self.boot.clone() },
             Event::NextSession { next: self.next_session },
@@ -23,16 +43,6 @@ impl Pool {
             turned: breaker.is_open(),
         }));
         events.extend(self.agents.replicate());
-        let retired = self.retired.iter();
-        events.extend(retired.map(|(tag, session)| Event::TagRetired { tag: *tag, session: *session }));
-        events.extend(self.operations().map(|(op, operation)| {
-            let (op, digest, at) = (op.clone(), operation.digest, operation.at);
-            match &operation.state {
-                OperationState::Begun(session) => Event::OperationBegun { op, digest, session: *session, at },
-                OperationState::Done(reply) => Event::OperationDone { op, digest, reply: reply.clone(), at },
-            }
-        }));
-        let stamp = |event| Stamped { seq: self.seq, at: Timestamp(0), event };
-        events.into_iter().map(stamp).collect()
+        events.into_iter().map(|event| self.stamp(event)).collect()
     }
 }

@@ -36,11 +36,7 @@ pub(crate) fn suspects(turn: &Turn<'_>, asked_at: Mono) -> BTreeSet<ProcId> {
 /// message sent before it has been received.
 pub(crate) fn tick(turn: &mut Turn<'_>, settings: &Settings, asked_at: Mono) -> Duration {
     let now = turn.now();
-    let expired = queue::expired(turn.pool(), now);
-    if !expired.is_empty() {
-        turn.emit_all(expired);
-        turn.wake();
-    }
+    expire(turn);
     let late = late(turn, asked_at);
     if late >= SUSPENDED {
         tracing::warn!(?late, "the daemon was suspended; all leases begin again");
@@ -64,6 +60,18 @@ pub(crate) fn tick(turn: &mut Turn<'_>, settings: &Settings, asked_at: Mono) -> 
     let at = turn.mono().after(next);
     turn.volatile.workers.arm(at);
     next
+}
+
+/// Ends messages whose time to live is over, before others are given out. Returns true if there may be more of them: the
+/// tick continues with these.
+pub(crate) fn expire(turn: &mut Turn<'_>) -> bool {
+    let expired = queue::expired(turn.pool(), turn.now());
+    let more = expired.len() >= queue::EXPIRY_BATCH;
+    if !expired.is_empty() {
+        turn.emit_all(expired);
+        turn.wake();
+    }
+    more
 }
 
 /// Ends expired locks. Returns the time until the next tick.

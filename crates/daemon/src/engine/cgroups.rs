@@ -45,13 +45,6 @@ impl Cgroups {
         })
     }
 
-    /// Removes the groups of incarnations that `keep` does not know.
-    pub(crate) fn sweep(&self, keep: &dyn Fn(Tag) -> bool) {
-        if let Some(subtree) = self.subtree() {
-            subtree.sweep(keep);
-        }
-    }
-
     pub(crate) fn subtree(&self) -> Option<Subtree> {
         self.with_state(|state| state.subtree.clone())
     }

@@ -49,7 +49,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let context = Arc::clone(&daemon);
         let Ok(mut targets) = daemon.engine.turn(move |turn| targets(turn, &context)).await else { return };
         let now = daemon.world.clock.now();
-        let pause = if targets.iter().any(|target| target.is_starting(now)) { START_PAUSE } else { PAUSE };
+        let pause = if targets.iter().any(|target| target.is_starting()) { START_PAUSE } else { PAUSE };
         sampler.forget_others(targets.iter().map(|target| target.tag).collect());
         if let Some(asked) = &asked {
             targets.retain(|target| asked.contains(&target.id));

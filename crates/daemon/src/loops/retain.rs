@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::{queue, reap};
+use pool::{Pool, queue, reap};
 use protocol::{ProcId, SessionId, Tag};
 use tokio::time::{Instant, sleep};
 
@@ -37,6 +37,7 @@ const KEEP_COPIES: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     let (mut files_due, mut operations_due) = (Instant::now(), Instant::now() + queue::KEEP_RANDOM / 2);
     loop {
+        let groups = control_groups(&daemon).await;
         let spared = |turn: &mut Turn<'_>| turn.volatile.reaping.spared().collect::<BTreeSet<_>>();
         let Ok(spared) = daemon.engine.turn(spared).await else { return };
         let ended = exits::sample(&daemon, spared).await;
@@ -49,9 +50,12 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
             if is_due {
                 turn.age_operations();
             }
-            forget_expired(turn, &context, &ended)
+            let more = forget_expired(turn, &context, &ended);
+            let runs = runs(turn.pool());
+            (more, groups.into_iter().filter(|tag| !runs.contains(tag)).collect())
         };
-        let Ok(more) = daemon.engine.turn(forget).await else { return };
+        let Ok((more, unused)) = daemon.engine.turn(forget).await else { return };
+        remove_groups(&daemon, unused).await;
         if files_due <= Instant::now() {
             files_due = Instant::now() + PAUSE;
             if maintain_files(&daemon).await.is_none() || remove_forgotten_run_files(&daemon).await.is_none()
@@ -159,13 +163,28 @@ fn forget_ended(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>) 
     let named =
         reap::all_candidates(pool, volatile, &settings, now).into_iter().map(|candidate| candidate.tag);
     let named: BTreeSet<Tag> = named.collect();
-    let runs: BTreeSet<Tag> =
-        pool.sessions().filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag).collect();
     let sessions = pool.sessions().map(|session| session.id).collect();
     volatile.reaping.retain(pool, &named, ended, mono);
-    volatile.prompts.retain(&sessions, &runs);
+    volatile.prompts.retain(&sessions, &runs(pool));
     volatile.observed.retain(pool);
-    daemon.cgroups.sweep(&|tag| runs.contains(&tag));
+}
+
+/// Returns the last incarnations of all sessions.
+fn runs(pool: &Pool) -> BTreeSet<Tag> {
+    pool.sessions().filter_map(|session| session.incarnation.as_ref()).map(|run| run.tag).collect()
+}
+
+/// Returns the incarnations that have a control group.
+async fn control_groups(daemon: &Daemon) -> Vec<Tag> {
+    let Some(subtree) = daemon.cgroups.subtree() else { return Vec::new() };
+    daemon.blocking.with_timeout(Purpose::Housekeeping, move || subtree.tags()).await.unwrap_or_default()
+}
+
+/// Removes the control groups of incarnations that are forgotten, if they are empty.
+async fn remove_groups(daemon: &Daemon, unused: Vec<Tag>) {
+    let Some(subtree) = daemon.cgroups.subtree().filter(|_| !unused.is_empty()) else { return };
+    let remove = move || unused.into_iter().for_each(|tag| subtree.remove_if_empty(tag));
+    daemon.blocking.with_timeout(Purpose::Housekeeping, remove).await;
 }
 
 #[cfg(test)]

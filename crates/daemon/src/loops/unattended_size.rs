@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{Lifecycle, SessionId};
+use protocol::SessionId;
 
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of, tmux_size};
@@ -26,7 +26,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 async fn restore(daemon: Arc<Daemon>, id: SessionId) {
     let Ok(grant) = daemon.engine.lock_inside(id, "resize").await else { return };
     let find = move |turn: &mut Turn<'_>| {
-        let session = turn.pool().session(id).filter(|session| session.lifecycle == Lifecycle::Live)?;
+        let session = turn.pool().session(id).filter(|session| session.takes_prompts())?;
         let run = session.incarnation.as_ref().filter(|run| !run.is_adopted())?;
         Some((pane_of(run)?, tmux_size(session.spec.size)))
     };

@@ -24,18 +24,16 @@ pub(crate) async fn sample(daemon: &Daemon, suspects: BTreeSet<ProcId>) -> BTree
 /// Watches the processes received, until the daemon ends: what they hold is freed as soon as the kernel
 /// reports their end.
 pub(crate) async fn watch_holders(daemon: Arc<Daemon>, mut processes: mpsc::UnboundedReceiver<ProcId>) {
-    let exits = daemon.world.processes.watch_exits();
-    let Ok(mut exits) = exits.inspect_err(|error| tracing::warn!(%error, "exits of workers are not noticed"))
-    else {
-        return;
-    };
+    // The leases of these processes end nevertheless.
+    let unnoticed = |error| tracing::warn!(%error, "the exits of workers are noticed no longer");
+    let Ok(mut exits) = daemon.world.processes.watch_exits().map_err(unnoticed) else { return };
     loop {
         tokio::select! {
             biased;
-            ended = exits.next() => {
-                let Ok(ended) = ended else { return };
-                ended.into_iter().for_each(|process| note(&daemon, process));
-            }
+            ended = exits.next() => match ended {
+                Ok(ended) => ended.into_iter().for_each(|process| note(&daemon, process)),
+                Err(error) => return unnoticed(error),
+            },
             process = processes.recv() => match process {
                 Some(process) => watch(&daemon, &mut *exits, process),
                 None => return,

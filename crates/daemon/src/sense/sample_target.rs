@@ -24,8 +24,8 @@ pub(crate) struct SampleTarget {
     pub(crate) agent: Arc<Agent>,
     /// Start of its incarnation.
     pub(crate) started_at: Timestamp,
-    /// Deadline of its start.
-    pub(crate) start_limit: Timestamp,
+    /// True until the limit of its start.
+    pub(crate) may_start: bool,
     /// The recorded activity of its agent.
     pub(crate) known: Activity,
     pub(crate) notes: Notes,
@@ -55,7 +55,7 @@ impl SampleTarget {
             pane: None,
             agent: Arc::default(),
             started_at: Timestamp(0),
-            start_limit: Timestamp(0),
+            may_start: false,
             known: Activity::default(),
             notes: Notes::default(),
             hooked: false,
@@ -89,7 +89,7 @@ impl SampleTarget {
             notes,
             agent: Arc::clone(&kind.agent),
             started_at: run.started_at,
-            start_limit: run.started_at.after(kind.ready_limit),
+            may_start: turn.age(run.started_at) < kind.ready_limit,
             attached: session.attached_clients > 0,
             active_before_adoption: run.is_adopted().then_some(session.last_activity_at.min(run.started_at)),
             shell: ShellProgram::of(session, &kind.agent),
@@ -103,9 +103,9 @@ impl SampleTarget {
     }
 
     /// True if its agent has not reported or shown yet that it is ready, within the limit.
-    pub(crate) fn is_starting(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_starting(&self) -> bool {
         let unready = matches!(self.known.state, ActivityState::Unknown | ActivityState::Attention);
-        self.agent.shows_composer() && !self.hooked && unready && now < self.start_limit
+        self.agent.shows_composer() && !self.hooked && unready && self.may_start
     }
 }
 

@@ -90,7 +90,7 @@ impl SampleState {
             return false;
         }
         if !target.hooked {
-            return target.is_starting(now) || self.wrote_since_screen_read(now);
+            return target.is_starting() || self.wrote_since_screen_read(now);
         }
         let works = target.known.state.is_at_work();
         let asks = target.known.state == ActivityState::Attention && target.known.source == Source::Screen;

@@ -29,8 +29,7 @@ pub(super) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
     let is_running = matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining);
     let run = session.incarnation.as_ref().filter(|_| is_running);
     let Some(target) = run.and_then(|run| run.session) else {
-        let how = format!("{0} does not run; `poolctl restart {0}` starts it", session.name);
-        return Err(Refusal::new(ErrorCode::Refused, how));
+        return Err(pool::session::not_running(&session));
     };
     // An attaching client passes its terminal and its whole environment to the server at this socket.
     if let Err(error @ TmuxError::Untrusted(_)) = tmux::trust::probe(&daemon.device.socket) {

@@ -68,6 +68,6 @@ mod thought;
 mod transition;
 mod update;
 mod usage;
-mod wait;
+pub(crate) mod wait;
 mod work;
 mod worker;

@@ -68,8 +68,14 @@ enum Outcome {
 /// Returns the message with the text of `--prompt`. The session is filled in when it is queued.
 fn first_prompt(asked: &New) -> Result<Option<(Send, Body)>, Refusal> {
     let Some(body) = asked.prompt.clone() else { return Ok(None) };
-    let mut send =
-        Send { body, kind: PROMPT.to_owned(), origin: "new".to_owned(), enter: true, ..Send::default() };
+    let mut send = Send {
+        body,
+        kind: PROMPT.to_owned(),
+        origin: "new".to_owned(),
+        enter: true,
+        wake: true,
+        ..Send::default()
+    };
     let body = queue::body(&mut send)?;
     Ok(Some((send, body)))
 }
@@ -116,7 +122,7 @@ fn decide(
                 message.into_iter().for_each(|message| queue::queue_first(turn, message, op.under));
                 op.record_begun(turn, id);
                 // Neither a crash nor a full pool loses the start that the prompt waits for.
-                let due = pool::session::start_after_loss(&session, turn.now());
+                let due = pool::session::wake_ended(&session, turn.now());
                 turn.emit_all(due);
             }
             Ok(SlotDecision::Done(Outcome::Existing(id)))

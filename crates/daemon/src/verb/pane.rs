@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorCode, Event, Lifecycle, Refusal, Reply, Response, SessionRef};
+use protocol::{ErrorCode, Event, Refusal, Reply, Response, Session, SessionRef};
 use tmux::{Answer, PaneRef, TmuxError};
 
 use crate::decide::idempotency::ClientOperation;
@@ -54,15 +54,15 @@ pub(super) async fn act(
         let run = session.as_ref().and_then(|s| s.incarnation.as_ref());
         let now = turn.now();
         turn.volatile.attend(run.map(|run| run.tag), now);
-        let live = session.filter(|s| s.lifecycle == Lifecycle::Live);
-        let pane = live.and_then(|s| s.incarnation).as_ref().and_then(pane_of);
+        let running = session.filter(Session::takes_prompts);
+        let pane = running.and_then(|s| s.incarnation).as_ref().and_then(pane_of);
         if pane.is_some() && kind.presses_keys() {
             turn.emit(Event::KeysPressed(id));
         }
         pane
     };
     let Some(pane) = daemon.engine.turn(begin).await? else {
-        return Err(Refusal::new(ErrorCode::Refused, format!("{} does not run", session.name)));
+        return Err(pool::session::not_running(&session));
     };
     let done = effect(pane).await;
     let (operation, reply) = (op.clone(), reply_of(done));

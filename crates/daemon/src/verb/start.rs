@@ -132,12 +132,15 @@ fn error_code(reason: Option<Reason>) -> ErrorCode {
 /// session that ends is started again.
 pub(super) async fn ensure_running(daemon: &Arc<Daemon>, op: &ClientOperation, session: SessionId) -> Reply {
     let settled = move |turn: &mut Turn<'_>| {
-        let Some(record) = turn.pool().session(session) else { return Some(false) };
+        let Some(record) = turn.pool().session(session) else { return Some(Ok(false)) };
+        if record.lifecycle == Lifecycle::Draining && record.takes_prompts() {
+            return Some(Err(pool::session::still_drains(record)));
+        }
         let in_progress = matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining)
             || pool::session::is_restarting(record);
-        (!in_progress).then_some(record.lifecycle == Lifecycle::Live)
+        (!in_progress).then_some(Ok(record.lifecycle == Lifecycle::Live))
     };
-    if !daemon.engine.wait_for(Some(OUTCOME_LIMIT), settled).await? {
+    if !daemon.engine.wait_for(Some(OUTCOME_LIMIT), settled).await?? {
         return Box::pin(start_stopped(daemon, op, session, StartOptions::default())).await;
     }
     let (context, operation) = (Arc::clone(daemon), op.clone());

@@ -14,8 +14,7 @@ use crate::verb::{pane, session_view};
 pub(super) async fn terminal(daemon: &Arc<Daemon>, asked: SessionRef) -> Reply {
     let session = session_view::resolve(daemon, asked).await?;
     let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
-    let over = || Refusal::new(ErrorCode::Refused, format!("{} does not run", session.name));
-    let pane = pane.ok_or_else(over)?;
+    let pane = pane.ok_or_else(|| pool::session::not_running(&session))?;
     let dir = daemon.paths.session(session.id).join("logs");
     // Read before the screen, so that the log after this offset continues from the screen without a gap.
     let bounds =

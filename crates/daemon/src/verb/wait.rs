@@ -100,15 +100,19 @@ fn message_result(
 
 /// True if the session runs, or has ended and no start of it is due.
 fn is_settled(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
+    session.lifecycle == Lifecycle::Live || !runs_or_starts(turn, daemon, session)
+}
+
+/// True if the session is running or ending, or will start by itself.
+pub(crate) fn runs_or_starts(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
     let settings = &daemon.loaded().settings;
-    let is_due = session.lifecycle.holds_slot()
+    session.lifecycle.holds_slot()
         || pool::session::is_restarting(session)
         || session.budget.due_at.is_some()
         || turn.volatile.scheduler.waiting.position(session.id).is_some()
         || turn.volatile.scheduler.is_starting(session.id)
         || pool::slots::is_conversation_unchecked(turn, settings, session)
-        || pool::session::will_restart(turn.pool(), settings, session, turn.now());
-    session.lifecycle == Lifecycle::Live || !is_due
+        || pool::session::will_restart(turn.pool(), settings, session, turn.now())
 }
 
 /// True if the session has settled and its agent, if it is of a known kind, is ready: its start hook

@@ -15,6 +15,7 @@ use protocol::{
 };
 
 use crate::decide::queue::message;
+use crate::decide::worker::expire;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::engine::engine_handle::WaitsFor;
@@ -163,8 +164,9 @@ impl ClaimRequest {
             return Vec::new();
         }
         let now = turn.now();
-        let expired = queue::expired(turn.pool(), now);
-        turn.emit_all(expired);
+        if expire(turn) {
+            return Vec::new();
+        }
         let worker = turn.volatile.workers.get(self.connection);
         let asking = turn.volatile.workers.asking_hosts();
         let asked = Asked {

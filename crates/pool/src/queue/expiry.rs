@@ -20,7 +20,10 @@ pub(crate) fn to_expire(pool: &Pool) -> impl Iterator<Item = (Moment, PendingMes
     pending.filter(move |(_, message)| expires(message))
 }
 
-/// Ends the messages whose time to live is over.
+/// Maximum number of messages that end in one turn.
+pub const EXPIRY_BATCH: usize = 4096;
+
+/// Ends the messages whose time to live is over, up to [`EXPIRY_BATCH`]; with as many there may be more.
 #[must_use]
 pub fn expired(pool: &Pool, now: Timestamp) -> Vec<Event> {
     let moment = clock::moment(&pool.clock, now);
@@ -28,5 +31,5 @@ pub fn expired(pool: &Pool, now: Timestamp) -> Vec<Event> {
     let expire = |message: &PendingMessage<'_>| {
         transition(message, MessageState::Expired, Some(MessageReason::TimeOver), now)
     };
-    due.map(|(_, message)| expire(&message)).collect()
+    due.take(EXPIRY_BATCH).map(|(_, message)| expire(&message)).collect()
 }

@@ -74,7 +74,7 @@ pub use archived::ArchivedMessages;
 pub use backoff::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX};
 pub use claim::{ClaimQuery, begin_typing, came_due, claimable, claimed, next_due};
 pub use doubt::{doubt, doubt_cut_off, settle_doubts, waits_for_person};
-pub use expiry::expired;
+pub use expiry::{EXPIRY_BATCH, expired};
 pub use health::{changes, stuck};
 pub use lookup::PromptCounts;
 pub use pending::PendingMessage;

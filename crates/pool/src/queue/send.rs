@@ -14,7 +14,9 @@ use protocol::{
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
+use crate::session::drain::still_drains;
 use crate::session::lifecycle::is_restarting;
+use crate::session::restart_budget::policy_restarts;
 use crate::settings::QueueRules;
 use crate::worker::takes_kind;
 
@@ -171,22 +173,18 @@ fn check_worker_takes(session: &Session, kind: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Parked and lost sessions accept messages; ending and ended ones refuse them.
+/// Parked and lost sessions accept messages; ending and ended ones refuse them, unless they start again.
 fn check_accepts(session: &Session, wake: bool) -> Result<(), Refusal> {
-    // A session that is about to start again, or to be lost, goes on to accept messages.
-    let is_due = session.budget.due_at.is_some();
-    let goes_on =
-        |why: Reason| is_due || why.parks() || matches!(why, Reason::Restarted | Reason::ServerGone);
-    let passing = session.lifecycle == Lifecycle::Draining && session.reason.is_some_and(goes_on);
-    let starts = is_due || wake;
+    // Its policy is about to decide on the next start.
+    let is_undecided = policy_restarts(session) && !session.budget.exhausted;
+    let starts = wake || session.budget.due_at.is_some() || is_undecided;
+    let goes_on = |why: Reason| why.parks() || matches!(why, Reason::Restarted | Reason::ServerGone);
     match session.lifecycle {
-        _ if passing || is_restarting(session) || session.worker.is_some() => Ok(()),
+        _ if is_restarting(session) || session.worker.is_some() => Ok(()),
         Lifecycle::Starting | Lifecycle::Live | Lifecycle::Parked | Lifecycle::Lost => Ok(()),
+        Lifecycle::Draining if session.reason == Some(Reason::Drained) => Err(still_drains(session)),
+        Lifecycle::Draining if starts || session.reason.is_some_and(goes_on) => Ok(()),
         Lifecycle::Stopped | Lifecycle::Failed if starts => Ok(()),
-        Lifecycle::Draining if session.reason == Some(Reason::Drained) => refuse(
-            ErrorCode::Refused,
-            format!("{} finishes what is queued and takes no more messages", session.name),
-        ),
         Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Draining => refuse(
             ErrorCode::Refused,
             format!(

@@ -375,6 +375,9 @@ impl Reaping {
             .chain(servers)
             .collect();
         let Self { orphans, reported, used, evidence, refused, spared, exited, .. } = self;
+        self.verdicts.retain(|tag, _| live.contains(tag) || named.contains(tag));
+        self.guarded.retain(|tag| live.contains(tag));
+        self.forced.retain(|tag| live.contains(tag) || named.contains(tag));
         reported.retain(|(tag, _)| named.contains(tag) || orphans.marked.contains_key(tag));
         used.retain(|tag, _| live.contains(tag));
         evidence.retain(|tag, _| live.contains(tag));

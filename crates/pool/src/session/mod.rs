@@ -68,7 +68,7 @@ pub use adopt::{
 };
 pub use conversation::{begin_conversation, replace_conversation};
 pub use create::{CreateInputs, CreateOutcome, Creation, create, pool_full};
-pub use drain::drain;
+pub use drain::{drain, still_drains};
 pub use drain_progress::{is_drain_unfinished, is_drained};
 pub use in_use::check_unused;
 pub use input::check_environment;
@@ -81,11 +81,11 @@ pub use park::park;
 pub use pin::pin;
 pub use remove::{REMOVE_HINT, remove};
 pub use rename::rename;
-pub use resolve::{not_found, resolve};
+pub use resolve::{not_found, not_running, resolve};
 pub use restart::{NextRun, next_incarnation, restart, restart_fresh};
 pub use restart_budget::{
     check_restarts, decide_restarts, fails_each_time, is_held_as_copy, reset_budget, shift_due_starts,
-    spend_restart, start_after_loss, wake_ended, will_restart,
+    spend_restart, wake_ended, will_restart,
 };
 pub use restore::restore_all;
 pub use retention::{past_retention, retention_over};

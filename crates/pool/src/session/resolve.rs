@@ -1,6 +1,6 @@
 //! Resolution of what a user wrote to a session: exact, never by prefix.
 
-use protocol::{ErrorCode, Refusal, Session, SessionId, SessionRef};
+use protocol::{ErrorCode, Lifecycle, Refusal, Session, SessionId, SessionRef};
 
 use crate::pool::Pool;
 
@@ -23,6 +23,20 @@ fn no_worker(wanted: &str) -> Refusal {
     let shown: String = wanted.chars().take(80).collect();
     let why = format!("no worker {shown:?}; `poolctl worker ls` shows what there is");
     Refusal::new(ErrorCode::NotFound, why)
+}
+
+/// The refusal of what only a running session can do.
+#[must_use]
+pub fn not_running(session: &Session) -> Refusal {
+    let name = &session.name;
+    let why = match session.lifecycle {
+        Lifecycle::Starting => {
+            format!("{name} is being started; `poolctl wait {name} --for ready` waits for it")
+        }
+        Lifecycle::Live | Lifecycle::Draining => format!("{name} is being ended"),
+        _ => format!("{name} does not run; `poolctl restart {name}` starts it"),
+    };
+    Refusal::new(ErrorCode::Refused, why)
 }
 
 /// The refusal of an unknown session.

@@ -105,23 +105,15 @@ pub fn reset_budget(session: &Session) -> Option<Event> {
     changed.then_some(Event::BudgetChanged { session: session.id, budget: fresh })
 }
 
-/// Makes an ended session start at once, because a message that is to start it was sent. Returns no event if
-/// it is not over.
+/// Makes a session start at once that is over, or once it is, because a message that is to start it was sent. Returns no
+/// event for one that runs, or that will run without it.
 #[must_use]
 pub fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
-    let over = session.lifecycle.is_over();
+    let is_parked = session.reason.is_some_and(Reason::parks);
+    let is_ending = session.lifecycle == Lifecycle::Draining && !session.takes_prompts() && !is_parked;
     let budget = Budget { due_at: Some(now), ..Budget::default() };
-    (over && !is_restarting(session)).then_some(Event::BudgetChanged { session: session.id, budget })
-}
-
-/// Makes a session start at once when it is lost, as its tmux server has ended already. Returns no event unless that is
-/// so.
-#[must_use]
-pub fn start_after_loss(session: &Session, now: Timestamp) -> Option<Event> {
-    let is_being_lost =
-        session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::ServerGone);
-    let budget = Budget { due_at: Some(now), ..Budget::default() };
-    is_being_lost.then_some(Event::BudgetChanged { session: session.id, budget })
+    ((session.lifecycle.is_over() || is_ending) && !is_restarting(session))
+        .then_some(Event::BudgetChanged { session: session.id, budget })
 }
 
 /// Decides on the sessions that ended, by their policies: the time of the next start, or that there is none.
@@ -179,18 +171,18 @@ fn is_failed_wake(pool: &Pool, session: &Session) -> bool {
     failed && pool.prompts(session.id).waiting > 0
 }
 
-/// True if the session's policy starts it again after this end. A session that its user ended stays as it is.
-fn policy_restarts(session: &Session) -> bool {
+/// True if the session's policy starts it again after this end, which may not be over yet. A session that its user ended stays as it is.
+pub(crate) fn policy_restarts(session: &Session) -> bool {
     use Reason::{
-        DiskLimit, ExecFailed, Exited, Hung, MemoryLimit, Setup, StaleAgent, StartupMissingTmux, TmuxFailed,
-        TmuxGone,
+        ExecFailed, Exited, Hung, MemoryLimit, Setup, StaleAgent, StartupMissingTmux, TmuxFailed, TmuxGone,
     };
     let Some(reason) = session.reason else { return false };
     let again = session.incarnations > 1;
     let failed = match (session.lifecycle, reason) {
-        (Lifecycle::Stopped, Exited) => session.exit.is_none_or(|exit| exit.code != Some(0)),
-        (Lifecycle::Stopped, MemoryLimit | Hung | StaleAgent) => true,
-        (Lifecycle::Stopped, DiskLimit) => false,
+        (Lifecycle::Stopped | Lifecycle::Draining, Exited) => {
+            session.exit.is_none_or(|exit| exit.code != Some(0))
+        }
+        (Lifecycle::Stopped | Lifecycle::Draining, MemoryLimit | Hung | StaleAgent) => true,
         (Lifecycle::Failed, TmuxFailed | Setup | ExecFailed) => again,
         _ => false,
     };
@@ -198,7 +190,7 @@ fn policy_restarts(session: &Session) -> bool {
         RestartPolicy::No => false,
         RestartPolicy::OnFailure => failed,
         RestartPolicy::Always => {
-            let ended = session.lifecycle == Lifecycle::Stopped
+            let ended = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Draining)
                 && matches!(reason, Exited | TmuxGone | StartupMissingTmux);
             failed || ended || session.lifecycle == Lifecycle::Lost
         }

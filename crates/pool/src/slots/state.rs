@@ -117,6 +117,11 @@ impl Scheduler {
         self.paused.get(&host).is_some_and(|at| *at <= now && now.since(*at) < PAUSE_MAX)
     }
 
+    /// The ends of the pauses of hosts.
+    pub fn pause_ends(&self) -> impl Iterator<Item = Timestamp> {
+        self.paused.values().map(|at| at.after(PAUSE_MAX))
+    }
+
     /// Starts nothing for as long as a connection lives.
     pub fn hold_starts(&mut self, connection: u64) {
         self.holders.insert(connection);

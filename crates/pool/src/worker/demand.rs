@@ -53,7 +53,7 @@ pub fn decide(
         starts.push(host);
     }
     let due = turn.pool().workers().filter_map(|(host, _)| host.budget.due_at);
-    let next_due = due.filter(|at| *at > turn.now()).min();
+    let next_due = due.chain(turn.volatile.scheduler.pause_ends()).filter(|at| *at > turn.now()).min();
     Demand { starts, next_due }
 }
 

@@ -147,15 +147,19 @@ impl Subtree {
         Ok(Group { path, unenforced })
     }
 
-    /// Removes the empty groups of incarnations for which `keep` is false.
-    pub fn sweep(&self, keep: &dyn Fn(Tag) -> bool) {
-        for entry in fs::read_dir(self.path.join(SESSIONS)).into_iter().flatten().flatten() {
-            let tag = entry.file_name().to_str().and_then(|name| name.parse::<Tag>().ok());
-            let path = entry.path();
-            if tag.is_some_and(|tag| !keep(tag)) && is_populated(&path).is_ok_and(|populated| !populated) {
-                // Fails if a process has moved in meanwhile; the group then stays.
-                drop(remove(&path));
-            }
+    /// The incarnations that have a group.
+    #[must_use]
+    pub fn tags(&self) -> Vec<Tag> {
+        let entries = fs::read_dir(self.path.join(SESSIONS)).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// Removes the group of an incarnation if it is empty.
+    pub fn remove_if_empty(&self, tag: Tag) {
+        let path = self.group(tag);
+        if is_populated(&path).is_ok_and(|populated| !populated) {
+            // Fails if a process has moved in meanwhile; the group then stays.
+            drop(remove(&path));
         }
     }
 }

@@ -83,7 +83,7 @@ fn processes_of_the_subtree_move_into_server() {
 }
 
 #[test]
-fn a_sweep_removes_empty_groups_that_are_not_kept() {
+fn empty_groups_that_are_not_kept_are_removed() {
     let Some(scratch) = Scratch::new() else { return };
     let subtree = Subtree::at(&scratch.0).unwrap();
     subtree.prepare().unwrap();
@@ -94,7 +94,7 @@ fn a_sweep_removes_empty_groups_that_are_not_kept() {
     for group in [&foreign, &left.join("below")] {
         fs::create_dir(group).unwrap();
     }
-    subtree.sweep(&|tag| tag == tags[0]);
+    subtree.tags().into_iter().filter(|tag| *tag != tags[0]).for_each(|tag| subtree.remove_if_empty(tag));
     assert_eq!([&kept, &busy, &foreign, &left].map(|path| path.exists()), [true, true, true, false]);
 }
 

@@ -11,6 +11,7 @@ use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
 use crate::decide::prompt::typed_text;
+use crate::decide::worker::expire;
 use crate::effect::dialog;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
@@ -149,8 +150,9 @@ fn claim(
         return Claimed::Nothing;
     }
     let now = turn.now();
-    let expired = queue::expired(turn.pool(), now);
-    turn.emit_all(expired);
+    if expire(turn) {
+        return Claimed::Nothing;
+    }
     let run = turn.pool().session(session).and_then(|record| record.incarnation.as_ref());
     let (Some(pane), Some(id)) =
         (run.and_then(pane_of), queue::next_prompt(turn.pool(), session, now).map(|next| next.id))

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use logs::Reader;
 use protocol::request::Output;
-use protocol::session::Session;
 use protocol::{Frame, Lifecycle, OsBytes, Refusal, SessionId, Tag};
 use tokio::time::{Instant, sleep};
 
@@ -17,6 +16,7 @@ use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::{BlockingPool, Purpose};
 use crate::host::outbox::{Outbox, PeerGone};
 use crate::net::connection::Connection;
+use crate::verb::wait;
 
 /// Maximum number of bytes in a frame.
 const BLOCK_MAX: usize = 64 << 10;
@@ -61,7 +61,8 @@ async fn follow(
     // Tells the offset at which the output begins.
     outbox.send(Frame::Output { offset: log.offset, bytes: OsBytes(Vec::new()) }).await?;
     loop {
-        let ends = daemon.engine.wait_on(session, None, move |turn| finished(turn, session));
+        let context = Arc::clone(daemon);
+        let ends = daemon.engine.wait_on(session, None, move |turn| finished(turn, &context, session));
         tokio::pin!(ends);
         let run = loop {
             if log.send_rest(outbox).await? {
@@ -76,7 +77,9 @@ async fn follow(
         log.wait_for_writer(run).await?;
         log.send_rest(outbox).await?;
         // The session may have been started again meanwhile.
-        if daemon.engine.turn(move |turn| finished(turn, session)).await.map_err(|_| PeerGone)?.is_some() {
+        let context = Arc::clone(daemon);
+        let finished = daemon.engine.turn(move |turn| finished(turn, &context, session)).await;
+        if finished.map_err(|_| PeerGone)?.is_some() {
             return outbox.send(Frame::Closed { offset: log.offset }).await;
         }
     }
@@ -84,19 +87,13 @@ async fn follow(
 
 /// Returns the last incarnation of a session whose log will not grow any more, unless a user starts it again;
 /// `None` while it may grow.
-fn finished(turn: &Turn<'_>, session: SessionId) -> Option<Option<Tag>> {
+fn finished(turn: &Turn<'_>, daemon: &Daemon, session: SessionId) -> Option<Option<Tag>> {
     match turn.pool().session(session) {
         None => Some(None),
-        Some(session) if may_write_more(session) => None,
+        Some(session) if session.lifecycle == Lifecycle::Parked => None,
+        Some(session) if wait::runs_or_starts(turn, daemon, session) => None,
         Some(session) => Some(session.incarnation.as_ref().map(|run| run.tag)),
     }
-}
-
-/// True if the session runs, or will be started again by itself.
-fn may_write_more(session: &Session) -> bool {
-    let lifecycle = session.lifecycle;
-    let will_start = lifecycle == Lifecycle::Parked || session.budget.due_at.is_some();
-    lifecycle.holds_slot() || will_start || pool::session::is_restarting(session)
 }
 
 /// A log that is being sent.

@@ -78,8 +78,7 @@ fn start(turn: &mut Turn<'_>, since: Option<Seq>) -> Start {
 /// The state without its messages, and the tmux sessions that are not the pool's. Ended incarnations are no
 /// state.
 fn state(turn: &Turn<'_>) -> Vec<Stamped> {
-    let is_state = |event: &Event| event.is_journaled() && !matches!(event, Event::TagRetired { .. });
-    let pool = turn.pool().replicate().into_iter().filter(|stamped| is_state(&stamped.event));
+    let pool = turn.pool().replicate_sessions().into_iter().filter(|stamped| stamped.event.is_journaled());
     let foreign = turn.volatile.observed.foreign().into_iter().flatten();
     let (seq, at) = (turn.pool().seq(), Timestamp(0));
     let seen = foreign.map(|(id, name)| Stamped {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pool::Settings;
 use pool::slots::{MIN_STAY, QUANTUM};
+use protocol::policy::RestartPolicy;
 use protocol::request::New;
 use protocol::session::Reason;
 use protocol::time::millis;
@@ -102,10 +103,24 @@ impl Seen {
 pub(crate) fn accepts(s: &Session) -> bool {
     let on_its_way = [Reason::Evicted, Reason::Idle, Reason::Parked, Reason::Restarted, Reason::ServerGone];
     let passes = s.reason.is_some_and(|reason| on_its_way.contains(&reason));
+    let starts = s.budget.due_at.is_some() || !s.budget.exhausted && is_started_by_policy(s);
     match s.lifecycle {
         Lifecycle::Starting | Lifecycle::Live | Lifecycle::Parked | Lifecycle::Lost => true,
-        Lifecycle::Draining => passes || s.budget.due_at.is_some(),
-        Lifecycle::Stopped => s.reason == Some(Reason::Restarted) || s.budget.due_at.is_some(),
-        Lifecycle::Failed => s.budget.due_at.is_some(),
+        Lifecycle::Draining => s.reason != Some(Reason::Drained) && (passes || starts),
+        Lifecycle::Stopped => s.reason == Some(Reason::Restarted) || starts,
+        Lifecycle::Failed => starts,
     }
+}
+
+/// True if a session whose end its user did not ask for is started again.
+fn is_started_by_policy(s: &Session) -> bool {
+    let failed = match s.reason {
+        Some(Reason::Exited) => s.exit.is_none_or(|exit| exit.code != Some(0)),
+        Some(Reason::MemoryLimit | Reason::Hung | Reason::StaleAgent) => true,
+        Some(Reason::TmuxFailed | Reason::Setup | Reason::ExecFailed) => s.incarnations > 1,
+        Some(Reason::TmuxGone | Reason::StartupMissingTmux) => s.policy.restart == RestartPolicy::Always,
+        _ => false,
+    };
+    let exited = s.reason == Some(Reason::Exited) && s.policy.restart == RestartPolicy::Always;
+    s.policy.restart != RestartPolicy::No && (failed || exited)
 }

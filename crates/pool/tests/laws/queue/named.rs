@@ -6,6 +6,7 @@ use pool::lock::LockTable;
 use pool::queue::ClaimQuery;
 use pool::{QueueRules, queue, reap};
 use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, PROMPT, REASON_MAX, RESULT_MAX};
+use protocol::policy::{Policy, RestartPolicy};
 use protocol::reap::CandidateKind;
 use protocol::request::{ClaimRef, Disposition, Send};
 use protocol::session::Reason;
@@ -500,6 +501,60 @@ fn a_session_that_is_over_takes_no_messages() {
     assert!(desk.send(PROMPT, |_| ()).is_ok(), "one that can be restored does");
     desk.world.emit(Event::SessionStopped { session, reason: Reason::Exited, exit: None });
     assert_eq!(desk.send(PROMPT, |_| ()), Err(ErrorCode::Refused));
+}
+
+#[test]
+fn a_session_that_is_being_ended_takes_what_starts_it_again() {
+    let mut desk = Desk::new();
+    let (session, wakes) = (desk.session, |send: &mut Send| send.wake = true);
+    let due = |desk: &Desk| {
+        let record = desk.world.pool.session(session).unwrap();
+        pool::session::wake_ended(record, Timestamp(desk.world.now)).is_some()
+    };
+    let begin_end = |reason| Event::SessionDraining { session, reason, exit: None, missing_since: None };
+    desk.world.emit(begin_end(Reason::Killed));
+    assert_eq!(
+        (desk.send(PROMPT, |_| ()), desk.send(PROMPT, wakes).is_ok()),
+        (Err(ErrorCode::Refused), true)
+    );
+    assert!(due(&desk), "it starts once it has ended");
+    desk.world.emit(begin_end(Reason::Drained));
+    assert_eq!(
+        (desk.send(PROMPT, wakes), due(&desk)),
+        (Err(ErrorCode::Refused), false),
+        "it works off its queue"
+    );
+    desk.world.emit(begin_end(Reason::Idle));
+    assert_eq!(
+        (desk.send(PROMPT, wakes).is_ok(), due(&desk)),
+        (true, false),
+        "a parked one is woken by its queue"
+    );
+    // By its policy it starts again, and whoever sends meanwhile is not turned away.
+    let policy = Policy { restart: RestartPolicy::Always, ..Policy::default() };
+    desk.world.emit(Event::SessionPolicyChanged { session, policy });
+    for event in
+        [begin_end(Reason::Exited), Event::SessionStopped { session, reason: Reason::Exited, exit: None }]
+    {
+        desk.world.emit(event);
+        assert!(desk.send(PROMPT, |_| ()).is_ok());
+    }
+}
+
+#[test]
+fn as_many_messages_as_you_like_expire_some_in_each_turn() {
+    let mut desk = Desk::new();
+    let rules = QueueRules { max_messages: 10_000, ..QueueRules::default() };
+    for n in 0..queue::EXPIRY_BATCH as u64 + 2 {
+        let wanted = Send { ttl_ms: Some(SECOND), ..asked(desk.session, WORK) };
+        send(&mut desk.world, &rules, &wanted, &OpId::Named(format!("op{n}"))).unwrap();
+    }
+    desk.world.now += 2 * SECOND;
+    for left in [queue::EXPIRY_BATCH, 2, 0] {
+        let over = queue::expired(&desk.world.pool, Timestamp(desk.world.now));
+        assert_eq!(over.len(), left);
+        desk.world.emit_all(over);
+    }
 }
 
 #[test]
