@@ -176,7 +176,7 @@ fn c06_an_agent_begins_with_nothing_and_what_is_kept_of_it_does_not_grow_with_wh
     pool.ok(&["queue", "cancel", &agent.id, "--all"]);
     // A new run inherits nothing of what the previous one was doing.
     std::fs::remove_file(agent.path("ready")).unwrap();
-    pool.ok(&["restart", &agent.id]);
+    pool.ok(&["restart", "--no-block", &agent.id]);
     assert_eq!(pool.await_lifecycle(&agent.id, "live")["activity"], "unknown");
     std::fs::write(agent.path("ready"), "").unwrap();
     let next = agent.await_activity("idle");

@@ -136,7 +136,7 @@ fn claude_is_started_with_a_plugin_of_hooks_and_a_conversation_of_its_own() {
     // Wired again at each start, also where the files were removed.
     fs::remove_dir_all(&plugin).unwrap();
     fs::remove_file(pool.path("work/claude/env")).unwrap();
-    pool.ok(&["restart", &agent.id]);
+    pool.ok(&["restart", "--no-block", &agent.id]);
     pool.await_file("work/claude/env", |_| true);
     assert_eq!(agent.json("tmux-pool/hooks/hooks.json")["hooks"], hooks);
 }

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use protocol::blocking::Connection;
 use protocol::tmux::HIDDEN_SESSION;
+use protocol::{Hello, Request, Response, Role};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -347,26 +349,40 @@ impl Pool {
     /// Waits until `poold` answers.
     #[track_caller]
     pub(crate) fn await_poold(&self) {
-        wait_until("poold answers", PATIENCE, || self.ctl(&["ls", "--timeout", "1s"]).code == 0);
+        // It takes no connection of another user, as this process may be.
+        let is_there = || self.ctl(&["ls", "--timeout", "1s"]).code == 0;
+        wait_until("poold answers", PATIENCE, || match self.user {
+            None => self.ask(Request::Ping).is_some(),
+            Some(_) => is_there(),
+        });
+    }
+
+    /// The answer to one request, over a connection of this process: a wait asks often, and a program for each look would
+    /// cost many times as much.
+    fn ask(&self, request: Request) -> Option<Response> {
+        let hello = Hello::new(Role::Client, "", "test");
+        let limit = Some(Duration::from_secs(1));
+        Connection::connect_and_call(&self.socket(), &hello, limit, None, request).ok()?.1.ok()?.ok()
     }
 
     /// Waits until watcher and reaper are connected and tmux was observed without a problem. Sessions may have been
     /// lost, and messages be in doubt.
     #[track_caller]
     pub(crate) fn await_complete(&self) {
-        let mut last = String::new();
+        if self.user.is_some() {
+            return wait_until("the pool is complete", PATIENCE, || self.ctl(&["status"]).code == 0);
+        }
         let began = Instant::now();
         loop {
-            let status = self.ctl(&["--json", "--timeout", "1s", "status"]);
-            let found = serde_json::from_str::<Value>(&status.stdout).unwrap_or_default();
-            let connected =
-                found["components"].as_array().into_iter().flatten().filter(|c| c["connected"] == true);
-            let is_seen = matches!(found["tmux"]["state"].as_str(), Some("up" | "absent"));
-            if connected.count() == 2 && is_seen && found["tmux"]["detail"].is_null() {
-                return;
+            let answer = self.ask(Request::Status);
+            if let Some(Response::Status(status)) = &answer {
+                let connected = status.components.iter().filter(|component| component.connected).count();
+                let is_seen = matches!(status.tmux.state.as_str(), "up" | "absent");
+                if connected == 2 && is_seen && status.tmux.detail.is_none() {
+                    return;
+                }
             }
-            last.clone_from(&status.stdout);
-            assert!(began.elapsed() < PATIENCE, "the pool is not complete: {last} {}", self.logs());
+            assert!(began.elapsed() < PATIENCE, "the pool is not complete: {answer:?} {}", self.logs());
             pause(began);
         }
     }
@@ -450,15 +466,18 @@ impl Pool {
 
     /// Running processes with the mark of an incarnation that has no pane.
     pub(crate) fn leaked(&self) -> Vec<(u32, String)> {
-        if self.marked().is_empty() {
-            return Vec::new();
+        let marked = self.marked();
+        if marked.is_empty() {
+            return marked;
         }
         let panes = self.tmux(&["list-panes", "-a", "-F", "#{@pool_id}"]);
         if panes.code != 0 {
             return Vec::new();
         }
+        // One that was started since has its pane, and one whose pane was closed since is about to end: the caller looks
+        // again.
         let is_leaked = |(_, tag): &(u32, String)| !panes.stdout.lines().any(|pane| pane == tag);
-        self.marked().into_iter().filter(|found| !tag_is_empty(found) && is_leaked(found)).collect()
+        marked.into_iter().filter(|found| !tag_is_empty(found) && is_leaked(found)).collect()
     }
 
     /// Continues the tmux server, found by its command line: a stopped server answers nothing.
@@ -486,14 +505,18 @@ impl Pool {
             let _killed = self.tmux(&["kill-server"]);
             wait_until("the tmux server ends", PATIENCE, || super::procs::gone(pid));
         }
-        self.marked().iter().for_each(|(pid, _)| send_signal(*pid, Signal::SIGTERM));
-        let stubborn = settle(Duration::from_secs(4), || self.marked());
-        stubborn.iter().for_each(|(pid, _)| send_signal(*pid, Signal::SIGKILL));
-        let left = settle(PATIENCE, || {
-            let left = self.marked();
-            left.iter().for_each(|(pid, _)| send_signal(*pid, Signal::SIGKILL));
-            left
-        });
+        let mut left = self.marked();
+        if !left.is_empty() {
+            left.iter().for_each(|(pid, _)| send_signal(*pid, Signal::SIGTERM));
+            left = settle(Duration::from_secs(4), || self.marked());
+        }
+        if !left.is_empty() {
+            left = settle(PATIENCE, || {
+                let left = self.marked();
+                left.iter().for_each(|(pid, _)| send_signal(*pid, Signal::SIGKILL));
+                left
+            });
+        }
         match (leaked.is_empty(), left.is_empty()) {
             (true, true) => Ok(()),
             (false, _) => Err(format!("these run on though their pane is gone: {leaked:?}")),
@@ -520,7 +543,7 @@ fn settle(limit: Duration, mut look: impl FnMut() -> Vec<(u32, String)>) -> Vec<
         if found.is_empty() || Instant::now() >= deadline {
             return found;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

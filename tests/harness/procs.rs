@@ -65,18 +65,24 @@ pub(crate) fn words(pid: u32) -> Vec<u8> {
 
 /// Environment at the time of exec, one `NAME=value` each.
 pub(crate) fn environ(pid: u32) -> Vec<Vec<u8>> {
-    file(pid, "environ").split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
+    entries(&file(pid, "environ")).map(<[u8]>::to_vec).collect()
+}
+
+fn entries(environ: &[u8]) -> impl Iterator<Item = &[u8]> {
+    environ.split(|byte| *byte == 0)
 }
 
 /// Running processes that have `variable` in their environment, each with its value of `other`.
 pub(crate) fn find_marked(variable: &str, other: &str) -> Vec<(u32, String)> {
     let prefix = format!("{other}=");
     let marked = |pid: u32| {
-        let environ = environ(pid);
-        let is_ours = environ.iter().any(|entry| entry == variable.as_bytes());
-        let value = environ.iter().find_map(|entry| entry.strip_prefix(prefix.as_bytes()));
+        let environ = file(pid, "environ");
+        if !entries(&environ).any(|entry| entry == variable.as_bytes()) {
+            return None;
+        }
+        let value = entries(&environ).find_map(|entry| entry.strip_prefix(prefix.as_bytes()));
         let value = value.map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default();
-        (is_ours && alive(pid)).then_some((pid, value))
+        alive(pid).then_some((pid, value))
     };
     pids().into_iter().filter_map(marked).collect()
 }

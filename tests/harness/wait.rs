@@ -18,7 +18,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Sleeps between two polls of a wait that began then, for a part of the time waited so far: a condition that takes
 /// long costs few polls, and none is seen much later than it comes true.
 pub(crate) fn pause(began: Instant) {
-    thread::sleep((began.elapsed() / 8).clamp(Duration::from_millis(2), PAUSE_MAX));
+    thread::sleep((began.elapsed() / 4).clamp(Duration::from_millis(10), PAUSE_MAX));
 }
 
 /// Polls until `look` returns a value.

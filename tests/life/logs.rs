@@ -11,7 +11,7 @@ use super::support::{dir, events};
 use crate::harness::{PATIENCE, Pool, Talk, number, pids, send_signal, wait_until, words};
 
 /// Megabytes that one session writes; `POOL_FLOOD_MB` sets more.
-const FLOOD_MB: usize = 100;
+const FLOOD_MB: usize = 40;
 const CAP: u64 = 4 << 20;
 
 /// Total size in bytes of a session's log files.
@@ -166,12 +166,12 @@ fn g03_a_flood_stays_under_its_cap_and_others_go_on() {
                 // Exactly as many lines as were asked for, while it grows.
                 let lines = pool.ctl(&["logs", &id, "-n", "1"]).expect(0).stdout.lines().count();
                 assert!(lines <= 1, "{lines}");
-                thread::sleep(Duration::from_millis(5));
+                thread::sleep(Duration::from_millis(50));
             }
             over.store(true, Ordering::Relaxed);
             most
         });
-        let loud = median(&pool, 200, &over);
+        let loud = median(&pool, 60, &over);
         (watch.join().unwrap(), loud)
     });
     let took = began.elapsed();

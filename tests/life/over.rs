@@ -256,7 +256,7 @@ fn g11_prune_removes_what_is_over_and_what_belongs_to_nobody() {
 /// Begins a request that archives a session, which takes a while.
 fn begin_to_archive(pool: &Pool, id: &str, args: &[&str]) -> Talk {
     let large = dir(pool, id).join("work/large");
-    fs::File::create(&large).unwrap().set_len(64 << 20).unwrap();
+    fs::File::create(&large).unwrap().set_len(256 << 20).unwrap();
     let talk = Talk::start(pool.poolctl().args(args));
     let archives = pool.state().join("archive");
     wait_until("an archive is begun", PATIENCE, || {

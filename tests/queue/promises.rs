@@ -107,14 +107,14 @@ fn l03_a_daemon_that_stood_still_takes_nothing_away() {
 
 #[test]
 fn l03_a_standstill_that_ends_just_after_the_lease_would_is_one() {
-    let pool = pool("[queue]\nlease = \"6s\"\n");
+    let pool = pool("[queue]\nlease = \"8s\"\n");
     let mut client = Client::new(&pool);
     let id = client.send("a", b"text");
     let claimed = client.take(&["a"]).unwrap();
     let (claimed_at, poold) = (Instant::now(), pool.pid(Program::Poold).unwrap());
     wait_until("it has looked since", PATIENCE, || claimed_at.elapsed() > Duration::from_secs(2));
     send_signal(poold, Signal::SIGSTOP);
-    wait_until("the lease is just over", PATIENCE, || claimed_at.elapsed() > Duration::from_millis(6300));
+    wait_until("the lease is just over", PATIENCE, || claimed_at.elapsed() > Duration::from_millis(8300));
     send_signal(poold, Signal::SIGCONT);
     let since = Instant::now();
     wait_until("the daemon has looked", PATIENCE, || since.elapsed() > Duration::from_millis(500));

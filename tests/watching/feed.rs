@@ -64,7 +64,7 @@ fn t04_a_recording_of_a_real_server_replayed_is_what_was_recorded() {
         Talk::start(pool.command(Program::Watch.path()).arg("--print").arg("--tmux-socket").arg(&socket));
     wait_until("it records", PATIENCE, || Told::of(&record.lines()).whole);
     let mut chance = Chance::new(3);
-    (0..100).for_each(|round| change(&theirs, &mut chance, round));
+    (0..40).for_each(|round| change(&theirs, &mut chance, round));
     let listed = Listed::by(|args| theirs.tmux(args));
     wait_until("all is recorded", PATIENCE, || Listed::of(&Told::of(&record.lines()).state) == listed);
     let lines = record.end();

@@ -422,13 +422,14 @@ async fn what_is_in_its_control_group_ends_with_a_session() {
 
 #[tokio::test]
 async fn an_agent_that_left_every_net_is_known_by_name() {
-    for script in ["read -r line", "while :; do sleep 1000; done"] {
+    let ends = async |script: &str| {
         let mut agent = Stubborn::running(script, None);
         let poold = Poold::new([Candidate { agent: Some(agent.id()), ..candidate("one") }]);
         let _reaper = poold.reaper();
         assert!(is_gone(&poold.verdict("one").await), "{script}");
         assert!(!agent.lives(), "{script}");
-    }
+    };
+    tokio::join!(ends("read -r line"), ends("while :; do sleep 1000; done"));
 }
 
 #[tokio::test]

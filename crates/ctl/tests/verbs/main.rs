@@ -49,6 +49,8 @@ fn main() -> ExitCode {
 fn tests() -> ExitCode {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let all = [
+        // The longest first, so that none of them is what the others are waited for.
+        supervisor::TESTS,
         agent::TESTS,
         calls::TESTS,
         database::TESTS,
@@ -59,7 +61,6 @@ fn tests() -> ExitCode {
         queue::TESTS,
         rules::TESTS,
         streams::TESTS,
-        supervisor::TESTS,
         tmux::TESTS,
         work::TESTS,
         worker::TESTS,

@@ -201,7 +201,7 @@ impl Stage {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_explained_is_what_is_found_and_when_it_would_be(situation in situation()) {
