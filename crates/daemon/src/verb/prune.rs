@@ -161,9 +161,9 @@ impl Leftovers {
             now: self.now,
             work: self.asked.purge,
         };
-        let name = format!("{id}-removed-{}", name_stamp(self.now));
-        let path =
-            archive::write(&self.paths.archives(), &name, contents).map_err(|error| error.to_string())?;
+        let archives = self.paths.archives();
+        let name = archive::unused_name(&archives, &format!("{id}-removed-{}", name_stamp(self.now)));
+        let path = archive::write(&archives, &name, contents).map_err(|error| error.to_string())?;
         tracing::info!(session = %id, path = %path.display(), "archived");
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::decide::lock;
 use crate::effect::cgroup;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, LoadedConfig};
-use crate::host::archive::Contents;
+use crate::host::archive::{self, Contents};
 use crate::host::blocking_pool::Purpose;
 use crate::host::{files, remove_tree};
 use crate::sense::tmux_snapshot;
@@ -143,7 +143,7 @@ async fn forget(
 ) -> Result<Option<Session>, Refusal> {
     let id = session.id;
     let archived =
-        if removal.asked.archive { Some(Arc::new(archive(daemon, removal, id).await?)) } else { None };
+        if removal.asked.archive { Some(Arc::new(archive_all(daemon, removal, id).await?)) } else { None };
     loop {
         let (operation, removal, archived) = (op.cloned(), removal.clone(), archived.clone());
         let step = move |turn: &mut Turn<'_>| {
@@ -166,7 +166,7 @@ struct Archived {
 
 /// Archives the record, the messages and the files of a session. The archive is verified before anything is
 /// removed.
-async fn archive(daemon: &Arc<Daemon>, removal: &Removal, id: SessionId) -> Result<Archived, Refusal> {
+async fn archive_all(daemon: &Arc<Daemon>, removal: &Removal, id: SessionId) -> Result<Archived, Refusal> {
     let wanted = removal.clone();
     let read = move |turn: &mut Turn<'_>| {
         let Some(session) = turn.pool().session(id).cloned() else {
@@ -187,7 +187,8 @@ async fn archive(daemon: &Arc<Daemon>, removal: &Removal, id: SessionId) -> Resu
         let mut messages = || pages.next().map(|ids| lines(&reader, ids)).transpose();
         let (sessions, meta, messages) = (&*sessions, &*meta, &mut messages);
         let contents = Contents { sessions, meta, session: id, record: &record, messages, now, work: purge };
-        crate::host::archive::write(&archives, &name, contents).map_err(std::io::Error::other)
+        let name = archive::unused_name(&archives, &name);
+        archive::write(&archives, &name, contents).map_err(std::io::Error::other)
     };
     let failed = |why: String| Refusal::new(ErrorCode::Failed, not_archived(id, &why));
     match daemon.blocking.without_timeout(Purpose::Removal, write).await {

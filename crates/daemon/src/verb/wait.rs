@@ -14,7 +14,7 @@ use protocol::{
 use crate::decide::queue;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::host::blocking_pool::Purpose;
+use crate::host::log_writer;
 use crate::verb::session_view;
 
 pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
@@ -40,13 +40,11 @@ pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
 async fn wait_for_log(daemon: &Daemon, session: &Session) {
     let over = session.exit.is_some() && !session.lifecycle.holds_slot();
     let Some(run) = session.incarnation.as_ref().filter(|_| over) else { return };
-    let (dir, tag) = (daemon.log_options(session.id).dir, run.tag);
+    let (dir, tag) = (daemon.paths.logs_of(session.id), run.tag);
     let separate = session.spec.separate_stderr.then(|| dir.join(protocol::logs::STDERR));
-    let wait = move || {
-        logs::wait_for_writer(&dir, Some(tag));
-        separate.inspect(|dir| logs::wait_for_writer(dir, Some(tag)));
-    };
-    daemon.blocking.with_timeout(Purpose::Logs, wait).await;
+    for dir in [Some(dir), separate].into_iter().flatten() {
+        log_writer::wait_for_end(&daemon.blocking, &dir, Some(tag)).await;
+    }
 }
 
 /// Returns the refusal of a wait for a prompt of a session that only a person can move on.

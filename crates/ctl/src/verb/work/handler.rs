@@ -8,6 +8,7 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use process::identity;
 use process::kill::{self, KillOptions};
 use process::runtime::dependent::spawn_dependent;
@@ -27,6 +28,15 @@ use crate::show::time::rfc3339;
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// Time limit after KILL for the end of all descendants of the handler.
 pub(super) const VERIFY: Duration = Duration::from_secs(5);
+
+/// Errors of a start that pass: too many processes or open files, too little memory, a program that is being written.
+const SHORTAGES: [Errno; 5] = [Errno::EAGAIN, Errno::ENOMEM, Errno::EMFILE, Errno::ENFILE, Errno::ETXTBSY];
+
+/// True if a handler could not be started for something that passes.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    error.raw_os_error().map(Errno::from_raw).is_some_and(|errno| SHORTAGES.contains(&errno))
+}
+
 /// The settings with which handlers are run.
 pub(super) struct HandlerRunner {
     argv: Vec<OsString>,

@@ -32,3 +32,12 @@ pub(super) struct StopProgress {
     /// All of its descendants have ended.
     pub killed: bool,
 }
+
+/// The phase of the worker.
+pub(super) enum Phase {
+    Working,
+    /// No more messages are claimed.
+    Draining,
+    /// After the second signal: the time limit, and the exit code.
+    Ending(Instant, u8),
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use protocol::Message;
+use protocol::request::Disposition;
 use serde_json::json;
 
 use crate::context::Context;
@@ -38,6 +39,17 @@ impl Outcome {
             Self::Stale => "stale",
             Self::Left => "left",
             Self::GivenBack => "given_back",
+        }
+    }
+
+    /// How its claim ends; `None` for an acknowledgement.
+    pub(super) fn disposition(self) -> Option<Disposition> {
+        match self {
+            Self::Done => None,
+            Self::Later => Some(Disposition::Later(None)),
+            Self::Dead => Some(Disposition::Dead),
+            Self::GivenBack => Some(Disposition::GiveBack),
+            Self::Retry | Self::Stale | Self::Left => Some(Disposition::Retry),
         }
     }
 }

@@ -5,20 +5,19 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use protocol::bounds::cut;
 use protocol::message::{Claimed, REASON_MAX};
-use protocol::request::{Ack, CLAIM_MAX, ClaimRef, Disposition, Fail};
+use protocol::request::{Ack, CLAIM_MAX, ClaimRef, Fail};
 use protocol::text::counted;
 use protocol::{Refusal, Request, Token};
 
 use super::args::Args;
 use super::claimer::{Order, Orders};
 use super::event::WorkEvent;
-use super::handler::{GRACE, HandlerRunner, VERIFY};
+use super::handler::{GRACE, HandlerRunner, VERIFY, is_shortage};
 use super::handler_exit::{HandlerExit, Verdict};
-use super::in_work::{HandlerState, MessageInWork, StopProgress};
+use super::in_work::{HandlerState, MessageInWork, Phase, StopProgress};
 use super::lease_keeper::{LeaseOrder, is_lost};
 use super::report::{self, Outcome};
 use crate::context::Context;
@@ -40,10 +39,6 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Time without claims after the system could not start a handler.
 const START_PAUSE: Duration = Duration::from_secs(1);
-
-/// Errors of a start that pass: too many processes or open files, too little memory, a program that is being written.
-const SHORTAGES: [Errno; 5] = [Errno::EAGAIN, Errno::ENOMEM, Errno::EMFILE, Errno::ENFILE, Errno::ETXTBSY];
-
 /// The worker: its messages by the tokens of their claims.
 pub(super) struct Worker<'a> {
     context: &'a Context,
@@ -66,15 +61,6 @@ pub(super) struct Worker<'a> {
     failed: Option<Error>,
     /// The time limit for settling, after the first signal and once no handler runs.
     settled_by: Option<Instant>,
-}
-
-/// The phase of the worker.
-enum Phase {
-    Working,
-    /// No more messages are claimed.
-    Draining,
-    /// After the second signal: the time limit, and the exit code.
-    Ending(Instant, u8),
 }
 
 impl<'a> Worker<'a> {
@@ -310,9 +296,7 @@ impl<'a> Worker<'a> {
 
     /// Pauses if the system lacked something for a moment, and ends the worker otherwise.
     fn not_started(&mut self, error: &io::Error, why: &str) {
-        let passes =
-            error.raw_os_error().map(Errno::from_raw).is_some_and(|errno| SHORTAGES.contains(&errno));
-        if passes && !self.args.once {
+        if is_shortage(error) && !self.args.once {
             out::note(&format!("poolctl: {why}; tries again in {} s", START_PAUSE.as_secs()));
             self.paused_until = Some(Instant::now() + START_PAUSE);
         } else {
@@ -364,14 +348,7 @@ impl<'a> Worker<'a> {
     fn settle(&mut self, token: Token, outcome: Outcome, reason: Option<String>, exit: Option<HandlerExit>) {
         let Some(running) = self.running.get_mut(&token) else { return };
         let held = ClaimRef { id: running.message.id, token };
-        let then = match outcome {
-            Outcome::Done => None,
-            Outcome::Later => Some(Disposition::Later(None)),
-            Outcome::Dead => Some(Disposition::Dead),
-            Outcome::GivenBack => Some(Disposition::GiveBack),
-            Outcome::Retry | Outcome::Stale | Outcome::Left => Some(Disposition::Retry),
-        };
-        let request = match then {
+        let request = match outcome.disposition() {
             None => Request::Ack(Ack { held, result: exit.and_then(|exit| exit.output) }),
             Some(then) => {
                 let reason = cut(reason.as_deref().unwrap_or_default(), REASON_MAX).to_owned();

@@ -23,6 +23,13 @@ use crate::host::dir_tree::present;
 /// Maximum length of an archive's name in bytes: file systems allow 255, less our prefix and suffixes.
 const NAME_MAX: usize = 200;
 
+/// Returns the name with a number behind it, if there is an archive of this name already: of the same second.
+pub(crate) fn unused_name(archives: &Path, name: &str) -> String {
+    let is_unused = |name: &String| archives.join(format!("{name}.tar.gz")).symlink_metadata().is_err();
+    let numbered = (2..100).map(|n| format!("{name}-{n}"));
+    std::iter::once(name.to_owned()).chain(numbered).find(is_unused).unwrap_or_else(|| name.to_owned())
+}
+
 /// Writes `NAME.tar.gz` into the directory of archives, creates the directory if missing, verifies the
 /// archive by reading it from disk, and only then gives it its name. Memory is bounded, whatever the session
 /// left.

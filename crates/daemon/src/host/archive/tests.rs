@@ -323,6 +323,8 @@ fn nothing_is_overwritten() {
     assert!(matches!(error, ArchiveError::Exists(_)), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"theirs");
     assert_eq!(fixture.left(), std::slice::from_ref(&path));
+    assert_eq!(super::unused_name(&fixture.archives, NAME), format!("{NAME}-2"));
+    assert_eq!(super::unused_name(&fixture.archives, "other"), "other");
     fs::remove_file(&path).unwrap();
     symlink("nowhere", &path).unwrap();
     assert!(matches!(fixture.write(false).unwrap_err(), ArchiveError::Exists(_)));

@@ -4,25 +4,21 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use logs::Reader;
 use protocol::request::Output;
 use protocol::{Frame, Lifecycle, OsBytes, Refusal, SessionId, Tag};
-use tokio::time::{Instant, sleep};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::blocking_pool::{BlockingPool, Purpose};
+use crate::host::log_writer;
 use crate::host::outbox::{Outbox, PeerGone};
 use crate::net::connection::Connection;
 use crate::verb::wait;
 
 /// Maximum number of bytes in a frame.
 const BLOCK_MAX: usize = 64 << 10;
-
-/// Time between two checks whether the log writer is done.
-const WRITER_PAUSE: Duration = Duration::from_millis(20);
 
 /// Serves the subscription until the connection or the session ends.
 pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection, (id, asked): (u64, Output)) {
@@ -54,7 +50,7 @@ async fn follow(
     session: SessionId,
     from: Option<u64>,
 ) -> Result<(), PeerGone> {
-    let dir = daemon.paths.session(session).join("logs");
+    let dir = daemon.paths.logs_of(session);
     // Before the first read, so that no change is missed.
     let mut watch = daemon.dir_watcher.watch(&dir);
     let mut log = Log::open(daemon.blocking.clone(), dir, from).await?;
@@ -74,7 +70,7 @@ async fn follow(
                 ended = &mut ends => break ended.map_err(|_| PeerGone)?,
             }
         };
-        log.wait_for_writer(run).await?;
+        log_writer::wait_for_end(&daemon.blocking, &log.dir, run).await.ok_or(PeerGone)?;
         log.send_rest(outbox).await?;
         // The session may have been started again meanwhile.
         let context = Arc::clone(daemon);
@@ -92,7 +88,7 @@ fn finished(turn: &Turn<'_>, daemon: &Daemon, session: SessionId) -> Option<Opti
         None => Some(None),
         Some(session) if session.lifecycle == Lifecycle::Parked => None,
         Some(session) if wait::runs_or_starts(turn, daemon, session) => None,
-        Some(session) => Some(session.incarnation.as_ref().map(|run| run.tag)),
+        Some(session) => Some(session.tag()),
     }
 }
 
@@ -147,19 +143,6 @@ impl Log {
             any = true;
             outbox.send(Frame::Output { offset, bytes: OsBytes(bytes) }).await?;
         }
-    }
-
-    /// Waits until the log writer of an incarnation is done, up to a limit.
-    async fn wait_for_writer(&self, run: Option<Tag>) -> Result<(), PeerGone> {
-        let began = Instant::now();
-        let awaited = || {
-            let dir = self.dir.clone();
-            self.blocking.with_timeout(Purpose::Logs, move || logs::should_wait(&dir, run, began.elapsed()))
-        };
-        while awaited().await.ok_or(PeerGone)? {
-            sleep(WRITER_PAUSE).await;
-        }
-        Ok(())
     }
 }
 
