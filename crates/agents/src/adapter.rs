@@ -41,13 +41,11 @@ impl Adapter {
         [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Aider, Self::None];
 
     /// True if the agent's hooks or its own record tell how a turn ended.
-    #[must_use]
     pub fn tells_how_turns_end(self) -> bool {
         self != Self::Aider
     }
 
     /// Returns the adapter of a built-in agent kind, and [`Adapter::None`] for every other name.
-    #[must_use]
     pub fn of(agent_kind: &str) -> Self {
         Self::ALL.into_iter().find(|adapter| adapter.as_str() == agent_kind).unwrap_or_default()
     }
@@ -56,25 +54,21 @@ impl Adapter {
     /// pastes as keys. Observed with Claude Code 2.1.197 (0.3 s after the start hook of a resumed
     /// conversation, 70 ms before its composer is drawn), Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33
     /// and Aider 0.86.2.
-    #[must_use]
     pub fn asks_for_pastes(self) -> bool {
         self != Self::None
     }
 
     /// True if the agent's screen is read by code in [`crate::screen`], not by a description.
-    #[must_use]
     pub fn knows_screen(self) -> bool {
         !matches!(self, Self::Aider | Self::None)
     }
 
     /// True if the agent reports its start; Aider reports nothing before the end of its first turn.
-    #[must_use]
     pub fn has_start_hook(self) -> bool {
         self != Self::Aider
     }
 
     /// Returns its name in the configuration, on the command line and in JSON.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Claude => "claude",
@@ -128,7 +122,6 @@ impl Confirm {
     pub const ALL: [Self; 4] = [Self::Hook, Self::Echo, Self::Prompt, Self::None];
 
     /// Returns its name in the configuration, on the command line and in JSON.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hook => "hook",

@@ -51,7 +51,6 @@ enum Behavior<'a> {
 /// Returns the output that tells the agent a decision, for the hook of `event` with `input`. None if the hook
 /// cannot answer (Gemini CLI and Aider have no such hook), or if the answers do not fit the questions in the
 /// input.
-#[must_use]
 pub fn decision_output(adapter: Adapter, event: &str, decision: &Decision, input: &[u8]) -> Option<Vec<u8>> {
     if matches!(adapter, Adapter::Opencode | Adapter::None)
         && event == PERMISSION

@@ -41,7 +41,6 @@ pub use skill::last_skill;
 
 /// True if an agent's error says that its user is not logged in: Claude Code 2.1.197 (`Please run /login`),
 /// Codex 0.169.0 (`sign in again`).
-#[must_use]
 pub fn wants_login(error: &str) -> bool {
     let error = error.to_lowercase();
     ["/login", "log in again", "sign in again", "not logged in"].iter().any(|words| error.contains(words))
@@ -49,7 +48,6 @@ pub fn wants_login(error: &str) -> bool {
 
 /// True if an agent's error says that its service failed or was not reached. The prompt is not the cause, so
 /// that a retry may succeed.
-#[must_use]
 pub fn is_outage(adapter: Adapter, error: &str) -> bool {
     outage::is_outage(adapter, error)
 }
@@ -64,7 +62,6 @@ pub(crate) const QUESTIONS_TOOL: &str = "AskUserQuestion";
 const PLAN_TOOL: &str = "ExitPlanMode";
 
 /// True if a permission request for this tool consists of questions, each of which takes an answer.
-#[must_use]
 pub fn asks_questions(tool: &str) -> bool {
     tool == QUESTIONS_TOOL
 }
@@ -84,7 +81,6 @@ pub struct Report {
 
 /// Parses a hook's input, or the last argument of Codex's `notify` program. None if it is not a report. Input
 /// that was cut off is read up to the cut.
-#[must_use]
 pub fn parse(adapter: Adapter, input: &[u8]) -> Option<Report> {
     let fields = Fields::read(input)?;
     match adapter {
@@ -97,13 +93,11 @@ pub fn parse(adapter: Adapter, input: &[u8]) -> Option<Report> {
 
 /// Summarises the use of a tool by its most telling argument, in the same words as its permission request.
 /// `input` is the arguments as JSON. None if no argument is telling.
-#[must_use]
 pub fn tool_summary(input: &str) -> Option<String> {
     fields::tool_summary(input)
 }
 
 /// Returns the file that a tool writes. `input` is the arguments as JSON.
-#[must_use]
 pub fn written_file(tool: &str, input: &str) -> Option<String> {
     fields::written_file(tool, input)
 }

@@ -55,7 +55,6 @@ pub enum TextMatch {
 /// Returns the text to type for the agent to take `text` as a prompt, even if it looks like a command:
 /// without the blanks around it, with a blank before a command, and one after an end that would be completed
 /// or continued. By [`compare`] the text that arrives is an exact match of `text`.
-#[must_use]
 pub fn escape(adapter: Adapter, text: &str) -> String {
     if adapter == Adapter::None || is_blank(text) {
         return text.to_owned();
@@ -88,7 +87,6 @@ fn exit_words(adapter: Adapter) -> (&'static [&'static str], &'static str) {
 /// Returns the text of the `n`th prompt typed in a session, which for Aider differs from the previous one by
 /// trailing blanks. Aider removes the blanks, but would not write a repeated text into its history, and so
 /// not confirm it.
-#[must_use]
 pub fn make_distinct(adapter: Adapter, text: Vec<u8>, n: u64) -> Vec<u8> {
     let more = if adapter == Adapter::Aider { n % 7 + 1 } else { 0 };
     text.into_iter().chain((0..more).map(|_| b' ')).collect()
@@ -101,14 +99,12 @@ fn open_ended(text: &str) -> bool {
 }
 
 /// True if the text is empty for an agent.
-#[must_use]
 pub fn is_blank(text: &str) -> bool {
     text.chars().all(blank)
 }
 
 /// True if the agent may take the unescaped text for something other than a prompt: a command (`/…`), a line
 /// for the shell (`!…`), a word that ends it. No hook need report such a text.
-#[must_use]
 pub fn is_command(adapter: Adapter, text: &str) -> bool {
     let slash = match adapter {
         Adapter::None => return false,
@@ -137,7 +133,6 @@ fn names_command(text: &str) -> bool {
 
 /// Compares a text that was sent, escaped or not, with the text that the agent reports to have taken. Of a
 /// report that was `cut`, all that is there has to match.
-#[must_use]
 pub fn compare(adapter: Adapter, sent: &str, reported: &str, cut: bool) -> TextMatch {
     let (sent, reported) = (normalize(adapter, sent), normalize(adapter, reported));
     let reported = if cut { whole_letters(&reported) } else { &reported };
@@ -168,7 +163,6 @@ const UNFOLDED_LINES: usize = 2;
 const PASTED: [&str; 4] = ["[Pasted text #", "[Pasted Content ", "[Pasted Text: ", "[Pasted ~"];
 
 /// True if a line in a composer is the end of this text, wrapped anywhere, or the placeholder of a long text.
-#[must_use]
 pub fn ends_with_line(text: &str, line: &str) -> bool {
     let seen = |c: &char| !blank(*c) && !has_no_width(*c);
     let mut ends = text.chars().rev().filter(seen);

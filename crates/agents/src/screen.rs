@@ -58,7 +58,6 @@ pub struct Dialog {
 
 impl Screen {
     /// Reads a capture, with or without colours.
-    #[must_use]
     pub fn new(capture: &[u8]) -> Self {
         let lines = cells::read(capture);
         let text =
@@ -79,7 +78,6 @@ impl Screen {
 }
 
 /// Returns the state of the composer. `cursor` is the column and row of the terminal's cursor, from 0.
-#[must_use]
 pub fn composer(adapter: Adapter, screen: &Screen, cursor: (u16, u16)) -> Composer {
     if dialog(adapter, screen).is_some() {
         return Composer::Hidden;
@@ -108,7 +106,6 @@ fn is_shown(adapter: Adapter, screen: &Screen) -> bool {
 }
 
 /// Returns the dialog that the screen shows.
-#[must_use]
 pub fn dialog(adapter: Adapter, screen: &Screen) -> Option<Dialog> {
     // Claude Code's composer is recognised by its frame; text in it may look like a dialog.
     let free = adapter == Adapter::Claude && claude::composer(screen).is_some();
@@ -122,21 +119,18 @@ pub fn answerable_dialogs(adapter: Adapter) -> impl Iterator<Item = &'static str
 }
 
 /// Removes the marks before the lines of a dialog's text, one of which moves with the selection.
-#[must_use]
 pub fn strip_markers(text: &str) -> String {
     let strip = |line: &str| line.trim_start_matches(|c: char| !c.is_alphanumeric()).to_owned();
     text.lines().map(strip).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the numbered choices in a dialog's text.
-#[must_use]
 pub fn choices(text: &str) -> Vec<(u8, &str)> {
     dialogs::choices(text)
 }
 
 /// True if the agent is in the middle of a turn; none if the screen does not tell, for instance behind a
 /// dialog.
-#[must_use]
 pub fn is_working(adapter: Adapter, screen: &Screen) -> Option<bool> {
     if dialog(adapter, screen).is_some() {
         return None;
@@ -151,7 +145,6 @@ pub fn is_working(adapter: Adapter, screen: &Screen) -> Option<bool> {
 }
 
 /// Returns the agent's count of its background work: shells, terminals, other agents.
-#[must_use]
 pub fn background(adapter: Adapter, screen: &Screen) -> Option<String> {
     match adapter {
         Adapter::Claude => claude::background(screen),

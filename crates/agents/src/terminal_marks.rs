@@ -16,7 +16,6 @@ const ESC: u8 = 0x1b;
 
 /// True if this window title says that the agent waits for a person. Codex (0.169.0) says so in a blinking
 /// title and calls no hook.
-#[must_use]
 pub fn title_wants_attention(adapter: Adapter, title: &str) -> bool {
     adapter == Adapter::Codex && title.contains("] Action Required")
 }
@@ -81,7 +80,6 @@ pub struct Scanner {
 
 impl Scanner {
     /// Creates a scanner for the beginning of a program's output.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }

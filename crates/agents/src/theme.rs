@@ -24,7 +24,6 @@ struct Palette {
 
 /// Reads `colors.json`; the caller fills in `of`. None if it is not JSON, or if a colour is missing or not of
 /// the form `#rrggbb`. An unknown sprite is left out.
-#[must_use]
 pub fn parse(colors_json: &[u8]) -> Option<Theme> {
     let file: File = serde_json::from_slice(colors_json).ok()?;
     let sprite = file.sprite.as_ref().and_then(serde_json::Value::as_str);
@@ -41,7 +40,6 @@ pub fn parse(colors_json: &[u8]) -> Option<Theme> {
 
 /// Derives colours from a path, always the same for a path: body and shirt of two hues, outline and accent
 /// dark enough to be legible on both.
-#[must_use]
 pub fn from_path(path: &[u8]) -> Theme {
     let seed = hash(path);
     let pick = |shift: u32, of: u64| u32::try_from((seed >> shift) % of).unwrap_or(0);

@@ -17,7 +17,6 @@ use crate::adapter::Adapter;
 
 /// True if the output of an agent says that the conversation to resume does not exist: Claude Code 2.1.197,
 /// Codex 0.169.0, OpenCode 1.18.33, Gemini CLI 0.61.0, for which a conversation without a prompt is none.
-#[must_use]
 pub fn says_conversation_missing(adapter: Adapter, output: &[u8]) -> bool {
     let sentences: &[&[u8]] = match adapter {
         Adapter::Claude => &[b"No conversation found"],
@@ -91,7 +90,6 @@ enum Entry {
 }
 
 /// Returns the prompts, oldest first.
-#[must_use]
 pub fn prompts(adapter: Adapter, tail: &[u8]) -> Vec<RecordedPrompt> {
     if adapter == Adapter::Aider {
         return aider::prompts(tail);
@@ -101,7 +99,6 @@ pub fn prompts(adapter: Adapter, tail: &[u8]) -> Vec<RecordedPrompt> {
 }
 
 /// Returns the end of the newest turn; none while the turn is running. A queued prompt does not begin a turn.
-#[must_use]
 pub fn turn_end(adapter: Adapter, tail: &[u8]) -> Option<TurnEnd> {
     let mut end = newest_end(adapter, tail)?;
     if let TurnOutcome::Limited(limit) = &mut end.outcome
@@ -127,7 +124,6 @@ fn newest_end(adapter: Adapter, tail: &[u8]) -> Option<TurnEnd> {
 }
 
 /// Returns the tokens in the context of the conversation: the input and output of the newest answer.
-#[must_use]
 pub fn tokens(adapter: Adapter, tail: &[u8]) -> Option<u64> {
     let read = match adapter {
         Adapter::Claude => claude::tokens,

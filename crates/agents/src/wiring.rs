@@ -67,14 +67,12 @@ pub struct WiringOptions<'a> {
 
 /// Returns the file in which the agent records its prompts, if its wiring sets it. `own_dir`: see
 /// [`WiringOptions::own_dir`].
-#[must_use]
 pub fn prompt_history(adapter: Adapter, own_dir: &Path) -> Option<PathBuf> {
     (adapter == Adapter::Aider).then(|| own_dir.join(aider::HISTORY))
 }
 
 /// True for a variable that the wiring of this adapter sets for one session, and that its programs would pass on to
 /// others.
-#[must_use]
 pub fn is_variable(adapter: Adapter, name: &[u8]) -> bool {
     match adapter {
         Adapter::Opencode => name == opencode::CONFIG_ENV.as_bytes(),
@@ -85,7 +83,6 @@ pub fn is_variable(adapter: Adapter, name: &[u8]) -> bool {
 
 /// Returns the wiring of an agent. It is empty for [`Adapter::None`], and if the path of poolctl is not
 /// UTF-8, since agents' configurations cannot name such a path.
-#[must_use]
 pub fn wire(adapter: Adapter, options: &WiringOptions<'_>) -> Wiring {
     let Some(poolctl) = options.poolctl.to_str() else {
         return Wiring::default();

@@ -123,7 +123,6 @@ verbs! {
 }
 
 /// True if a command ends with the exit code of the session's program.
-#[must_use]
 pub(crate) fn ends_as_session(command: &Command) -> bool {
     match command {
         Command::Run(_) => true,

@@ -59,7 +59,6 @@ enum Failure {
 
 impl Client {
     /// A client with this time limit per request.
-    #[must_use]
     pub(crate) fn new(context: &Context, limit: Option<Duration>) -> Self {
         Self {
             socket: context.paths.socket.clone(),
@@ -257,7 +256,6 @@ impl Client {
 
     /// True if it is worth waiting for a daemon that was not reached: not for one that was never reached and
     /// is absent, unless it has a supervisor.
-    #[must_use]
     pub(crate) fn may_come_back(&self, error: &ConnectError) -> bool {
         let never_there = matches!(error, ConnectError::NotThere(_)) && !self.reached.load(Ordering::Relaxed);
         error.is_transient() && (!never_there || self.absence.is_kept())
@@ -284,26 +282,22 @@ impl Client {
 
 impl Context {
     /// A client with the usual time limit per request.
-    #[must_use]
     pub(crate) fn client(&self) -> Client {
         self.client_within(Some(Duration::ZERO))
     }
 
     /// A client for requests that may take this much longer than usual; `None` if the configuration of the pool says
     /// for how long.
-    #[must_use]
     pub(crate) fn client_within(&self, longer: Option<Duration>) -> Client {
         longer.map_or_else(|| self.unlimited_client(), |longer| Client::new(self, self.limit_with(longer)))
     }
 
     /// A client for requests that may wait for a slot first, and for the end of a program for this long.
-    #[must_use]
     pub(crate) fn client_for_slot(&self, wait_slot: Option<Duration>, grace: Option<Duration>) -> Client {
         self.client_within(wait_slot.filter(Duration::is_zero).and(grace))
     }
 
     /// A client without a time limit, unless the user set one.
-    #[must_use]
     pub(crate) fn unlimited_client(&self) -> Client {
         Client::new(self, self.waiting_limit())
     }
@@ -333,13 +327,11 @@ pub(crate) struct RetryLimit {
 
 impl RetryLimit {
     /// Until this time is over; without a limit, until the daemon was lost for [`RETURN_LIMIT`].
-    #[must_use]
     pub(crate) fn new(limit: Option<Duration>) -> Self {
         Self { deadline: limit.and_then(|limit| Instant::now().checked_add(limit)), failing_since: None }
     }
 
     /// The time that is left.
-    #[must_use]
     pub(crate) fn left(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }

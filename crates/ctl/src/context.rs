@@ -94,19 +94,16 @@ impl Context {
     }
 
     /// The time limit of a verb that waits or follows; `None` is unlimited.
-    #[must_use]
     pub(crate) fn waiting_limit(&self) -> Option<Duration> {
         self.limit.and_then(|limit| limit.0)
     }
 
     /// The time limit of any other request; `None` is unlimited.
-    #[must_use]
     pub(crate) fn limit(&self) -> Option<Duration> {
         self.limit_with(Duration::ZERO)
     }
 
     /// The time limit of a request that is known to take this much longer than usual.
-    #[must_use]
     pub(crate) fn limit_with(&self, longer: Duration) -> Option<Duration> {
         self.limit.map_or(Some(DEFAULT_LIMIT.saturating_add(longer)), |limit| limit.0)
     }
@@ -129,38 +126,32 @@ impl Context {
     }
 
     /// True for the session that this shell runs in, if it is named by its id or its workspace.
-    #[must_use]
     pub(crate) fn is_current(&self, session: &SessionRef) -> bool {
         let named = Some(session.0.as_str());
         self.current.as_deref() == named || self.current.is_some() && self.workspace.as_deref() == named
     }
 
     /// This context for requests that are made at the same time, of which one progress tells.
-    #[must_use]
     pub(crate) fn without_progress(&self) -> Self {
         Self { hides_progress: true, ..self.clone() }
     }
 
     /// The origin of this command's messages: the session that this shell runs in, or a person.
-    #[must_use]
     pub(crate) fn origin(&self) -> String {
         self.current.as_ref().map_or_else(|| "cli".to_owned(), |session| format!("session:{session}"))
     }
 
     /// The message for which this command runs, as the handler of a worker.
-    #[must_use]
     pub(crate) fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }
 
     /// Shows on a terminal what is waited for, until it is dropped.
-    #[must_use]
     pub(crate) fn progress(&self, what: &str) -> Progress {
         Progress::start(what, self.is_silent())
     }
 
     /// Shows on a terminal what is waited for, with a text that changes.
-    #[must_use]
     pub(crate) fn progress_of(&self, what: impl FnMut() -> String + Send + 'static) -> Progress {
         Progress::follow(what, self.is_silent())
     }

@@ -50,7 +50,6 @@ impl Error {
     }
 
     /// The code of the error.
-    #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Refused(refusal) => refusal.code,

@@ -24,7 +24,6 @@ pub(crate) const BROKEN_PIPE: u8 = 141;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Ended by a signal: 128 and its number, as in a shell.
-#[must_use]
 pub(crate) fn of_signal(signal: Signal) -> u8 {
     u8::try_from(128 + signal as i32).unwrap_or(INTERRUPTED)
 }
@@ -47,7 +46,6 @@ impl IntoCode for u8 {
 }
 
 /// The exit code for an error; `ends_as_session` is set for commands that end with the session's exit code.
-#[must_use]
 pub(crate) fn code(error: &Error, ends_as_session: bool) -> u8 {
     match error {
         Error::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => BROKEN_PIPE,
@@ -57,7 +55,6 @@ pub(crate) fn code(error: &Error, ends_as_session: bool) -> u8 {
 }
 
 /// The error code with this exit code; `None` for exit codes of other meanings.
-#[must_use]
 pub(crate) fn error_code(exit: i32) -> Option<ErrorCode> {
     ErrorCode::ALL.into_iter().find(|code| i32::from(code.exit_code()) == exit)
 }

@@ -59,13 +59,11 @@ use cli::Cli;
 use context::Context;
 
 /// True for an agent's call of its hook, which ends with 0 even after a panic.
-#[must_use]
 pub fn is_hook(args: &[OsString]) -> bool {
     verb::hook::is_agent_call(args)
 }
 
 /// Runs one command line, the program's name included, and returns the code to exit with.
-#[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     if let Some(code) = verb::hook::run_agent_call(&args) {

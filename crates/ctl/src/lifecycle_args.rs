@@ -63,7 +63,6 @@ pub(crate) struct PolicyArgs {
 
 impl LifecycleArgs {
     /// The request with these flags applied.
-    #[must_use]
     pub(crate) fn applied(self, new: New) -> New {
         New {
             limits: self.limits(),

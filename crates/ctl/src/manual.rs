@@ -61,19 +61,16 @@ impl Topic {
     }
 
     /// The summary in the first line.
-    #[must_use]
     pub(crate) fn summary(&self) -> &'static str {
         self.heading().1
     }
 
     /// The name of its man page.
-    #[must_use]
     pub(crate) fn man_name(&self) -> String {
         format!("tmux-pool-{}", self.name)
     }
 
     /// True if a command line of this verb is in the page.
-    #[must_use]
     pub(crate) fn shows_verb(&self, verb: &str) -> bool {
         let call = format!("poolctl {verb}");
         self.markdown.match_indices(&call).any(|(at, _)| {
@@ -84,7 +81,6 @@ impl Topic {
 }
 
 /// Returns the topic of this name, or the only one whose name contains the word (`workers`).
-#[must_use]
 pub(crate) fn find(word: &str) -> Option<&'static Topic> {
     if let Some(topic) = TOPICS.iter().find(|topic| topic.name == word) {
         return Some(topic);
@@ -94,7 +90,6 @@ pub(crate) fn find(word: &str) -> Option<&'static Topic> {
 }
 
 /// Returns the message for an unknown word: the most similar topic or verb, and the list of topics.
-#[must_use]
 pub(crate) fn unknown<'a>(word: &str, verbs: impl Iterator<Item = &'a str>) -> String {
     let names = TOPICS.iter().map(|topic| topic.name).chain(verbs);
     let like = names.map(|name| (strsim::jaro_winkler(word, name), name));
@@ -104,7 +99,6 @@ pub(crate) fn unknown<'a>(word: &str, verbs: impl Iterator<Item = &'a str>) -> S
 }
 
 /// The list of topics, as `poolctl help` shows it.
-#[must_use]
 pub(crate) fn listing() -> String {
     let width = TOPICS.iter().map(|topic| topic.name.len()).max().unwrap_or(0);
     let line = |topic: &Topic| format!("\n  {:width$}  {}", topic.name, topic.summary());

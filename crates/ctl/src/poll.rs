@@ -23,13 +23,11 @@ pub(crate) fn wait(fds: &mut [PollFd<'_>], left: Option<Duration>) -> Result<(),
 }
 
 /// True if the last [`wait`] found one of these conditions.
-#[must_use]
 pub(crate) fn has(fd: &PollFd<'_>, flags: PollFlags) -> bool {
     fd.revents().is_some_and(|found| found.intersects(flags))
 }
 
 /// True if one of these conditions holds now.
-#[must_use]
 pub(crate) fn is_ready(fd: BorrowedFd<'_>, flags: PollFlags) -> bool {
     let mut fds = [PollFd::new(fd, flags)];
     poll(&mut fds, PollTimeout::ZERO).is_ok() && has(&fds[0], flags)

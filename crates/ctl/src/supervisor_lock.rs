@@ -67,7 +67,6 @@ pub(crate) fn try_acquire(path: &Path, terms: &Terms) -> io::Result<Option<Super
 
 impl SupervisorLock {
     /// True if this path still leads to the locked file; false once the pool's directory was removed.
-    #[must_use]
     pub(crate) fn is_in_place(&self, path: &Path) -> bool {
         let found = (std::fs::symlink_metadata(path), self.file.metadata());
         matches!(found, (Ok(there), Ok(mine)) if untrusted_file::id(&there) == untrusted_file::id(&mine))
@@ -75,27 +74,23 @@ impl SupervisorLock {
 }
 
 /// True if a process holds the lock.
-#[must_use]
 pub(crate) fn is_held(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     matches!(Flock::lock(file, FlockArg::LockSharedNonblock), Err((_, Errno::EWOULDBLOCK)))
 }
 
 /// The holder of the lock; `None` if it is free, or the holder has not written its name yet.
-#[must_use]
 pub(crate) fn holder(path: &Path) -> Option<ProcId> {
     // Read before the lock is tested, so that the name is that of a process that still holds it.
     named(path).map(|named| named.process).filter(|_| is_held(path))
 }
 
 /// The terms on which the holder of the lock was started.
-#[must_use]
 pub(crate) fn terms(path: &Path) -> Terms {
     named(path).filter(|_| is_held(path)).map(|named| named.terms).unwrap_or_default()
 }
 
 /// True if the last holder was killed: the file still names it, and it has ended.
-#[must_use]
 pub(crate) fn is_orphaned(path: &Path) -> bool {
     let ended = |id| process::identity::exited(id).unwrap_or(false);
     named(path).is_some_and(|named| !is_held(path) && ended(named.process))

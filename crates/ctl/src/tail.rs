@@ -43,7 +43,6 @@ pub(crate) struct CleanOutput(pub Cleaner);
 
 impl CleanOutput {
     /// Harmless on a terminal, with plain line ends in a pipe.
-    #[must_use]
     pub(crate) fn new(terminal: bool) -> Self {
         Self(Cleaner::new(if terminal { Mode::Safe } else { Mode::Plain }))
     }
@@ -65,7 +64,6 @@ pub(crate) struct Tail(Reader);
 
 impl Tail {
     /// A tail that begins at the first byte.
-    #[must_use]
     pub(crate) fn new(log: &LogFiles) -> Self {
         Self(Reader::new(log.dir.as_path(), 0))
     }
@@ -101,7 +99,6 @@ impl Tail {
     }
 
     /// The offset of the next byte to read.
-    #[must_use]
     pub(crate) fn offset(&self) -> u64 {
         self.0.offset()
     }
@@ -136,7 +133,6 @@ impl Tail {
     }
 
     /// The times at which the bytes were written.
-    #[must_use]
     pub(crate) fn times(&self) -> Times {
         Times::new(self.0.dir())
     }

@@ -42,7 +42,6 @@ const BEL: u8 = 0x07;
 
 impl Cleaner {
     /// Creates a cleaner for the start of a stream.
-    #[must_use]
     pub fn new(mode: Mode) -> Self {
         Self { mode, state: State::Ground, carriage_return: false }
     }

@@ -98,7 +98,6 @@ impl Row {
 
 impl Emulator {
     /// Creates an emulator of a terminal of this size.
-    #[must_use]
     pub fn new(rows: u16, columns: u16) -> Self {
         let size = |n: u16| std::num::NonZeroU16::new(n.min(SIZE_MAX)).unwrap_or(std::num::NonZeroU16::MIN);
         Self {

@@ -46,19 +46,16 @@ impl Read for PartReader {
 
 impl Reader {
     /// Creates a reader at this offset, or at the end of the log if that is lower. The log may not exist yet.
-    #[must_use]
     pub fn new(dir: &Path, offset: u64) -> Self {
         Self { dir: dir.to_owned(), offset, open: None, missed: 0 }
     }
 
     /// The directory of the log.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// The offset of the next byte.
-    #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }

@@ -22,7 +22,6 @@ pub struct Times {
 
 impl Times {
     /// Creates the index of the log in this directory; nothing is read yet.
-    #[must_use]
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), version: None, entries: Vec::new() }
     }

@@ -27,7 +27,6 @@ pub fn wait_for_writer(dir: &Path, incarnation: Option<Tag>) {
 
 /// True if the log is incomplete and the timeout has not passed. The timeout is longer for a running writer
 /// than for one that may never start, and shorter once the next incarnation writes.
-#[must_use]
 pub fn should_wait(dir: &Path, incarnation: Option<Tag>, waited: Duration) -> bool {
     let timeout = match incarnation {
         Some(tag) if has_successor(dir, tag) => SUCCESSOR_TIMEOUT,
@@ -45,7 +44,6 @@ fn has_successor(dir: &Path, tag: Tag) -> bool {
 }
 
 /// True if the writer of this incarnation, or any if `None`, has started, and no writer is running.
-#[must_use]
 pub fn is_complete(dir: &Path, incarnation: Option<Tag>) -> bool {
     let entries = || log_writer::times::read(dir).unwrap_or_default();
     let started = incarnation.is_none_or(|tag| entries().iter().any(|entry| entry.tag == Some(tag)));

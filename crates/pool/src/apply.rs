@@ -361,7 +361,7 @@ fn active_at_end(session: &Session, (reason, exit): (Reason, Option<Exit>), ente
 }
 
 fn tag_of(session: &Session) -> Option<Tag> {
-    session.incarnation.as_ref().map(|run| run.tag)
+    session.tag()
 }
 
 fn enter(session: &mut Session, lifecycle: Lifecycle, reason: Option<Reason>, at: Entered) {

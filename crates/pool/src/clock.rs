@@ -45,7 +45,6 @@ impl Moment {
     }
 
     /// The time until `later`; zero if it has passed.
-    #[must_use]
     pub fn until(self, later: Self) -> Duration {
         Duration::from_millis(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
     }
@@ -53,20 +52,17 @@ impl Moment {
 
 /// Returns the clock after a reading and the step, if the wall clock diverged from its expected reading since
 /// `last`.
-#[must_use]
 pub fn step(clock: &Clock, last: Reading, now: Reading) -> Option<(Clock, ClockStep)> {
     let expected = last.wall.after(awake(last.awake_ms, now));
     (differ(expected, now.wall) >= millis(STEP)).then(|| stepped(clock, expected, now))
 }
 
 /// The clock after a reading without a step.
-#[must_use]
 pub fn refreshed(clock: &Clock, seq: Seq, now: Reading) -> Clock {
     Clock { read_at: now.wall, awake_ms: now.awake_ms, seq, steps: clock.steps.clone() }
 }
 
 /// The clock at a start of the daemon, and the step meanwhile. `last` is the last event in its journal.
-#[must_use]
 pub fn at_start(
     clock: &Clock,
     same_boot: bool,
@@ -97,14 +93,12 @@ pub fn at_start(
 
 /// The time since `at`, without skipped time. If the wall clock showed `at` more than once, because it was
 /// set back, the latest of these moments counts: nothing is taken for older than it is.
-#[must_use]
 pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {
     moment_by(clock, at, now).until(moment(clock, now))
 }
 
 /// The wall clock's time before a delay that has really passed. If the clock was set back since, a time before
 /// all that it showed since: everything before that is older than the delay.
-#[must_use]
 pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
     let (mut end, mut left, mut earliest) = (now, delay, now);
     for step in clock.steps.iter().rev() {
@@ -123,7 +117,6 @@ pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
 /// The time and the moment of what another process stamped with both clocks. A time of the wall clock is replaced if the
 /// recorded steps contradict it: the clock was set and corrected while nobody recorded it, or it was set shortly before
 /// the stamp, and the step was recorded only after it. Without a stamp of the time awake, it is believed.
-#[must_use]
 pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>) -> (Timestamp, Moment) {
     let told = moment_of(clock, at, now.wall);
     let Some(delay) = awake_ms.and_then(|stamp| now.awake_ms.checked_sub(stamp)) else {
@@ -153,14 +146,12 @@ fn shown(clock: &Clock, moment: Moment) -> Timestamp {
 }
 
 /// The moment of a time that may be in the future: in the last stretch between two steps that can contain it.
-#[must_use]
 pub fn moment(clock: &Clock, at: Timestamp) -> Moment {
     moment_by(clock, at, Timestamp(u64::MAX))
 }
 
 /// The latest of these times, none of which is later than `now`. If the clock was set back, that is not
 /// always the greatest.
-#[must_use]
 pub fn latest(
     clock: &Clock,
     now: Timestamp,
@@ -170,7 +161,6 @@ pub fn latest(
 }
 
 /// The wall clock's time at this moment, unless it is set again.
-#[must_use]
 pub fn wall(clock: &Clock, moment: Moment) -> Timestamp {
     let shift = all_skipped(clock);
     Timestamp(u64::try_from(moment.0.saturating_add(shift)).unwrap_or(0))
@@ -222,7 +212,6 @@ fn skipped(step: &ClockStep) -> i64 {
 
 /// The moment of a time that is no later than `now`: in the last stretch between two steps that contains it, or at the
 /// joined step within which the clock showed it; else at the end of the last stretch before it.
-#[must_use]
 pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     let mut shift = all_skipped(clock);
     let (mut end, mut behind) = (now, None);
@@ -248,7 +237,6 @@ pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
 
 /// The moment of a time of the past. A time a little later than `now` that no earlier stretch contains is from before
 /// an adjustment too small to be recorded as a step, and keeps its order.
-#[must_use]
 pub fn moment_of(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     let moment = moment_by(clock, at, now);
     let is_adjusted = at > now && at.since(now) < STEP && moment == moment_by(clock, now, now);
@@ -256,7 +244,6 @@ pub fn moment_of(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
 }
 
 /// As [`moment_of`], of a time that the wall clock may have shown more than once: the moment next to another one.
-#[must_use]
 pub fn moment_near(clock: &Clock, at: Timestamp, now: Timestamp, other: Moment) -> Moment {
     let told = moment_of(clock, at, now);
     let shown = stretches(clock, moment_by(clock, now, now)).filter_map(|stretch| stretch.shown(at));
@@ -264,7 +251,6 @@ pub fn moment_near(clock: &Clock, at: Timestamp, now: Timestamp, other: Moment) 
 }
 
 /// The first moment at which the wall clock showed a time; `None` if it is not known to have shown it until `now`.
-#[must_use]
 pub fn first_moment(clock: &Clock, at: Timestamp, now: Timestamp) -> Option<Moment> {
     let steps = clock.steps.iter().rev().map(Some).chain([None]);
     let known = stretches(clock, moment_by(clock, now, now)).zip(steps).filter_map(|(stretch, step)| {

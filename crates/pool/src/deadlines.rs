@@ -18,7 +18,6 @@ impl Mono {
     }
 
     /// The time until `later`; zero if it has passed.
-    #[must_use]
     pub fn until(self, later: Self) -> Duration {
         Duration::from_millis(later.0.saturating_sub(self.0))
     }
@@ -54,13 +53,11 @@ impl Deadlines {
     }
 
     /// The deadline of a message.
-    #[must_use]
     pub fn get(&self, id: MessageId) -> Option<Mono> {
         self.at.get(&id).copied()
     }
 
     /// The next deadline.
-    #[must_use]
     pub fn first(&self) -> Option<Mono> {
         self.order.first().map(|(at, _)| *at)
     }

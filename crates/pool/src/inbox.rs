@@ -40,7 +40,6 @@ pub const LOST: &str = "lost";
 pub const FAILED: &str = "failed";
 
 /// All items, the longest waiting first.
-#[must_use]
 pub fn items(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestamp) -> Vec<InboxItem> {
     let of = |session: &Session| {
         let why = volatile.prompts.blocked().get(&session.id);

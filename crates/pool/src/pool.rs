@@ -57,38 +57,32 @@ pub enum OperationState {
 
 impl Pool {
     /// The number of this start of the daemon.
-    #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
     /// The build and the machine's boot id at the last start.
-    #[must_use]
     pub fn started_by(&self) -> (&str, &str) {
         (&self.build, &self.boot)
     }
 
     /// The last reading of the clocks, and the steps of the wall clock.
-    #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
     /// The time since `at`, without steps of the wall clock and the machine's sleep.
-    #[must_use]
     pub fn age(&self, now: Timestamp, at: Timestamp) -> Duration {
         clock::age(&self.clock, now, at)
     }
 
     /// The latest of these times, none of which is later than `now`.
-    #[must_use]
     pub fn latest(&self, now: Timestamp, times: impl IntoIterator<Item = Timestamp>) -> Timestamp {
         clock::latest(&self.clock, now, times).unwrap_or_default()
     }
 
     /// The latest of these times, as people are shown it; `None` without any. One ahead that the clock is not known to have
     /// shown, as of a file, counts as now.
-    #[must_use]
     pub fn latest_shown(
         &self,
         now: Timestamp,
@@ -103,14 +97,12 @@ impl Pool {
 
     /// True unless a time is ahead of `now` and the clock is not known to have shown it: it may be of a file, or date from
     /// before the clock was set back by too little, or too briefly before the daemon's end, to be recorded.
-    #[must_use]
     pub fn is_past(&self, now: Timestamp, at: Timestamp) -> bool {
         at <= now || clock::first_moment(&self.clock, at, now).is_some()
     }
 
     /// True if `this` was earlier than `that`. Both are of the past, or of an observation that began a moment after
     /// `now`; a timestamp that is greater nevertheless dates from before the clock was set back.
-    #[must_use]
     pub fn is_earlier(&self, now: Timestamp, this: Timestamp, that: Timestamp) -> bool {
         // A time further ahead is from before the clock was set back.
         let now = if that.since(now) < clock::STEP { now.max(that) } else { now };
@@ -119,14 +111,12 @@ impl Pool {
 
     /// True if `this` was certainly earlier than `that`: also where the clock may have shown them more than once, as it was
     /// set back.
-    #[must_use]
     pub fn is_surely_earlier(&self, now: Timestamp, this: Timestamp, that: Timestamp) -> bool {
         let first = clock::first_moment(&self.clock, that, now);
         first.is_some_and(|first| clock::moment_by(&self.clock, this, now) < first)
     }
 
     /// The wall clock's time at which `delay` will have passed since `at`, unless the clock is set meanwhile.
-    #[must_use]
     pub fn time_after(&self, now: Timestamp, at: Timestamp, delay: Duration) -> Timestamp {
         if self.clock.steps.is_empty() {
             return at.after(delay);
@@ -135,25 +125,21 @@ impl Pool {
     }
 
     /// The sequence number of the last event in the journal.
-    #[must_use]
     pub fn seq(&self) -> Seq {
         self.seq
     }
 
     /// The `N` of the next `sess_N`.
-    #[must_use]
     pub fn next_session(&self) -> u64 {
         self.next_session.max(1)
     }
 
     /// The tmux server that last answered.
-    #[must_use]
     pub fn server(&self) -> Option<ServerId> {
         self.server
     }
 
     /// The session with this id.
-    #[must_use]
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(&id)
     }
@@ -164,26 +150,22 @@ impl Pool {
     }
 
     /// The session with this name or workspace.
-    #[must_use]
     pub fn named(&self, name: &str) -> Option<&Session> {
         self.names.get(name).and_then(|id| self.sessions.get(id))
     }
 
     /// The session whose current incarnation has this tag.
-    #[must_use]
     pub fn tagged(&self, tag: Tag) -> Option<&Session> {
         let (_, id) = self.tags.range((tag, SessionId(0))..).next().filter(|(found, _)| *found == tag)?;
         self.sessions.get(id)
     }
 
     /// The session that an ended incarnation belonged to.
-    #[must_use]
     pub fn retired(&self, tag: Tag) -> Option<SessionId> {
         self.retired.get(&tag).copied()
     }
 
     /// True if the tag is on record, for the current incarnation of a session or for an ended one.
-    #[must_use]
     pub fn has_tag(&self, tag: Tag) -> bool {
         self.tagged(tag).is_some() || self.retired.contains_key(&tag)
     }
@@ -194,7 +176,6 @@ impl Pool {
     }
 
     /// The remembered operation with this id.
-    #[must_use]
     pub fn operation(&self, op: &OpId) -> Option<&Operation> {
         self.operations.get(op)
     }
@@ -206,7 +187,6 @@ impl Pool {
 
     /// Number of slots in use. A session between the two halves of a restart keeps its slot; the pool's workers
     /// take none.
-    #[must_use]
     pub fn slots_used(&self) -> usize {
         self.user_sessions().filter(|s| s.lifecycle.holds_slot() || is_restarting(s)).count()
     }

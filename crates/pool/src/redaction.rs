@@ -110,7 +110,6 @@ fn text(said: &mut String) {
 
 /// The record of a session without its environment, and without keys and passwords in its command line and
 /// labels.
-#[must_use]
 pub fn session(session: &Session) -> Session {
     let mut record = session.clone();
     let spec = &mut record.spec;

@@ -7,7 +7,6 @@ use crate::pool::{OperationState, Pool};
 
 impl Pool {
     /// Returns events that, applied to an empty pool, give this state except for its messages.
-    #[must_use]
     pub fn replicate(&self) -> Vec<Stamped> {
         let retired = self.retired.iter();
         let retired = retired.map(|(tag, session)| Event::TagRetired { tag: *tag, session: *session });
@@ -27,7 +26,6 @@ impl Pool {
     }
 
     /// As [`Pool::replicate`], without ended incarnations and operations.
-    #[must_use]
     pub fn replicate_sessions(&self) -> Vec<Stamped> {
         let mut events = vec![
             Event::PoolStarted { epoch: self.epoch, build: self.build.clone(), boot: self.boot.clone() },

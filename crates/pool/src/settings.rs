@@ -133,7 +133,6 @@ pub struct WorkerSettings {
 
 impl Settings {
     /// The table of a session's agent kind; that of a bare command if there is none.
-    #[must_use]
     pub fn agent_of(&self, session: &protocol::Session) -> &Agent {
         self.agents.get(&session.spec.agent).unwrap_or(&BARE)
     }
@@ -156,7 +155,6 @@ impl Default for EnvFilter {
 
 impl EnvFilter {
     /// True if a variable with this name is passed.
-    #[must_use]
     pub fn passes(&self, name: &[u8]) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|pattern| env::matches(pattern, name));
         any(&self.pass) && !any(&self.drop) && !env::is_stripped(name)
@@ -313,32 +311,27 @@ pub struct Agent {
 
 impl Agent {
     /// True if the pool chooses its conversation: its id is among the arguments of a start.
-    #[must_use]
     pub fn is_told_its_conversation(&self) -> bool {
         self.start_args.iter().any(|word| word.contains("{conversation}"))
     }
 
     /// True if the text is its own command for a fresh context.
-    #[must_use]
     pub fn is_clear(&self, text: &[u8]) -> bool {
         self.clear.as_deref().is_some_and(|clear| text.trim_ascii() == clear.as_bytes())
     }
 
     /// True if the pool knows where on its screen prompts are typed.
-    #[must_use]
     pub fn shows_composer(&self) -> bool {
         self.adapter.knows_screen() || self.screen.has_composer()
     }
 
     /// True if it requests bracketed pastes from its terminal before it accepts any. A described agent has
     /// to.
-    #[must_use]
     pub fn asks_for_pastes(&self) -> bool {
         self.adapter.asks_for_pastes() || self.screen.has_composer()
     }
 
     /// Reads its screen. `cursor` is the column and row of the terminal's cursor, from 0.
-    #[must_use]
     pub fn read_screen(&self, screen: &Screen, cursor: (u16, u16), at: Timestamp) -> ScreenReading {
         let adapter = self.adapter;
         let ScreenState { composer, dialog, works, background } = if adapter.knows_screen() {

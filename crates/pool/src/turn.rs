@@ -58,7 +58,6 @@ pub enum WaitsFor {
 
 impl Changes {
     /// True if a task that waits for these changes has to look again.
-    #[must_use]
     pub fn concern(&self, waits_for: WaitsFor) -> bool {
         let of_session = match waits_for {
             WaitsFor::Others => false,
@@ -71,19 +70,16 @@ impl Changes {
 
 impl<'a> Turn<'a> {
     /// Begins a turn at this reading of the clocks.
-    #[must_use]
     pub fn new(pool: &'a mut Pool, volatile: &'a mut Volatile, reading: Reading, mono: Mono) -> Self {
         Self { pool, volatile, reading, mono, output: Output::default() }
     }
 
     /// Ends the turn.
-    #[must_use]
     pub fn finish(self) -> Output {
         self.output
     }
 
     /// The durable half of the state.
-    #[must_use]
     pub fn pool(&self) -> &Pool {
         self.pool
     }
@@ -94,43 +90,36 @@ impl<'a> Turn<'a> {
     }
 
     /// Now, by the wall clock.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         self.reading.wall
     }
 
     /// Both clocks, as read at the beginning of the turn.
-    #[must_use]
     pub fn reading(&self) -> Reading {
         self.reading
     }
 
     /// Now, by the monotonic clock.
-    #[must_use]
     pub fn mono(&self) -> Mono {
         self.mono
     }
 
     /// The time since `at`, without steps of the wall clock and the machine's sleep.
-    #[must_use]
     pub fn age(&self, at: Timestamp) -> Duration {
         self.pool.age(self.now(), at)
     }
 
     /// The events so far.
-    #[must_use]
     pub fn events(&self) -> &[Stamped] {
         &self.output.events
     }
 
     /// The bodies of messages that were queued so far.
-    #[must_use]
     pub fn bodies(&self) -> &[(MessageId, Vec<u8>)] {
         &self.output.bodies
     }
 
     /// The position of the next event in the journal.
-    #[must_use]
     pub fn next_seq(&self) -> Seq {
         Seq(self.pool.seq().0 + 1)
     }

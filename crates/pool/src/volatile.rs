@@ -36,7 +36,6 @@ pub struct Volatile {
 
 impl Volatile {
     /// The state at the start of `poold`.
-    #[must_use]
     pub fn new(locks: LockTable, now: Timestamp) -> Self {
         Self {
             observed: Observed::new(now),
@@ -64,7 +63,6 @@ impl Volatile {
     }
 
     /// True once `poold` stops.
-    #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping
     }

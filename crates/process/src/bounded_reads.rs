@@ -21,13 +21,11 @@ pub struct Unanswered(Mutex<BTreeMap<u32, Arc<AtomicBool>>>);
 
 impl Unanswered {
     /// Returns an empty set.
-    #[must_use]
     pub const fn new() -> Self {
         Self(Mutex::new(BTreeMap::new()))
     }
 
     /// True while a read of the process with this pid has not returned.
-    #[must_use]
     pub fn contains(&self, pid: u32) -> bool {
         let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if reads.get(&pid).is_some_and(|has_returned| has_returned.load(Ordering::Acquire)) {

@@ -71,13 +71,11 @@ impl ExitWatcher {
     }
 
     /// The number of watched processes.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.watched.len()
     }
 
     /// True if no process is watched.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.watched.is_empty()
     }

@@ -78,7 +78,6 @@ impl Handle {
     }
 
     /// The identity of the process.
-    #[must_use]
     pub fn id(&self) -> ProcId {
         self.id
     }

@@ -59,13 +59,11 @@ pub fn exited(id: ProcId) -> io::Result<bool> {
 
 /// True if the executable at `path`, from which this process was started, has been replaced since. False if
 /// that is unknown, and for a process that was started from another path.
-#[must_use]
 pub fn is_outdated(id: ProcId, path: &std::path::Path) -> bool {
     platform::is_outdated(id.pid, path).unwrap_or(false) && !exited(id).unwrap_or(true)
 }
 
 /// True if the calling process ignores this signal, as under `nohup`.
-#[must_use]
 pub fn caller_ignores(signal: nix::sys::signal::Signal) -> bool {
     platform::ignores(std::process::id(), signal).unwrap_or(false)
 }

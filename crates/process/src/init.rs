@@ -45,7 +45,6 @@ const NO_JOB: InitExit = InitExit::Code(125);
 
 /// Claims the job file, runs its program until it exits, and kills what is left of its tree. Messages go to
 /// standard error, which is the pane. Must be called while no other thread runs.
-#[must_use]
 pub fn exec(job: &Path) -> InitExit {
     platform::set_process_name(NAME);
     if let Err(error) = init_signals::block_all().and_then(|()| adopt_orphans()) {

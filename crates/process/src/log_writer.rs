@@ -70,7 +70,6 @@ pub fn write_from(input: impl io::Read + Send + 'static, options: &WriterOptions
 }
 
 /// True if a writer of this log is running.
-#[must_use]
 pub fn has_writer(dir: &Path) -> bool {
     [logs::LOCK, logs::CURRENT].iter().any(|name| is_locked(&dir.join(name)))
 }

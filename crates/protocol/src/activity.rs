@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Tag;
+use crate::names::names;
 use crate::text::OsBytes;
 use crate::time::Timestamp;
 
@@ -45,26 +46,18 @@ pub enum ActivityState {
     Unknown,
 }
 
-impl ActivityState {
-    /// All states, in wire order.
-    pub const ALL: [Self; 5] = [Self::Idle, Self::Busy, Self::Attention, Self::Error, Self::Unknown];
+names!(ActivityState:
+    Idle = "idle",
+    Busy = "busy",
+    Attention = "attention",
+    Error = "error",
+    Unknown = "unknown",
+);
 
+impl ActivityState {
     /// True if the agent is in the middle of a turn.
-    #[must_use]
     pub fn is_at_work(self) -> bool {
         matches!(self, Self::Busy | Self::Attention)
-    }
-
-    /// Returns the name used in JSON and on the command line.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Busy => "busy",
-            Self::Attention => "attention",
-            Self::Error => "error",
-            Self::Unknown => "unknown",
-        }
     }
 }
 
@@ -91,22 +84,16 @@ pub enum Source {
     Nothing,
 }
 
-impl Source {
-    /// Returns the name used in JSON and on the command line.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hook => "hook",
-            Self::Transcript => "transcript",
-            Self::Terminal => "terminal",
-            Self::Process => "process",
-            Self::Output => "output",
-            Self::Screen => "screen",
-            Self::Queue => "queue",
-            Self::Nothing => "nothing",
-        }
-    }
-}
+names!(Source:
+    Hook = "hook",
+    Transcript = "transcript",
+    Terminal = "terminal",
+    Process = "process",
+    Output = "output",
+    Screen = "screen",
+    Queue = "queue",
+    Nothing = "nothing",
+);
 
 /// A question that a person has to answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,19 +127,13 @@ pub enum AskKind {
     Message,
 }
 
-impl AskKind {
-    /// Returns the name used in JSON and on the command line.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Permission => "permission",
-            Self::Question => "question",
-            Self::Dialog => "dialog",
-            Self::Bell => "bell",
-            Self::Message => "message",
-        }
-    }
-}
+names!(AskKind:
+    Permission = "permission",
+    Question = "question",
+    Dialog = "dialog",
+    Bell = "bell",
+    Message = "message",
+);
 
 /// Facts about an agent besides its activity.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

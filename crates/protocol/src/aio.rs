@@ -144,7 +144,6 @@ pub fn check_peer(stream: &Stream) -> Result<Peer, PeerError> {
 }
 
 /// Splits an accepted connection into its halves.
-#[must_use]
 pub fn split(stream: Stream) -> (ReadHalf, WriteHalf) {
     let Stream::UdSocket(stream) = stream;
     UnixStream::from(stream).into_split()

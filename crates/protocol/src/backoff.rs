@@ -12,7 +12,6 @@ pub struct Backoff {
 
 impl Backoff {
     /// A back-off that begins with the shortest pause.
-    #[must_use]
     pub const fn new(shortest: Duration, longest: Duration) -> Self {
         Self { shortest, longest, next: shortest }
     }

@@ -276,7 +276,6 @@ fn check_approve(approve: &Approve) -> Check {
 }
 
 /// Returns the longest prefix of `text` that has at most `max` bytes and ends at a character boundary.
-#[must_use]
 pub fn cut(text: &str, max: usize) -> &str {
     let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]

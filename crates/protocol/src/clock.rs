@@ -34,7 +34,6 @@ pub struct ClockStep {
 
 impl ClockStep {
     /// A single step.
-    #[must_use]
     pub fn new(before: Timestamp, after: Timestamp) -> Self {
         Self { before, after, joined: None }
     }

@@ -75,7 +75,6 @@ fn older(version: u16) -> &'static str {
 
 impl ConnectError {
     /// Returns the code under which `poolctl` reports the error.
-    #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Refused(refusal) => refusal.code,
@@ -85,13 +84,11 @@ impl ConnectError {
     }
 
     /// Returns the code and the sentence as a refusal.
-    #[must_use]
     pub fn refusal(&self) -> Refusal {
         Refusal::new(self.code(), self.to_string())
     }
 
     /// True if a restart of the daemon can cause the error, so that a retry makes sense.
-    #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::NotThere(_) | Self::Closed(_) | Self::Timeout(_))
     }
@@ -157,7 +154,6 @@ pub enum TransportError {
 
 impl TransportError {
     /// Returns the code under which `poolctl` reports the error.
-    #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Closed | Self::Io(_) => ErrorCode::Unavailable,
@@ -167,13 +163,11 @@ impl TransportError {
     }
 
     /// Returns the code and the sentence as a refusal.
-    #[must_use]
     pub fn refusal(&self) -> Refusal {
         Refusal::new(self.code(), self.to_string())
     }
 
     /// Returns [`TransportError::refusal`] for a request that, if it is a read, has changed nothing.
-    #[must_use]
     pub fn refusal_of(&self, is_read: bool) -> Refusal {
         match self {
             Self::Closed if is_read => {

@@ -1,7 +1,6 @@
 //! A digest that tells contents apart. It need not resist an adversary: that would be the same user.
 
 /// FNV-1a of 64 bits. It never changes, because digests are stored.
-#[must_use]
 pub fn digest<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
     bytes
         .into_iter()

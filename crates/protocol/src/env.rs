@@ -65,7 +65,6 @@ pub const STRIPPED: [&str; 55] = [
 ];
 
 /// True if the pattern (a name, or a prefix followed by `*`) matches the name.
-#[must_use]
 pub fn matches(pattern: &str, name: &[u8]) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start.as_bytes()),
@@ -74,7 +73,6 @@ pub fn matches(pattern: &str, name: &[u8]) -> bool {
 }
 
 /// True if a session does not inherit the variable of this name.
-#[must_use]
 pub fn is_stripped(name: &[u8]) -> bool {
     STRIPPED.iter().any(|pattern| matches(pattern, name))
 }

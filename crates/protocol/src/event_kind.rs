@@ -22,7 +22,6 @@ macro_rules! kinds {
             pub const PUBLISHED: &'static [Self] = &[$(Self::$published),+];
 
             /// Returns the name used in JSON and on the command line.
-            #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$published => $name,)+
@@ -32,7 +31,6 @@ macro_rules! kinds {
 
             /// True if events of the kind can be in the journal and are published. Events of other kinds only
             /// change records.
-            #[must_use]
             pub fn is_published(self) -> bool {
                 match self {
                     $(Self::$published => true,)+

@@ -56,7 +56,6 @@ pub enum FrameError {
 
 impl FrameError {
     /// Returns the code under which `poolctl` reports the error.
-    #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Io(_) | Self::Truncated => ErrorCode::Unavailable,
@@ -89,7 +88,6 @@ fn encode_within<T: Serialize + ?Sized>(value: &T, max: usize) -> Result<Vec<u8>
 
 /// Prepends the length to an encoded payload of at most [`FRAME_MAX`] bytes, as made by [`encode_payload`]
 /// and [`crate::job::nudge`].
-#[must_use]
 pub fn wrap(payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let mut frame = Vec::with_capacity(PREFIX_LEN + payload.len());
@@ -181,7 +179,6 @@ impl FrameBuffer {
     }
 
     /// True if no bytes are left over, so that an end of the stream here is a clean end.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }

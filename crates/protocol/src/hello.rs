@@ -31,7 +31,6 @@ pub struct Hello {
 
 impl Hello {
     /// Creates the hello of this build.
-    #[must_use]
     pub fn new(role: Role, pool: &str, build: &str) -> Self {
         Self { magic: MAGIC, version: VERSION, role, pool: pool.to_owned(), build: build.to_owned() }
     }

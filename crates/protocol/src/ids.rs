@@ -180,7 +180,6 @@ impl FromStr for Tag {
 impl Tag {
     /// Returns the tag that identifies the holder of a claim to the reaper. It differs from the tag of every
     /// incarnation: those are random, while the first bytes of a token are always zero.
-    #[must_use]
     pub fn for_claim(token: Token) -> Self {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&token.epoch.0.to_be_bytes());
@@ -189,7 +188,6 @@ impl Tag {
     }
 
     /// True if the tag identifies the holder of a claim. Another pool may have the same tag then.
-    #[must_use]
     pub fn is_claim(self) -> bool {
         self.0[..4] == [0; 4]
     }

@@ -39,7 +39,6 @@ pub struct Incarnation {
 
 impl Incarnation {
     /// Creates an incarnation that is to be started.
-    #[must_use]
     pub fn intended(tag: Tag, started_at: Timestamp) -> Self {
         Self {
             tag,
@@ -58,7 +57,6 @@ impl Incarnation {
     }
 
     /// True if it was adopted. Its program has no init of the pool; `init` and `agent` are the same process.
-    #[must_use]
     pub fn is_adopted(&self) -> bool {
         self.init.is_some() && self.init == self.agent
     }

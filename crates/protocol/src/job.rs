@@ -131,7 +131,6 @@ pub struct ExitRecord {
 
 /// Encodes a nudge: the request to look at the files of this incarnation. It is sent instead of a hello and
 /// not answered.
-#[must_use]
 pub fn nudge(tag: Tag) -> [u8; NUDGE_LEN] {
     let mut payload = [0; NUDGE_LEN];
     payload[..8].copy_from_slice(&NUDGE_MAGIC);
@@ -140,7 +139,6 @@ pub fn nudge(tag: Tag) -> [u8; NUDGE_LEN] {
 }
 
 /// Returns the tag of a nudge, or `None` if the payload is something else.
-#[must_use]
 pub fn parse_nudge(payload: &[u8]) -> Option<Tag> {
     let tag = payload.strip_prefix(&NUDGE_MAGIC)?;
     tag.try_into().ok().map(Tag)

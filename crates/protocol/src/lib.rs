@@ -308,6 +308,7 @@ pub mod limits;
 pub mod logs;
 pub mod message;
 pub mod message_reason;
+mod names;
 mod origin;
 pub mod parts;
 pub mod paths;

@@ -102,7 +102,6 @@ impl Limits {
     }
 
     /// True if nothing is limited.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self { best_effort: self.best_effort, ..Self::default() }
     }

@@ -46,14 +46,12 @@ pub const KEEP: u32 = 4;
 pub const OFFSET_DIGITS: usize = 20;
 
 /// Returns the name of the part that begins at `offset`.
-#[must_use]
 pub fn part_name(offset: u64, compressed: bool) -> String {
     format!("{CURRENT}.{offset:0OFFSET_DIGITS$}{}", if compressed { ".gz" } else { "" })
 }
 
 /// Returns the offset at which the part begins and whether it is compressed; `None` if the name is not that
 /// of a part.
-#[must_use]
 pub fn parse_part(name: &str) -> Option<(u64, bool)> {
     let rest = name.strip_prefix(CURRENT)?.strip_prefix('.')?;
     let (digits, compressed) = match rest.strip_suffix(".gz") {

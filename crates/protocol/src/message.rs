@@ -85,7 +85,6 @@ pub enum InDoubt {
 
 impl Message {
     /// Returns the time at which typing last began, if the steps tell.
-    #[must_use]
     pub fn typing_began(&self) -> Option<Timestamp> {
         let typing = self.steps.iter().rev().find(|step| step.state == MessageState::Typing);
         typing.map(|step| step.at)
@@ -93,14 +92,12 @@ impl Message {
 
     /// Returns the time at which it was last suspended, unless it was queued from the start since. The agent
     /// of a suspended message has its text already and is only told to continue.
-    #[must_use]
     pub fn suspended_at(&self) -> Option<Timestamp> {
         suspended_at(&self.steps)
     }
 }
 
 /// As [`Message::suspended_at`], from the steps of a message.
-#[must_use]
 pub fn suspended_at(steps: &[Step]) -> Option<Timestamp> {
     let anew = |step: &&Step| step.state == MessageState::Queued && step.attempts == 0;
     let mut since = steps.iter().rev().take_while(|step| !anew(step));
@@ -161,20 +158,17 @@ pub struct Step {
 
 impl MessageStatus {
     /// Returns the status as a step.
-    #[must_use]
     pub fn step(&self) -> Step {
         let (at, state, attempts) = (self.changed_at, self.state, self.attempts);
         Step { at, state, attempts, reason: self.reason.clone() }
     }
 
     /// True if a user has reset the message to its initial state: no token and no attempts.
-    #[must_use]
     pub fn is_reset(&self) -> bool {
         self.state == MessageState::Queued && self.token.is_none() && self.attempts == 0
     }
 
     /// Returns the kind of event that led to this status (`poolctl events`, `--kind`).
-    #[must_use]
     pub fn event_kind(&self) -> EventKind {
         match self.state {
             MessageState::Queued if self.is_reset() => EventKind::MessageRetried,
@@ -231,19 +225,16 @@ pub enum MessageState {
 
 impl MessageState {
     /// True if no further change happens automatically.
-    #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Dead | Self::Cancelled | Self::Expired)
     }
 
     /// True if it was typed, or may have been, without a confirmation.
-    #[must_use]
     pub fn is_unconfirmed(self) -> bool {
         matches!(self, Self::Typed | Self::InDoubt)
     }
 
     /// True if the next message of its kind has to wait for it.
-    #[must_use]
     pub fn in_flight(self) -> bool {
         !self.is_final() && self != Self::Queued
     }
@@ -273,7 +264,6 @@ pub struct Breaker {
 
 impl Breaker {
     /// True if it holds messages back.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         self.opened_at.is_some()
     }

@@ -19,7 +19,6 @@ macro_rules! reasons {
 
         impl MessageReason {
             /// Returns the name for scripts; none for free words.
-            #[must_use]
             pub fn code(&self) -> Option<&'static str> {
                 match self {
                     Self::Text(_) => None,
@@ -111,14 +110,12 @@ reasons! {
 
 impl MessageReason {
     /// True for the doubt about a prompt whose text is known to stand in the terminal.
-    #[must_use]
     pub fn is_unentered(&self) -> bool {
         matches!(self, Self::NoEnter | Self::DialogOpened)
     }
 
     /// True for a typed prompt that the daemon still follows up. Any other reason of a typed prompt leaves it
     /// to a person.
-    #[must_use]
     pub fn is_followed_up(&self) -> bool {
         matches!(self, Self::Unread | Self::Discarded | Self::InComposer)
     }

@@ -20,7 +20,6 @@ pub enum Origin {
 
 impl Origin {
     /// True if its tmux session existed before its record.
-    #[must_use]
     pub fn is_adopted(self) -> bool {
         matches!(self, Self::StartupDiscovery | Self::Adopted)
     }

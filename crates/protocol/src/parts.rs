@@ -12,7 +12,6 @@ const BUDGET: usize = 512 << 10;
 const OVERHEAD: usize = 128;
 
 /// Splits a snapshot into views. All but the last are marked as having a successor.
-#[must_use]
 pub fn snapshot(state: TmuxState) -> Vec<View> {
     let empty = || TmuxState { server: state.server.clone(), ..TmuxState::default() };
     let (mut parts, mut used) = (vec![empty()], 0);
@@ -74,7 +73,6 @@ fn pane_size(pane: &TmuxPane) -> usize {
 }
 
 /// Joins a part to the previous ones.
-#[must_use]
 pub fn join(before: Option<TmuxState>, part: TmuxState) -> TmuxState {
     let Some(mut whole) = before else { return part };
     whole.server = part.server;

@@ -99,7 +99,6 @@ pub struct Env {
 
 impl Env {
     /// Reads the variables of this process.
-    #[must_use]
     pub fn from_environment() -> Self {
         let var = std::env::var_os;
         Self {
@@ -174,7 +173,6 @@ impl Env {
 
 /// True if both are paths of one directory, or of a file in it, however they are written: one may lead through a symbolic
 /// link, but not under another name. A file itself need not exist.
-#[must_use]
 pub fn is_same(one: &Path, other: &Path) -> bool {
     one == other
         || one.file_name() == other.file_name()
@@ -235,7 +233,6 @@ pub struct Paths {
 
 impl Paths {
     /// The variables by which what runs for the pool finds it.
-    #[must_use]
     pub fn variables(&self) -> [(&'static str, &OsStr); 3] {
         [
             ("POOL_NAME", self.pool.as_str().as_ref()),
@@ -268,38 +265,37 @@ impl Paths {
     }
 
     /// Returns the log file of a daemon.
-    #[must_use]
     pub fn log(&self, name: &str) -> PathBuf {
         self.logs.join(format!("{name}.log"))
     }
 
     /// Returns a session's directory.
-    #[must_use]
     pub fn session(&self, id: SessionId) -> PathBuf {
         self.sessions.join(id.to_string())
     }
 
+    /// Returns the directory of a session's log.
+    pub fn logs_of(&self, id: SessionId) -> PathBuf {
+        self.session(id).join("logs")
+    }
+
     /// Returns the directory of the pool's own data about sessions: last screens and agents' hooks. It is
     /// outside of the sessions' directories, because a session's program can replace any file in its own.
-    #[must_use]
     pub fn meta(&self) -> PathBuf {
         self.state.join("meta")
     }
 
     /// Returns the directory of the pool's own data about one session.
-    #[must_use]
     pub fn meta_of(&self, id: SessionId) -> PathBuf {
         self.meta().join(id.to_string())
     }
 
     /// Returns the directory of the archives of removed sessions.
-    #[must_use]
     pub fn archives(&self) -> PathBuf {
         self.state.join("archive")
     }
 
     /// Returns the job file of an incarnation; see [`crate::job`].
-    #[must_use]
     pub fn job(&self, tag: Tag) -> PathBuf {
         self.run.join(format!("{tag}.job"))
     }

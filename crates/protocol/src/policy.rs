@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::names;
 use crate::reap::{Action, Rule};
 use crate::time::Timestamp;
 
@@ -44,24 +45,13 @@ pub enum RestartPolicy {
     Always,
 }
 
-impl RestartPolicy {
-    /// Returns the name used in options and in the configuration.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::No => "no",
-            Self::OnFailure => "on-failure",
-            Self::Always => "always",
-        }
-    }
-}
+names!(RestartPolicy: No = "no", OnFailure = "on-failure", Always = "always");
 
 impl std::str::FromStr for RestartPolicy {
     type Err = &'static str;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let all = [Self::No, Self::OnFailure, Self::Always];
-        all.into_iter().find(|policy| policy.as_str() == word).ok_or("it is no, on-failure or always")
+        Self::of_name(word).ok_or("it is no, on-failure or always")
     }
 }
 
@@ -90,13 +80,11 @@ pub struct DrainDeadline {
 
 impl DrainDeadline {
     /// The time that the drain may take.
-    #[must_use]
     pub fn after(self) -> Duration {
         Duration::from_millis(self.after_ms)
     }
 
     /// The wall clock's time of the deadline, unless the clock is set.
-    #[must_use]
     pub fn at(self) -> Timestamp {
         self.since.after(self.after())
     }

@@ -158,7 +158,6 @@ pub enum Outcome {
 
 impl Outcome {
     /// True if nothing remains that should be ended.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Gone { .. } | Self::Spared { .. })
     }

@@ -59,7 +59,6 @@ const PREFIXES: [&str; 25] = [
 
 /// Redacts the words of a command line. A word that is not UTF-8 stays unchanged, unless it is or contains a
 /// secret.
-#[must_use]
 pub fn command(words: &[OsBytes]) -> Vec<OsBytes> {
     let mut follows_flag = false;
     let shown = |word: &OsBytes| {
@@ -72,7 +71,6 @@ pub fn command(words: &[OsBytes]) -> Vec<OsBytes> {
 }
 
 /// Redacts labels: the whole value if the key names a secret, otherwise the keys of services in it.
-#[must_use]
 pub fn labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let shown = |(key, value): (&String, &String)| {
         let value = if is_name(key) && !value.is_empty() { MARK.to_owned() } else { text(value) };
@@ -92,7 +90,6 @@ fn redact_word(word: &str) -> String {
 }
 
 /// Redacts any text, such as a script or a settings file.
-#[must_use]
 pub fn text(text: &str) -> String {
     redact_named(&redact_urls(text))
 }

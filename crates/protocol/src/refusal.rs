@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::names;
+
 /// The reason why a request was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
@@ -14,7 +16,6 @@ pub struct Refusal {
 
 impl Refusal {
     /// Creates a refusal.
-    #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -46,22 +47,20 @@ pub enum ErrorCode {
     Storage,
 }
 
-impl ErrorCode {
-    /// All codes, in the order of their exit codes.
-    pub const ALL: [Self; 9] = [
-        Self::Failed,
-        Self::Usage,
-        Self::NotFound,
-        Self::Conflict,
-        Self::Refused,
-        Self::Timeout,
-        Self::Unavailable,
-        Self::Protocol,
-        Self::Storage,
-    ];
+names!(ErrorCode:
+    Failed = "failed",
+    Usage = "usage",
+    NotFound = "not_found",
+    Conflict = "conflict",
+    Refused = "refused",
+    Timeout = "timeout",
+    Unavailable = "unavailable",
+    Protocol = "protocol",
+    Storage = "storage",
+);
 
+impl ErrorCode {
     /// Returns the exit code of `poolctl`.
-    #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Failed => 1,
@@ -73,22 +72,6 @@ impl ErrorCode {
             Self::Unavailable => 7,
             Self::Protocol => 8,
             Self::Storage => 9,
-        }
-    }
-
-    /// Returns the name used in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Usage => "usage",
-            Self::NotFound => "not_found",
-            Self::Conflict => "conflict",
-            Self::Refused => "refused",
-            Self::Timeout => "timeout",
-            Self::Unavailable => "unavailable",
-            Self::Protocol => "protocol",
-            Self::Storage => "storage",
         }
     }
 }

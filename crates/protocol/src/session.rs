@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{MessageId, OpId, ProcId, SessionId, Token};
+use crate::ids::{MessageId, OpId, ProcId, SessionId, Tag, Token};
 use crate::limits::Limits;
+use crate::names::names;
 use crate::policy::{Budget, DrainDeadline, Policy};
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
@@ -116,14 +117,27 @@ pub struct SessionLock {
 }
 
 impl Session {
+    /// Its incarnation, if one runs, starts or ends.
+    pub fn running(&self) -> Option<&Incarnation> {
+        self.incarnation.as_ref().filter(|_| self.lifecycle.holds_slot())
+    }
+
+    /// The tag of its last incarnation.
+    pub fn tag(&self) -> Option<Tag> {
+        self.incarnation.as_ref().map(|run| run.tag)
+    }
+
+    /// True if its last incarnation has this tag.
+    pub fn is_run(&self, tag: Tag) -> bool {
+        self.tag() == Some(tag)
+    }
+
     /// True if its incarnation is ending in order to be parked.
-    #[must_use]
     pub fn is_being_parked(&self) -> bool {
         self.lifecycle == Lifecycle::Draining && self.reason.is_some_and(Reason::parks)
     }
 
     /// True if its program may still take prompts: it runs, or processes its queue before it ends.
-    #[must_use]
     pub fn takes_prompts(&self) -> bool {
         let works_off = self.lifecycle == Lifecycle::Draining && self.reason == Some(Reason::Drained);
         self.lifecycle == Lifecycle::Live || works_off
@@ -131,7 +145,6 @@ impl Session {
 
     /// Creates the record of a session that is to be created, with its first incarnation. `names` are the
     /// session's name and its workspace.
-    #[must_use]
     pub fn intended(
         id: SessionId,
         names: (Name, Name),
@@ -250,15 +263,23 @@ pub enum Lifecycle {
     Failed,
 }
 
+names!(Lifecycle:
+    Starting = "starting",
+    Live = "live",
+    Draining = "draining",
+    Parked = "parked",
+    Stopped = "stopped",
+    Lost = "lost",
+    Failed = "failed",
+);
+
 impl Lifecycle {
     /// True if an incarnation may be running, which takes a slot.
-    #[must_use]
     pub fn holds_slot(self) -> bool {
         matches!(self, Self::Starting | Self::Live | Self::Draining)
     }
 
     /// True if the session does not run, and is not parked: its program ended, was lost, or did not start.
-    #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Stopped | Self::Lost | Self::Failed)
     }
@@ -329,14 +350,12 @@ pub enum Reason {
 
 impl Reason {
     /// True if a session that ends for this reason is parked instead of stopped.
-    #[must_use]
     pub fn parks(self) -> bool {
         use Reason::{Evicted, HostDisk, HostMemory, Idle, Limited, Parked};
         matches!(self, Evicted | Idle | Parked | Limited | HostMemory | HostDisk)
     }
 
     /// True if a user or the pool ended the session, and no failure of its program.
-    #[must_use]
     pub fn is_order(self) -> bool {
         use Reason::{ApiDelete, DrainDeadline, Killed, Restarted};
         self.parks() || matches!(self, Killed | Restarted | DrainDeadline | ApiDelete)
@@ -368,13 +387,11 @@ const SIGHUP: i32 = 1;
 
 impl Exit {
     /// True if the program was ended by the end of its terminal, as tmux ends programs.
-    #[must_use]
     pub fn is_hangup(&self) -> bool {
         self.signal == Some(SIGHUP)
     }
 
     /// Returns the code that a shell would show: the exit code, or 128 plus the signal number.
-    #[must_use]
     pub fn shell_code(self) -> u8 {
         let code = self.code.or_else(|| self.signal.map(|s| 128 + s)).unwrap_or(255);
         u8::try_from(code).unwrap_or(255)

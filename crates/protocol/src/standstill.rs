@@ -47,7 +47,6 @@ pub enum StuckReason {
 
 impl StuckReason {
     /// Returns the name for scripts.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoWorker => "no_worker",
@@ -63,7 +62,6 @@ impl StuckReason {
     }
 
     /// Returns the command that goes on from here.
-    #[must_use]
     pub fn next_command(&self, session: &str, kind: &str) -> String {
         match self {
             Self::NoWorker => format!("poolctl work {session} --kind {kind} -- …"),
@@ -122,7 +120,6 @@ pub struct StuckLane {
 impl StuckLane {
     /// Returns a sentence for people: how many wait, for how long, and why. `age` is the time since it stands
     /// still.
-    #[must_use]
     pub fn describe(&self, age: Duration) -> String {
         let Self { name, kind, standstill: Standstill { waiting, reason, .. }, .. } = self;
         let (noun, stand) = if *waiting == 1 { ("message", "stands") } else { ("messages", "stand") };

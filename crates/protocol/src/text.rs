@@ -44,7 +44,6 @@ pub struct Name(String);
 
 impl Name {
     /// Returns the text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -85,13 +84,11 @@ impl Name {
     }
 
     /// Returns the name of the worker whose host's session has this name.
-    #[must_use]
     pub fn worker(&self) -> Option<&str> {
         self.0.strip_prefix(OF_WORKER)
     }
 
     /// Returns what people call the session: `@NAME` if it is that of a worker's host.
-    #[must_use]
     pub fn for_people(&self) -> Cow<'_, str> {
         match self.worker() {
             Some(worker) => Cow::Owned(format!("@{worker}")),
@@ -147,19 +144,16 @@ pub struct OsBytes(pub Vec<u8>);
 
 impl OsBytes {
     /// Returns it as an operating-system string.
-    #[must_use]
     pub fn as_os_str(&self) -> &OsStr {
         OsStr::from_bytes(&self.0)
     }
 
     /// Returns it as a path.
-    #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(self.as_os_str())
     }
 
     /// Returns it as text, with invalid UTF-8 replaced.
-    #[must_use]
     pub fn to_string_lossy(&self) -> String {
         String::from_utf8_lossy(&self.0).into_owned()
     }
@@ -273,7 +267,6 @@ impl<'de> Deserialize<'de> for OsBytes {
 }
 
 /// Returns a number of things for people: `1 message`, `2 messages`.
-#[must_use]
 pub fn counted(number: u64, noun: &str) -> String {
     let end = match number {
         1 => "",

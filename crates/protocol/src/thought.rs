@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::names;
 use crate::text::SessionRef;
 use crate::time::Timestamp;
 
@@ -124,7 +125,6 @@ pub struct Publish {
 
 impl Publish {
     /// A request that carries everything forward.
-    #[must_use]
     pub fn to(target: SessionRef) -> Self {
         Self {
             target,
@@ -143,45 +143,25 @@ impl Publish {
     }
 }
 
-macro_rules! string_enum {
-    ($type:ident, $what:literal, $($variant:ident = $name:literal),+) => {
-        impl $type {
-            /// All values, in wire order.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+names!(ThoughtState: Active = "active", Holding = "holding", Sleeping = "sleeping");
+names!(ThoughtSource: CarryForward = "carry_forward", Llm = "llm", StaticSleeping = "static_sleeping");
+names!(RestState: Active = "active", Drowsy = "drowsy", Sleeping = "sleeping", DeepSleep = "deep_sleep");
 
-            /// Returns the name used in JSON and on the command line.
-            #[must_use]
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-        }
-
+/// Parses a name, of which the error calls its kind `what`.
+macro_rules! from_name {
+    ($type:ident, $what:literal) => {
         impl std::str::FromStr for $type {
             type Err = String;
 
             fn from_str(name: &str) -> Result<Self, String> {
-                Self::ALL.iter().copied().find(|one| one.as_str() == name).ok_or_else(|| {
-                    let all: Vec<&str> = Self::ALL.iter().map(|one| one.as_str()).collect();
-                    format!("a {} is one of {}", $what, all.join(", "))
+                Self::of_name(name).ok_or_else(|| {
+                    format!("a {} is one of {}", $what, Self::ALL.map(Self::as_str).join(", "))
                 })
             }
         }
     };
 }
 
-string_enum!(ThoughtState, "state", Active = "active", Holding = "holding", Sleeping = "sleeping");
-string_enum!(
-    ThoughtSource,
-    "source",
-    CarryForward = "carry_forward",
-    Llm = "llm",
-    StaticSleeping = "static_sleeping"
-);
-string_enum!(
-    RestState,
-    "rest state",
-    Active = "active",
-    Drowsy = "drowsy",
-    Sleeping = "sleeping",
-    DeepSleep = "deep_sleep"
-);
+from_name!(ThoughtState, "state");
+from_name!(ThoughtSource, "source");
+from_name!(RestState, "rest state");

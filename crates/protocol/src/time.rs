@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(pub u64);
 
 /// Converts a duration to whole milliseconds; saturates.
-#[must_use]
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -24,7 +23,6 @@ impl Timestamp {
     }
 
     /// Returns the time since `earlier`; zero if the clock went back.
-    #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{PaneId, ProcId, ServerId, Tag, TmuxSessionId, WindowId};
+use crate::names::names;
 use crate::text::OsBytes;
 
 /// The observed state of one tmux server at one time, made from listings that were proved complete, of the
@@ -71,25 +72,18 @@ pub enum ServerProblem {
     NoTmux,
 }
 
-impl ServerProblem {
-    /// Returns the name used in JSON and in messages.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Stopped => "stopped",
-            Self::Spinning => "spinning",
-            Self::Unreachable => "unreachable",
-            Self::Full => "full",
-            Self::Forbidden => "forbidden",
-            Self::NoTmux => "no_tmux",
-        }
-    }
-}
+names!(ServerProblem:
+    Unknown = "unknown",
+    Stopped = "stopped",
+    Spinning = "spinning",
+    Unreachable = "unreachable",
+    Full = "full",
+    Forbidden = "forbidden",
+    NoTmux = "no_tmux",
+);
 
 impl Server {
     /// Creates an answer without a diagnosed problem.
-    #[must_use]
     pub fn unknown(detail: impl Into<String>) -> Self {
         Self::Unknown(NoAnswer {
             trouble: ServerProblem::Unknown,
@@ -112,24 +106,13 @@ pub enum TmuxTransport {
     Listings,
 }
 
-impl TmuxTransport {
-    /// Returns the name used in options and in the configuration.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Control => "control",
-            Self::Listings => "listings",
-        }
-    }
-}
+names!(TmuxTransport: Native = "native", Control = "control", Listings = "listings");
 
 impl std::str::FromStr for TmuxTransport {
     type Err = &'static str;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let all = [Self::Native, Self::Control, Self::Listings];
-        all.into_iter().find(|means| means.as_str() == word).ok_or("it is native, control or listings")
+        Self::of_name(word).ok_or("it is native, control or listings")
     }
 }
 
@@ -186,7 +169,6 @@ pub struct TmuxPane {
 
 impl TmuxPane {
     /// Creates an open pane of 80 columns and 24 rows without further properties.
-    #[must_use]
     pub fn bare(session: TmuxSessionId, window: WindowId, pid: u32) -> Self {
         Self {
             session,
@@ -208,13 +190,11 @@ impl TmuxPane {
     }
 
     /// True if its program has ended or its terminal was closed.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.dead || self.exited
     }
 
     /// True if the exit code or signal of its program is known.
-    #[must_use]
     pub fn has_exit_status(&self) -> bool {
         self.exit_status.is_some() || self.exit_signal.is_some()
     }

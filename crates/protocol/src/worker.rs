@@ -26,7 +26,6 @@ pub enum Selection {
 
 impl Selection {
     /// Every session.
-    #[must_use]
     pub fn all() -> Self {
         Self::Matching { agent: None, labels: BTreeMap::new() }
     }

@@ -75,15 +75,15 @@ fn the_words_are_those_of_the_wire() {
         all.iter().copied().map(word).collect()
     }
     let of = [
-        (words(ThoughtState::ALL, ThoughtState::as_str), sample::<ThoughtState>(0, false).1),
-        (words(ThoughtSource::ALL, ThoughtSource::as_str), sample::<ThoughtSource>(0, false).1),
-        (words(RestState::ALL, RestState::as_str), sample::<RestState>(0, false).1),
+        (words(&ThoughtState::ALL, ThoughtState::as_str), sample::<ThoughtState>(0, false).1),
+        (words(&ThoughtSource::ALL, ThoughtSource::as_str), sample::<ThoughtSource>(0, false).1),
+        (words(&RestState::ALL, RestState::as_str), sample::<RestState>(0, false).1),
     ];
     for (words, wire) in of {
         assert_eq!(words, wire, "all of them, in the order of the wire");
     }
     for state in RestState::ALL {
-        assert_eq!(state.as_str().parse(), Ok(*state));
+        assert_eq!(state.as_str().parse(), Ok(state));
     }
     assert_eq!("asleep".parse::<ThoughtState>().unwrap_err(), "a state is one of active, holding, sleeping");
 }

@@ -105,7 +105,6 @@ impl Reader {
     }
 
     /// Returns the size of the file in bytes; 0 without a file.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.path.as_ref().and_then(|path| fs::metadata(path).ok()).map_or(0, |file| file.len())
     }

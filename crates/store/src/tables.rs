@@ -87,7 +87,6 @@ impl Table {
 
     /// Its name in the file, which ends in the version of its rows' layout. The name of [`Table::Meta`] never
     /// changes: the schema version is read from it.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Meta => "meta",

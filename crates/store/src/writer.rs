@@ -33,7 +33,6 @@ impl Store {
     }
 
     /// Returns a reader for another thread.
-    #[must_use]
     pub fn reader(&self) -> Reader {
         self.reader.clone()
     }

@@ -281,7 +281,6 @@ impl Device {
 
 /// Returns the name for the leftover tmux session of an ended incarnation, which frees its own name for the
 /// next.
-#[must_use]
 pub fn retired_name(tag: Tag) -> Name {
     format!("stale-{tag}").parse().expect("'stale-' and 32 hexadecimal digits obey the rules for names")
 }

@@ -11,7 +11,6 @@ use crate::device::Device;
 impl Device {
     /// Returns the command that attaches a terminal outside of this server. Starts no server, and lets tmux
     /// find out whether the terminal supports UTF-8.
-    #[must_use]
     pub fn attach_command(&self, session: TmuxSessionId, read_only: bool) -> Vec<OsBytes> {
         let target = session.to_string();
         let mut words = vec!["attach-session", "-t", &target];
@@ -23,7 +22,6 @@ impl Device {
 
     /// Returns the command that switches the calling client of this server to the session. `switch-client
     /// -r` would make a read-only client writable again, so the flag is set first, by `refresh-client`.
-    #[must_use]
     pub fn switch_command(&self, session: TmuxSessionId, read_only: bool) -> Vec<OsBytes> {
         let target = session.to_string();
         let mut line = CommandLine::default();

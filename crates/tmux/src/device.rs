@@ -46,7 +46,6 @@ pub struct Device {
 
 impl Device {
     /// Returns a device with the default limits, without configuration, that never starts a server.
-    #[must_use]
     pub fn new(binary: impl Into<PathBuf>, socket: impl Into<PathBuf>) -> Self {
         Self {
             binary: binary.into(),
@@ -93,7 +92,6 @@ enum DirectSupport {
 
 impl Direct {
     /// Returns the setting that runs a client for each call, whatever the server supports.
-    #[must_use]
     pub fn never() -> Self {
         Self(Arc::new(Mutex::new(DirectSupport::Never)))
     }

@@ -62,7 +62,6 @@ pub enum TmuxError {
 
 impl TmuxError {
     /// True if the command may have taken effect despite the error; otherwise certainly nothing was done.
-    #[must_use]
     pub fn in_doubt(&self) -> bool {
         match self {
             Self::Missing(_) | Self::TooOld { .. } | Self::Spawn(_) | Self::NoServer => false,
@@ -74,7 +73,6 @@ impl TmuxError {
     }
 
     /// True if the tmux binary itself cannot be used, whatever the server.
-    #[must_use]
     pub fn is_of_program(&self) -> bool {
         matches!(self, Self::Missing(_) | Self::TooOld { .. } | Self::Spawn(_))
     }

@@ -75,13 +75,11 @@ impl Fake {
     }
 
     /// Returns the names of all calls so far, failed ones too.
-    #[must_use]
     pub fn calls(&self) -> Vec<&'static str> {
         self.state().calls.clone()
     }
 
     /// Returns everything typed into a pane, with Enter as a carriage return and keys by name in `<>`.
-    #[must_use]
     pub fn typed(&self, pane: PaneId) -> Vec<u8> {
         self.state().typed.get(&pane).cloned().unwrap_or_default()
     }

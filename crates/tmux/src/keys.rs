@@ -33,7 +33,6 @@ pub struct Key(String);
 
 impl Key {
     /// Name of the key in tmux's spelling.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -23,7 +23,6 @@ impl Listing {
     /// Converts the listing into a state with each process stamped with its start time. `stamp` is called
     /// for the server and for each pane with an open terminal: the pid of a dead pane may have been reused.
     /// The server is unknown if it has no stamp.
-    #[must_use]
     pub fn into_state(self, stamp: impl Fn(u32) -> Option<ProcId>) -> TmuxState {
         let Some(process) = stamp(self.server.pid) else {
             return unknown(format!("the tmux server, pid {}, is not in the process table", self.server.pid));
@@ -38,7 +37,6 @@ impl Listing {
 }
 
 /// Returns the state that an observation proves: the server is up, absent or unknown.
-#[must_use]
 pub fn observed_state(
     observed: Result<Listing, TmuxError>,
     stamp: impl Fn(u32) -> Option<ProcId>,

@@ -64,13 +64,11 @@ impl Live {
     }
 
     /// Transport of the connection.
-    #[must_use]
     pub fn transport(&self) -> TmuxTransport {
         self.transport
     }
 
     /// Identity of the server; constant for the life of the connection.
-    #[must_use]
     pub fn server(&self) -> ServerRef {
         match &self.link {
             Link::Own(attached) => attached.server(),

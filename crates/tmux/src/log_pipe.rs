@@ -26,7 +26,6 @@ pub struct LogOptions {
 
 impl LogOptions {
     /// Returns the default options for a log in this directory.
-    #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into(), max_size: logs::MAX_SIZE, keep: logs::KEEP, compress: true }
     }

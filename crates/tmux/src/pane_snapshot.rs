@@ -82,7 +82,6 @@ impl Device {
 
 impl PaneSnapshot {
     /// Returns the snapshot for a guard that failed.
-    #[must_use]
     pub fn refused(answer: Answer) -> Self {
         Self {
             answer,

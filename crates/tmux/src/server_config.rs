@@ -1,7 +1,6 @@
 //! The configuration of the pool's own tmux server. A user's own server is never configured.
 
 /// Returns the text of the configuration file. `history_limit` is in lines. Contains no user-supplied text.
-#[must_use]
 pub fn text(history_limit: u32) -> String {
     format!(
         "# Written by the pool at each start; changes here are lost.\n\

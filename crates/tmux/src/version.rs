@@ -37,7 +37,6 @@ impl PartialOrd for Version {
 impl Version {
     /// Parses `tmux 3.3a`, `tmux next-3.8`, `tmux master`. OpenBSD's own numbers (`openbsd-7.6`) do not
     /// tell tmux's version and give `None`, as does anything else.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let text = text.strip_prefix("tmux ").unwrap_or(text);

@@ -30,7 +30,6 @@ impl Clock for SystemClock {
 }
 
 /// Converts a system time; times before 1970 become 0.
-#[must_use]
 pub fn timestamp(at: SystemTime) -> Timestamp {
     Timestamp(millis(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()))
 }

@@ -48,7 +48,6 @@ pub struct World {
 
 impl World {
     /// Returns the world of the operating system.
-    #[must_use]
     pub fn system() -> Self {
         Self {
             clock: Arc::new(SystemClock),

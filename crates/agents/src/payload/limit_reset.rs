@@ -29,7 +29,6 @@ pub(super) fn absolute_time(text: &str) -> Option<Timestamp> {
 /// `resets 3pm (UTC)`, `resets 3:30pm (UTC)` or `resets Nov 24, 3pm (UTC)`, which is the next such time, or the
 /// last one if it is less than two hours ago. None if the message has no time, or one of another zone than
 /// UTC, since zones are not known here.
-#[must_use]
 pub fn limit_reset(text: &str, now: Timestamp) -> Option<Timestamp> {
     absolute_time(text).or_else(|| {
         let lower = text.to_lowercase();

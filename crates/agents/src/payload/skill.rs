@@ -7,7 +7,6 @@ const SEARCHED: usize = 8192;
 
 /// Returns the skill that a prompt asks for, the last of several: `/name` at its start, `$name`,
 /// "using skill name", or the agents' `<command-name>/name</command-name>` and `<skill><name>name</name>`.
-#[must_use]
 pub fn last_skill(prompt: &str) -> Option<String> {
     let prompt = super::fields::clip(prompt.trim_start(), SEARCHED);
     let tags = ["<command-name>", "<skill><name>", "<skill>\n<name>"];

@@ -33,7 +33,6 @@ impl FromStr for Pattern {
 
 impl Pattern {
     /// True if it contains a capture group, `(…)`.
-    #[must_use]
     pub fn has_group(&self) -> bool {
         self.0.captures_len() > 1
     }
@@ -83,19 +82,16 @@ pub struct ScreenState {
 impl Patterns {
     /// Returns the built-in description of an agent's screen; empty for agents that have code instead, and
     /// for [`Adapter::None`].
-    #[must_use]
     pub fn of(adapter: Adapter) -> Self {
         if adapter == Adapter::Aider { aider::patterns() } else { Self::default() }
     }
 
     /// True if the composer is described.
-    #[must_use]
     pub fn has_composer(&self) -> bool {
         self.composer.is_some()
     }
 
     /// Reads a screen. `cursor` is the row of the terminal's cursor, from 0.
-    #[must_use]
     pub fn read(&self, screen: &Screen, cursor: u16) -> ScreenState {
         let text = screen.texts[..screen.bottom().map_or(0, |bottom| bottom + 1)].join("\n");
         let dialog = self.dialog(&text);

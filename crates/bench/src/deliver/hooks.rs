@@ -157,8 +157,7 @@ impl HookCaller<'_> {
         }
         if !matches!(kind, Kind::Nothing | Kind::Outside) {
             let session = &self.sessions[usize::from(kind == Kind::Turn)];
-            let tag =
-                session.incarnation.as_ref().map(|run| run.tag).context("a session that does not run")?;
+            let tag = session.tag().context("a session that does not run")?;
             let socket = if kind == Kind::Away { self.dir.join("dead.sock") } else { self.pool.socket() };
             command.env("POOL_SESSION", session.id.to_string()).env("POOL_INCARNATION", tag.to_string());
             command.env("POOL_SOCKET", socket).env("POOL_HOOKS", self.spool());

@@ -32,7 +32,6 @@ pub(crate) enum Span<'a> {
 }
 
 /// Splits a page into its blocks. Comments (`<!-- … -->`, on lines of their own) are left out.
-#[must_use]
 pub(crate) fn blocks(page: &str) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
     let mut lines = page.lines().peekable();
@@ -111,7 +110,6 @@ fn cells(row: &str) -> Vec<String> {
 }
 
 /// Splits a text into its spans. A mark without its second half is ordinary text.
-#[must_use]
 pub(crate) fn spans(text: &str) -> Vec<Span<'_>> {
     let mut spans = Vec::new();
     let (mut plain, mut at) = (0, 0);

@@ -21,7 +21,6 @@ const PAGER: &str = "less";
 const LESS: &str = "FRX";
 
 /// Returns the number of columns to fill text to.
-#[must_use]
 pub(crate) fn width(terminal: bool) -> usize {
     let size = terminal_size().filter(|_| terminal);
     size.map_or(WIDTH, |(Width(columns), _)| usize::from(columns).min(WIDTH_MAX))

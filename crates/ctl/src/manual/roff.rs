@@ -20,7 +20,6 @@ const CODE_INDENT: &str = "4";
 const GENERAL: [&str; 5] = ["getting-started", "scripting", "cli", "troubleshooting", "glossary"];
 
 /// Renders a topic: `tmux-pool-TOPIC(7)`.
-#[must_use]
 pub(crate) fn topic(topic: &Topic) -> String {
     let mut roff = Roff::new();
     let name = topic.man_name();

@@ -23,7 +23,6 @@ struct Line {
 }
 
 /// Renders a page for lines of this many columns.
-#[must_use]
 pub(crate) fn page(page: &str, width: usize, style: Style) -> String {
     let mut text = String::new();
     for block in markdown::blocks(page) {
@@ -65,7 +64,6 @@ fn item(mark: &str, text: &str, width: usize, style: Style) -> Vec<String> {
 }
 
 /// Renders a table with aligned columns. Where it is too wide, its widest columns are made narrower.
-#[must_use]
 pub(crate) fn table(rows: &[Vec<String>], width: usize, style: Style) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let natural = |column: usize| {

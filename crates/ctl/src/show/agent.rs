@@ -12,7 +12,6 @@ use crate::show::table::Table;
 use crate::show::time::{due, when};
 
 /// Returns the colour that highlights an activity, if any (see [`Style::paint`]).
-#[must_use]
 pub(crate) fn colour(state: ActivityState) -> Option<u8> {
     match state {
         ActivityState::Attention => Some(33),
@@ -22,13 +21,11 @@ pub(crate) fn colour(state: ActivityState) -> Option<u8> {
 }
 
 /// Returns the state of the agent, if it runs.
-#[must_use]
 pub(crate) fn state(view: &SessionView) -> Option<&'static str> {
     view.status().map(|_| view.activity.state.as_str())
 }
 
 /// Formats the activity with its source: `busy: cargo test (hook, 5m ago)`.
-#[must_use]
 pub(crate) fn activity(view: &SessionView, style: Style, now: Timestamp) -> Option<String> {
     let (state, activity) = (state(view)?, &view.activity);
     let detail = activity.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
@@ -39,14 +36,12 @@ pub(crate) fn activity(view: &SessionView, style: Style, now: Timestamp) -> Opti
 }
 
 /// Formats the end of the usage limit that the agent has reached.
-#[must_use]
 pub(crate) fn usage_limit(view: &SessionView, style: Style, now: Timestamp) -> Option<String> {
     let until = view.activity.limited_until?;
     Some(format!("usage limit reached; continues {}", due(until, style, now)))
 }
 
 /// Returns the way in which the agent's prompts are confirmed.
-#[must_use]
 pub(crate) fn confirmation(view: &SessionView) -> Option<String> {
     let how = match view.confirm.as_str() {
         "" => return None,
@@ -60,14 +55,12 @@ pub(crate) fn confirmation(view: &SessionView) -> Option<String> {
 }
 
 /// Formats the tokens in use: `12345 of 200000`.
-#[must_use]
 pub(crate) fn tokens(view: &SessionView) -> Option<String> {
     let limit = view.context_limit().map(|limit| format!(" of {limit}")).unwrap_or_default();
     view.tokens().map(|tokens| format!("{tokens}{limit}"))
 }
 
 /// Formats a thought without its text, in a line: `holding (llm, 5m ago), ready to commit`.
-#[must_use]
 pub(crate) fn thought(thought: &Thought, style: Style, now: Timestamp) -> String {
     let at = when(thought.updated_at, style, now);
     let mut facts = vec![format!("{} ({}, {at})", thought.state.as_str(), thought.source.as_str())];
@@ -81,7 +74,6 @@ pub(crate) fn thought(thought: &Thought, style: Style, now: Timestamp) -> String
 }
 
 /// Formats a thought without its text, a line per fact.
-#[must_use]
 pub(crate) fn thought_facts(thought: &Thought, style: Style, now: Timestamp) -> String {
     let known = |number: u64| known(number).map(|number| number.to_string());
     let rows = [
@@ -104,7 +96,6 @@ pub(crate) fn thought_facts(thought: &Thought, style: Style, now: Timestamp) -> 
 }
 
 /// Formats the colours of a repository: `#102030 with #405060, #708090, #a0b0c0 (the repository's own)`.
-#[must_use]
 pub(crate) fn theme(theme: &Theme) -> String {
     let Theme { body, outline, accent, shirt, .. } = theme;
     let own = if theme.own { " (the repository's own)" } else { "" };
@@ -112,7 +103,6 @@ pub(crate) fn theme(theme: &Theme) -> String {
 }
 
 /// Formats the question to a person and how to answer it, in lines; empty if there is none.
-#[must_use]
 pub(crate) fn asked(view: &SessionView, style: Style) -> String {
     let name = view.session.name.as_str();
     let Some(ask) = &view.activity.ask else {
@@ -130,7 +120,6 @@ pub(crate) fn asked(view: &SessionView, style: Style) -> String {
 }
 
 /// Returns how a person answers a question of this kind; `name` is that of the session.
-#[must_use]
 pub(crate) fn answer(kind: Option<AskKind>, answerable: bool, name: &str) -> String {
     let attach = format!("`poolctl attach {name}`");
     match kind {
@@ -150,7 +139,6 @@ pub(crate) fn answer(kind: Option<AskKind>, answerable: bool, name: &str) -> Str
 }
 
 /// Formats the end of the output, in lines under a heading; empty if there is none.
-#[must_use]
 pub(crate) fn replay(replay: Option<&str>) -> String {
     let lines = replay.unwrap_or_default().lines().map(str::trim_end).filter(|line| !line.is_empty());
     let lines: String = lines.map(|line| format!("  {}\n", escape::line(line))).collect();

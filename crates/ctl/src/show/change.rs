@@ -9,7 +9,6 @@ use crate::show::json::json_name;
 use crate::show::out::Style;
 
 /// Formats a change against the `known` state; `None` if it changes nothing that is shown.
-#[must_use]
 pub(crate) fn line(known: &TmuxState, change: &Change, style: Style) -> Option<String> {
     let (sign, text) = match change {
         Change::Server(server) => return Some(escape::line(&format!("server: {}", server_state(server)))),

@@ -3,19 +3,16 @@
 use std::fmt::Write;
 
 /// Escapes every control character, for text within one line.
-#[must_use]
 pub(crate) fn line(text: &str) -> String {
     escape(text, is_control)
 }
 
 /// As [`line`], without a copy if there is nothing to escape, as in most text.
-#[must_use]
 pub(crate) fn cell(text: String) -> String {
     if text.chars().any(is_control) { line(&text) } else { text }
 }
 
 /// Escapes every control character except newline and tab.
-#[must_use]
 pub(crate) fn lines(text: &str) -> String {
     escape(text, |c| is_control(c) && c != '\n' && c != '\t')
 }

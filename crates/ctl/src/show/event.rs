@@ -26,7 +26,6 @@ struct EventJson {
 }
 
 /// Returns the document of an event, with its keys in alphabetical order.
-#[must_use]
 pub(crate) fn document(stamped: &Stamped, snapshot: Option<bool>) -> Value {
     let Stamped { seq, at, event } = stamped;
     json!(EventJson {
@@ -40,14 +39,12 @@ pub(crate) fn document(stamped: &Stamped, snapshot: Option<bool>) -> Value {
 }
 
 /// Returns the mark between the initial state and the events that follow.
-#[must_use]
 pub(crate) fn synced(seq: Seq) -> Value {
     let (at, session, fields) = (None, None, None);
     json!(EventJson { seq, at, kind: "synced", session, fields, snapshot: Some(true) })
 }
 
 /// Returns the event's own fields in one line for people, in alphabetical order and without long ones.
-#[must_use]
 pub(crate) fn line(event: &Event) -> String {
     let Some(Value::Object(mut fields)) = fields(event) else { return String::new() };
     if let Event::Agent(AgentEvent::ActivityChanged { activity, .. }) = event

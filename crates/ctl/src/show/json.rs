@@ -125,7 +125,6 @@ struct Tmux<'a> {
 
 impl<'a> SessionJson<'a> {
     /// Creates the document of a session at this time.
-    #[must_use]
     pub(crate) fn new(view: &'a SessionView, now: Timestamp) -> Self {
         let session = &view.session;
         let incarnation = session.incarnation.as_ref();
@@ -215,7 +214,7 @@ impl<'a> SessionJson<'a> {
 }
 
 fn generator(session: &Session) -> Option<Generator> {
-    let agent = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot())?.agent?;
+    let agent = session.running()?.agent?;
     let last_activity_at = Json(session.last_activity_at);
     Some(Generator { process: agent.into(), kind: PROMPT, last_activity_at })
 }
@@ -233,7 +232,6 @@ fn tmux(view: &SessionView) -> Tmux<'_> {
 }
 
 /// Returns the name that a state or a reason has in JSON.
-#[must_use]
 pub(crate) fn json_name(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(name)) => name,

@@ -15,7 +15,6 @@ use crate::show::out::Style;
 use crate::show::time;
 
 /// Returns a reason in one word, as in the brackets behind a state.
-#[must_use]
 pub(crate) fn short_reason(reason: Reason) -> String {
     match reason {
         Reason::Parked => "user".to_owned(),
@@ -24,7 +23,6 @@ pub(crate) fn short_reason(reason: Reason) -> String {
 }
 
 /// Returns a reason as a sentence, if it says more than its name.
-#[must_use]
 fn reason(reason: Reason) -> Option<&'static str> {
     Some(match reason {
         Reason::Exited | Reason::ApiDelete => return None,
@@ -60,7 +58,6 @@ fn reason(reason: Reason) -> Option<&'static str> {
 }
 
 /// Returns since when the session's pane has not been seen, and why, if what is shown is from before.
-#[must_use]
 pub(crate) fn unseen_since(view: &SessionView, style: Style, now: Timestamp) -> Option<String> {
     let health = &view.transport_health;
     let since = health.since.filter(|_| health.state == PaneObservation::Stale)?;
@@ -70,7 +67,6 @@ pub(crate) fn unseen_since(view: &SessionView, style: Style, now: Timestamp) -> 
 
 /// Returns why a session is in its state, if that says more than the name of its reason. `left` is the number of
 /// its messages.
-#[must_use]
 pub(crate) fn why(session: &Session, left: u64) -> Option<String> {
     match (session.reason?, session.lifecycle) {
         (Reason::Drained, Lifecycle::Draining) if left > 0 => {
@@ -89,7 +85,6 @@ pub(crate) fn why(session: &Session, left: u64) -> Option<String> {
 }
 
 /// Returns what ended a session whose program did not end by itself, with the limit that it exceeded.
-#[must_use]
 pub(crate) fn ended_by(session: &Session) -> Option<String> {
     let Limits { memory, disk, .. } = session.spec.limits;
     let limit = |limits: Limits| Some(format!("it exceeded --limit {limits}"));
@@ -106,7 +101,6 @@ pub(crate) fn ended_by(session: &Session) -> Option<String> {
 }
 
 /// Returns why the exit status of an ended session is unknown, if it is.
-#[must_use]
 pub(crate) fn unknown_exit(session: &Session) -> Option<String> {
     let has_ended = matches!(session.lifecycle, Lifecycle::Stopped | Lifecycle::Parked | Lifecycle::Lost);
     if !has_ended || session.exit.is_some() {
@@ -131,7 +125,6 @@ pub(crate) fn unknown_exit(session: &Session) -> Option<String> {
 }
 
 /// Returns how to start a session that does not run, if it can be.
-#[must_use]
 pub(crate) fn how_to_start(session: &Session) -> Option<String> {
     let name = &session.name;
     match session.lifecycle {
@@ -142,7 +135,6 @@ pub(crate) fn how_to_start(session: &Session) -> Option<String> {
 }
 
 /// Returns the time of the next automatic start, if one is due: `in 12s, the 3rd in 8m`.
-#[must_use]
 pub(crate) fn next_start(session: &Session, now: Timestamp) -> Option<String> {
     let Budget { starts, due_at, exhausted, .. } = &session.budget;
     if *exhausted {
@@ -168,7 +160,6 @@ fn ordinal(n: usize) -> String {
 }
 
 /// Formats a policy, without what is left to the configuration.
-#[must_use]
 pub(crate) fn policy(policy: &Policy) -> String {
     let span = |what: &str, ms: Option<u64>| {
         ms.map(|ms| match ms {

@@ -8,7 +8,6 @@ use crate::show::time::{due, when};
 
 /// Formats everything about a lock: `deploy (pid 12, token 3.17), since 5m ago, expires in 55s, keys in
 /// progress, 2 waiting`.
-#[must_use]
 pub(crate) fn line(lock: &LockView, style: Style, now: Timestamp) -> String {
     let pid = lock.holder.map(|holder| format!("pid {}, ", holder.pid)).unwrap_or_default();
     let facts = [
@@ -22,7 +21,6 @@ pub(crate) fn line(lock: &LockView, style: Style, now: Timestamp) -> String {
 }
 
 /// Formats the holder: `deploy (pid 12)`.
-#[must_use]
 pub(crate) fn holder(lock: &LockView) -> String {
     let purpose = redact::text(&lock.purpose);
     lock.holder.map_or(purpose.clone(), |holder| format!("{purpose} (pid {})", holder.pid))

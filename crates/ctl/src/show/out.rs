@@ -21,14 +21,12 @@ pub(crate) struct Style {
 
 impl Style {
     /// Paints text by an SGR code (`31` red, `32` green, `33` yellow, `2` dim), if colours are used.
-    #[must_use]
     pub(crate) fn paint(self, code: u8, text: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
 /// True if standard output is a terminal.
-#[must_use]
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }

@@ -20,14 +20,12 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Shows what is waited for. Does nothing if `quiet`, or if standard error is no terminal.
-    #[must_use]
     pub(crate) fn start(what: &str, quiet: bool) -> Self {
         let what = what.to_owned();
         Self::follow(move || what.clone(), quiet)
     }
 
     /// As [`Progress::start`], with a function that returns the text for each update.
-    #[must_use]
     pub(crate) fn follow(mut what: impl FnMut() -> String + Send + 'static, quiet: bool) -> Self {
         if quiet || !io::stderr().is_terminal() {
             return Self { shown: None };

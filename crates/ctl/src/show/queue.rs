@@ -11,7 +11,6 @@ use crate::show::table::Table;
 use crate::show::time::{self, when};
 
 /// Returns a table of messages.
-#[must_use]
 pub(crate) fn messages(messages: &[Message], style: Style, now: Timestamp) -> String {
     let mut table = Table::new(&["ID", "KIND", "STATE", "TRIES", "SIZE", "QUEUED", "KEY", "REASON"]);
     for message in messages {
@@ -34,7 +33,6 @@ fn reason(reason: Option<&MessageReason>) -> String {
 }
 
 /// Returns a table of dead messages.
-#[must_use]
 pub(crate) fn dead(messages: &[Message], style: Style, now: Timestamp) -> String {
     let mut table = Table::new(&["ID", "KIND", "TRIES", "SIZE", "DEAD", "KEY", "REASON"]);
     for message in messages {
@@ -52,7 +50,6 @@ pub(crate) fn dead(messages: &[Message], style: Style, now: Timestamp) -> String
 }
 
 /// Returns the history of a message, a line per step.
-#[must_use]
 pub(crate) fn history(steps: &[Step]) -> String {
     let mut table = Table::new(&[]);
     for step in steps {
@@ -63,7 +60,6 @@ pub(crate) fn history(steps: &[Step]) -> String {
 }
 
 /// Formats who has a message in work: `held by worker 4 of @w, pid 60`.
-#[must_use]
 pub(crate) fn holder(holder: &Holder, its: Option<&GeneratorView>) -> String {
     let role = its.map_or("worker", |view| view.role.as_str());
     let id = holder.generator.map(|id| format!(" {id}")).unwrap_or_default();
@@ -77,7 +73,6 @@ pub(crate) fn holder(holder: &Holder, its: Option<&GeneratorView>) -> String {
 }
 
 /// Formats the result of a message, on lines of its own if it has several.
-#[must_use]
 pub(crate) fn result(text: &str) -> String {
     let text = escape::lines(text.trim_end());
     if text.contains('\n') {
@@ -89,7 +84,6 @@ pub(crate) fn result(text: &str) -> String {
 }
 
 /// Returns a table of workers and agents.
-#[must_use]
 pub(crate) fn generators(views: &[GeneratorView], style: Style, now: Timestamp) -> String {
     let header =
         ["ID", "SESSION", "SESSIONS", "ROLE", "GENERATION", "KINDS", "PID", "SINCE", "ACTIVE", "HOLDS"];
@@ -113,7 +107,6 @@ pub(crate) fn generators(views: &[GeneratorView], style: Style, now: Timestamp) 
 }
 
 /// Formats an open circuit breaker: `summarize failed 3 times in a row, last: exit 1; next probe in 40s`.
-#[must_use]
 pub(crate) fn breaker(kind: &str, breaker: &Breaker, now: Timestamp) -> String {
     let times = if breaker.failures == 1 { "once".to_owned() } else { format!("{} times", breaker.failures) };
     let last = breaker.reason.as_deref().map(|reason| format!(", last: {reason}")).unwrap_or_default();

@@ -10,7 +10,6 @@ use protocol::{Lifecycle, Session, Timestamp};
 use crate::show::{size, time};
 
 /// Formats limits.
-#[must_use]
 pub(crate) fn limits(limits: &Limits) -> String {
     match (limits.is_empty(), limits.best_effort) {
         (true, _) => "none".to_owned(),
@@ -21,7 +20,6 @@ pub(crate) fn limits(limits: &Limits) -> String {
 
 /// Formats limits with a `?` behind each that is not enforced, according to the sentences in `unenforced`. A
 /// sentence that begins with no limit's key concerns all limits that need a control group.
-#[must_use]
 pub(crate) fn marked_limits(limits: &Limits, unenforced: &[String]) -> String {
     let begins_with = |sentence: &str, key: &str| {
         sentence.strip_prefix(key).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
@@ -47,7 +45,6 @@ pub(crate) fn marked_limits(limits: &Limits, unenforced: &[String]) -> String {
 }
 
 /// Formats the present usage: if no process runs, only that of the disk.
-#[must_use]
 pub(crate) fn usage(usage: &Usage) -> String {
     let runs = !usage.memory_by.is_empty();
     let facts = [
@@ -62,7 +59,6 @@ pub(crate) fn usage(usage: &Usage) -> String {
 }
 
 /// Formats the total usage of the last program.
-#[must_use]
 pub(crate) fn account(account: &Account) -> String {
     let cpu = Duration::from_micros(account.user_us.saturating_add(account.system_us));
     let most = size::short(account.max_rss_kib.saturating_mul(1024));
@@ -72,7 +68,6 @@ pub(crate) fn account(account: &Account) -> String {
 }
 
 /// The time for which the last program has run, until its end if it has ended; none if there was none.
-#[must_use]
 pub(crate) fn run_time(session: &Session, now: Timestamp) -> Option<Duration> {
     let run = session.incarnation.as_ref()?;
     let ended = session.exit.map(|exit| exit.at).filter(|_| session.lifecycle != Lifecycle::Live);

@@ -14,7 +14,6 @@ use crate::show::time::{due, when};
 use crate::show::{agent, escape, lifecycle, lock, resources, time, tree};
 
 /// Returns a table of sessions. `needs` are the kinds of inbox items of each session.
-#[must_use]
 pub(crate) fn sessions(
     views: &[SessionView],
     needs: &BTreeMap<SessionId, Vec<String>>,
@@ -53,7 +52,6 @@ fn activity(view: &SessionView, needs: &[String]) -> String {
 
 /// Returns everything about one session: a row per fact, then the question to a person, its processes and the
 /// end of its output.
-#[must_use]
 pub(crate) fn session(
     view: &SessionView,
     (errors, replay): (Option<&ErrorLines>, Option<&str>),
@@ -120,7 +118,6 @@ fn wrote(last: &str, others: usize) -> String {
 
 /// Formats the state in a line, as the verbs that change a session print it:
 /// `sess_1  web  stopped(exited), exit 0`.
-#[must_use]
 pub(crate) fn state_line(view: &SessionView) -> String {
     let exit = view.session.exit.filter(|_| !view.session.lifecycle.holds_slot());
     let exit = exit.map(|exit| format!(", {}", exit_status(exit))).unwrap_or_default();
@@ -128,7 +125,6 @@ pub(crate) fn state_line(view: &SessionView) -> String {
 }
 
 /// Returns why a session does not run, as a sentence: `sess_1 is lost: its tmux server went away`.
-#[must_use]
 pub(crate) fn why_ended(view: &SessionView) -> String {
     let session = &view.session;
     let exit = session.exit.map(exit_status);
@@ -139,7 +135,6 @@ pub(crate) fn why_ended(view: &SessionView) -> String {
 }
 
 /// Formats labels in a line, without secrets.
-#[must_use]
 pub(crate) fn labels(labels: &BTreeMap<String, String>) -> String {
     let labels = redact::labels(labels);
     let labels = labels.iter().map(|(key, value)| escape::line(&format!("{key}={value}")));
@@ -223,7 +218,7 @@ impl Rows {
     /// Adds the processes and the pane of a session that runs: those of an ended one may be others by now.
     fn run(&mut self, view: &SessionView) {
         let session = &view.session;
-        let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+        let run = session.running();
         let pid = |process: Option<ProcId>| process.map(|process| process.pid.to_string());
         self.maybe("agent process", pid(run.and_then(|run| run.agent)));
         self.maybe("init process", pid(run.and_then(|run| run.init)));

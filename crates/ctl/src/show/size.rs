@@ -4,7 +4,6 @@
 const UNITS: [&str; 5] = ["K", "M", "G", "T", "P"];
 
 /// Formats a size in the largest unit, rounded down, with one decimal below 10: `512B`, `1.5M`, `120M`.
-#[must_use]
 pub(crate) fn short(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes}B");

@@ -19,25 +19,21 @@ const NEEDED: [&str; 2] = ["tmux-watch", "reaper"];
 const NAMED_MAX: usize = 5;
 
 /// True if all components are connected and there is no problem.
-#[must_use]
 pub(crate) fn is_healthy(status: &Status) -> bool {
     status.problems.is_empty() && is_complete(status)
 }
 
 /// True if all components are connected.
-#[must_use]
 pub(crate) fn is_complete(status: &Status) -> bool {
     NEEDED.iter().all(|name| component(status, name).is_some_and(|component| component.connected))
 }
 
 /// Returns the component of this name.
-#[must_use]
 pub(crate) fn component<'a>(status: &'a Status, name: &str) -> Option<&'a Component> {
     status.components.iter().find(|component| component.name == name)
 }
 
 /// Returns the document of `status --json`, without `outdated`, which needs more than the status.
-#[must_use]
 pub(crate) fn document(status: &Status) -> Value {
     let server = status.tmux.server;
     json!({
@@ -124,7 +120,6 @@ fn breaker_document(view: &BreakerView) -> Value {
 }
 
 /// Returns the overview for people.
-#[must_use]
 pub(crate) fn overview(status: &Status, is_healthy: bool, style: Style, now: Timestamp) -> String {
     let (code, word) = if is_healthy { (32, "healthy") } else { (31, "not healthy") };
     let mut text = format!("pool {}: {}\n", status.pool, style.paint(code, word));

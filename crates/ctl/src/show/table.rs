@@ -19,7 +19,6 @@ pub(crate) struct Table {
 
 impl Table {
     /// Creates a table with this header, or without one if `header` is empty.
-    #[must_use]
     pub(crate) fn new(header: &[&str]) -> Self {
         let mut table = Self { rows: Vec::new(), painted: BTreeMap::new() };
         if !header.is_empty() {
@@ -40,7 +39,6 @@ impl Table {
     }
 
     /// Returns the text, a line per row without blanks at the end.
-    #[must_use]
     pub(crate) fn render(&self) -> String {
         let mut widths: Vec<usize> = Vec::new();
         for row in &self.rows {

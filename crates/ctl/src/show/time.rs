@@ -13,39 +13,33 @@ const LAST: u64 = 253_402_300_799_999;
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Returns the present time.
-#[must_use]
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(millis(since).min(LAST))
 }
 
 /// Formats a time as RFC 3339 with milliseconds, in UTC.
-#[must_use]
 pub(crate) fn rfc3339(at: Timestamp) -> String {
     let at = UNIX_EPOCH + Duration::from_millis(at.0.min(LAST));
     humantime::format_rfc3339_millis(at).to_string()
 }
 
 /// As [`rfc3339`], of seconds since the Unix epoch, which tmux reports.
-#[must_use]
 pub(crate) fn rfc3339_of_seconds(seconds: u64) -> String {
     rfc3339(Timestamp(seconds.saturating_mul(1000)))
 }
 
 /// Formats a past time: as its age on a terminal, else exactly.
-#[must_use]
 pub(crate) fn when(at: Timestamp, style: Style, now: Timestamp) -> String {
     if style.terminal { format!("{} ago", short(now.since(at))) } else { rfc3339(at) }
 }
 
 /// Formats a future time: as the time until then on a terminal, else exactly.
-#[must_use]
 pub(crate) fn due(at: Timestamp, style: Style, now: Timestamp) -> String {
     if style.terminal { until(at, now) } else { rfc3339(at) }
 }
 
 /// Formats the time until `at`: `in 12s`, or `now`.
-#[must_use]
 pub(crate) fn until(at: Timestamp, now: Timestamp) -> String {
     match at.since(now) {
         left if left.is_zero() => "now".to_owned(),
@@ -54,7 +48,6 @@ pub(crate) fn until(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// Formats a duration in one unit, rounded down: `3s`, `5m`, `2h`, `9d`.
-#[must_use]
 pub(crate) fn short(duration: Duration) -> String {
     match duration.as_secs() {
         s @ 0..60 => format!("{s}s"),
@@ -65,7 +58,6 @@ pub(crate) fn short(duration: Duration) -> String {
 }
 
 /// As [`short`], with a tenth of a second below one minute: `1.2s`.
-#[must_use]
 pub(crate) fn precise(duration: Duration) -> String {
     if duration < Duration::from_secs(60) {
         format!("{:.1}s", duration.as_secs_f64())
@@ -75,7 +67,6 @@ pub(crate) fn precise(duration: Duration) -> String {
 }
 
 /// Formats a duration exactly, in the form of the flags: `1m 30s`.
-#[must_use]
 pub(crate) fn exact(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }

@@ -7,7 +7,6 @@ use protocol::reply::TreeProcess;
 use crate::show::escape;
 
 /// Returns a line per process, indented by its depth.
-#[must_use]
 pub(crate) fn render(processes: &[TreeProcess]) -> String {
     let known: BTreeSet<u32> = processes.iter().map(|process| process.process.pid).collect();
     let mut below: BTreeMap<Option<u32>, Vec<&TreeProcess>> = BTreeMap::new();

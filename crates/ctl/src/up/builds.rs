@@ -10,7 +10,6 @@ use crate::supervisor_lock;
 use crate::up::{programs, service};
 
 /// The names of this pool's outdated daemons, the supervisor (`up`) among them.
-#[must_use]
 pub(crate) fn outdated(context: &Context, status: Option<&Status>) -> Vec<&'static str> {
     let mut names = Vec::new();
     if let Some(supervisor) = supervisor_lock::holder(&context.paths.up_lock)

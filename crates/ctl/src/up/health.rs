@@ -26,13 +26,11 @@ const SEEN_LIMIT: Duration = Duration::from_secs(3);
 const LOG_LINES: usize = 5;
 
 /// The pool's present status; `None` if `poold` does not answer.
-#[must_use]
 pub(crate) fn status(context: &Context) -> Option<Status> {
     status_within(context, ANSWER_LIMIT)
 }
 
 /// The pool's present status; `None` if `poold` does not answer within this time.
-#[must_use]
 pub(crate) fn status_within(context: &Context, limit: Duration) -> Option<Status> {
     Client::new(context, Some(limit)).ask_once(Request::Status, limit).and_then(expect_status).ok()
 }
@@ -67,7 +65,6 @@ pub(crate) fn check_is_pool(context: &Context) -> Result<(), Error> {
 
 /// True if what listens for `poold` refuses this client, as one that has as many connections as it can hold: it does not
 /// hang.
-#[must_use]
 pub(crate) fn is_refused(context: &Context, limit: Duration) -> bool {
     let refused = Client::new(context, Some(limit)).connect(Role::Client, Some(limit));
     matches!(refused, Err(ConnectError::Refused(_) | ConnectError::Version { .. }))

@@ -23,7 +23,6 @@ const CONFIG: &str = "POOL_CONFIG";
 static KEPT_CONFIG: OnceLock<OsBytes> = OnceLock::new();
 
 /// The path of a program of the pool: in `POOL_BIN_DIR`, else beside this one, else in `PATH`.
-#[must_use]
 pub(crate) fn find(name: &str) -> PathBuf {
     let given = std::env::var_os("POOL_BIN_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join(name)).filter(|path| path.exists());
@@ -35,7 +34,6 @@ pub(crate) fn find(name: &str) -> PathBuf {
 
 /// The present path of this program. If its file was replaced while it runs, that is the path of the new
 /// file.
-#[must_use]
 pub(crate) fn this() -> PathBuf {
     let this = std::env::current_exe().unwrap_or_else(|_| "poolctl".into());
     let before = this.as_os_str().as_bytes().strip_suffix(b" (deleted)").map(OsStr::from_bytes);

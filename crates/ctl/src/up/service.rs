@@ -21,7 +21,6 @@ const LONGEST: Duration = Duration::from_secs(30);
 const PROVED: Duration = Duration::from_secs(60);
 
 /// The pauses between the starts of a daemon.
-#[must_use]
 pub(crate) fn backoff() -> Backoff {
     Backoff::new(SHORTEST, LONGEST)
 }

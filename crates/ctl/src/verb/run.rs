@@ -172,7 +172,7 @@ fn stream(context: &Context, tail: &mut Tail, ends: &Receiver<Result<End, Error>
     let mut sink = CleanOutput::new(context.style.terminal);
     let end = tail.follow(&mut sink, ends)?;
     if let End::Exited(view) = &end {
-        tail.finish(&mut sink, view.session.incarnation.as_ref().map(|run| run.tag))?;
+        tail.finish(&mut sink, view.session.tag())?;
     }
     Ok(end)
 }
@@ -198,7 +198,7 @@ impl Errors {
     /// Waits until everything is copied that the session wrote before its end.
     fn finish(self, view: &SessionView) -> Result<(), Error> {
         // The receiver is gone if copying failed.
-        drop(self.end.send(Ok(view.session.incarnation.as_ref().map(|run| run.tag))));
+        drop(self.end.send(Ok(view.session.tag())));
         self.thread.join().unwrap_or_else(|_| Err(Error::failed("a thread panicked")))
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn tick(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, Tag)
     let now = turn.now();
     let limited = |session: &&Session| {
         let activity = turn.pool().activity(session.id);
-        let tag = session.incarnation.as_ref().map(|run| run.tag);
+        let tag = session.tag();
         let activity =
             activity.filter(|activity| activity.tag == tag && session.lifecycle == Lifecycle::Live);
         // This includes a limit that ended before it was handled.

@@ -104,7 +104,7 @@ fn restart_leases(turn: &mut Turn<'_>) {
 /// Ends the claim on a message whose lease is over.
 fn lapse(turn: &mut Turn<'_>, settings: &Settings, id: MessageId, reason: &str) {
     let now = turn.now();
-    let Some(open) = turn.pool().find_pending(id).filter(|open| open.state == MessageState::Claimed) else {
+    let Some(open) = turn.pool().find_held(id).filter(|open| open.state == MessageState::Claimed) else {
         return;
     };
     let process = open.holder.and_then(|holder| holder.process);

@@ -78,7 +78,7 @@ async fn attempt(daemon: &Arc<Daemon>, session: &Session, token: Token) -> Optio
 /// Emits the outcome of a launch, unless its incarnation was settled otherwise meanwhile.
 pub(crate) fn commit_outcome(turn: &mut Turn<'_>, session: SessionId, (tag, launched): (Tag, Launched)) {
     let record = turn.pool().session(session).filter(|s| s.lifecycle.holds_slot());
-    let Some(record) = record.filter(|s| s.incarnation.as_ref().is_some_and(|i| i.tag == tag)) else {
+    let Some(record) = record.filter(|s| s.is_run(tag)) else {
         return;
     };
     let wanted = matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Live);

@@ -66,7 +66,10 @@ pub(crate) async fn with_slot<R: Send + 'static>(
     let look = move |turn: &mut Turn<'_>| {
         if requester.is_gone(turn) {
             turn.volatile.scheduler.waiting.leave(waiter);
-            return Some(Err(Refusal::new(ErrorCode::Refused, "it was given up before it had a slot")));
+            return Some(Err(Refusal::new(
+                ErrorCode::Refused,
+                "its request was given up before there was a slot",
+            )));
         }
         if turn.volatile.scheduler.holds_starts() {
             turn.volatile.scheduler.waiting.leave(waiter);

@@ -154,7 +154,7 @@ impl Daemon {
         let loaded = self.config.borrow();
         let logs = &loaded.config.logs;
         LogOptions {
-            dir: self.paths.session(session).join("logs"),
+            dir: self.paths.logs_of(session),
             max_size: loaded.daemon.log_size,
             keep: logs.keep,
             compress: logs.compress,

@@ -33,7 +33,6 @@ impl DaemonError {
     }
 
     /// Returns the exit code of `poold`, as in `poolctl`'s table.
-    #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::AlreadyRunning(_) | Self::Exists(_) => 4,

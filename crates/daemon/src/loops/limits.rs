@@ -85,7 +85,7 @@ async fn disks(daemon: &Arc<Daemon>) {
         let mut rest = if limited.is_empty() { UNLIMITED_PAUSE } else { LIMITED_PAUSE };
         for session in limited {
             let began = Instant::now();
-            let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
+            let Some(tag) = session.tag() else { continue };
             let dir = session.dir.clone();
             let count = move || disk_usage_at_least(dir.as_path(), Instant::now() + DISK_LIMIT);
             let counted = daemon.blocking.without_timeout(Purpose::Housekeeping, count).await.ok();

@@ -79,7 +79,7 @@ async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal>
             // It may have been killed or removed meanwhile.
             let renew = move |turn: &mut Turn<'_>| {
                 let is_due = turn.pool().session(session).is_some_and(|record| {
-                    let tag = record.incarnation.as_ref().map(|run| run.tag);
+                    let tag = record.tag();
                     record.lifecycle == Lifecycle::Starting && tag == Some(run.tag)
                 });
                 if is_due {

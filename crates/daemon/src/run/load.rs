@@ -24,7 +24,7 @@ pub(super) fn events(pool: &pool::Pool, run: &Path, boot: &str) -> Vec<Event> {
 /// Returns the end of a session that ran before a reboot: lost, unless it was being ended, or its init reported the
 /// end of its program before.
 fn lost(pool: &pool::Pool, session: &Session, run: &Path) -> Vec<Event> {
-    let (id, tag) = (session.id, session.incarnation.as_ref().map(|run| run.tag));
+    let (id, tag) = (session.id, session.tag());
     let reported = tag.and_then(|tag| files::read_exit(run, tag)).map(|(exit, _)| exit);
     let account = tag.and_then(|tag| files::read_account(run, tag));
     let exit = reported.or(session.exit);

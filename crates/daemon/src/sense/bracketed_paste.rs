@@ -14,7 +14,7 @@ const READ_MAX: u64 = 4 << 20;
 
 /// True if the program of this incarnation has enabled bracketed pastes; `None` if its output does not tell.
 pub(crate) async fn is_enabled(daemon: &Daemon, session: SessionId, tag: Tag) -> Option<bool> {
-    let logs = daemon.log_options(session).dir;
+    let logs = daemon.paths.logs_of(session);
     daemon.blocking.with_timeout(Purpose::Logs, move || read(&logs, tag).ok()).await.flatten()?
 }
 

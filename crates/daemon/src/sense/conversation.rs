@@ -23,7 +23,7 @@ pub(crate) async fn check(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
         Some((adapter, turn.pool().notes(session).and_then(|notes| notes.transcript.clone())))
     };
     let Ok(Some((adapter, record))) = daemon.engine.turn(known).await else { return };
-    let logs = daemon.log_options(session).dir;
+    let logs = daemon.paths.logs_of(session);
     let sample = move || {
         let gone = record.is_some_and(|path| is_gone(path.as_path()));
         gone || output(&logs, tag).is_ok_and(|output| says_conversation_missing(adapter, &output))

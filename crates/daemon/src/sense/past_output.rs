@@ -35,7 +35,7 @@ pub(crate) async fn note(daemon: Arc<Daemon>) -> Result<(), Refusal> {
 }
 
 fn logs(turn: &Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, PathBuf)> {
-    let log = |id| daemon.paths.session(id).join("logs").join(protocol::logs::CURRENT);
+    let log = |id| daemon.paths.logs_of(id).join(protocol::logs::CURRENT);
     let sessions = turn.pool().sessions().filter(|session| may_lack_output(session));
     sessions.map(|session| (session.id, log(session.id))).collect()
 }

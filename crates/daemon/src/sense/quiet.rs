@@ -54,7 +54,7 @@ fn running_logs(turn: &Turn<'_>, daemon: &Daemon) -> Option<Vec<RunningLog>> {
     let running =
         turn.pool().sessions().filter(|s| matches!(s.lifecycle, Lifecycle::Live | Lifecycle::Draining));
     let running_log = |session: &protocol::Session| {
-        let log = daemon.paths.session(session.id).join("logs").join(protocol::logs::CURRENT);
+        let log = daemon.paths.logs_of(session.id).join(protocol::logs::CURRENT);
         let started_at = session.incarnation.as_ref()?.started_at;
         Some(RunningLog { session: session.id, log, started_at })
     };

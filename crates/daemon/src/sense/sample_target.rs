@@ -93,13 +93,13 @@ impl SampleTarget {
             attached: session.attached_clients > 0,
             active_before_adoption: run.is_adopted().then_some(session.last_activity_at.min(run.started_at)),
             shell: ShellProgram::of(session, &kind.agent),
-            log: paths.session(session.id).join("logs").join(protocol::logs::CURRENT),
+            log: paths.logs_of(session.id).join(protocol::logs::CURRENT),
         })
     }
 
     /// True if the session is this one, in the same incarnation.
     pub(crate) fn is_of(&self, session: &Session) -> bool {
-        session.incarnation.as_ref().is_some_and(|run| run.tag == self.tag)
+        session.is_run(self.tag)
     }
 
     /// True if its agent has not reported or shown yet that it is ready, within the limit.

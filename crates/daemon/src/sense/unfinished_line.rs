@@ -22,7 +22,7 @@ pub(crate) async fn is_left(
     keys_at: Option<Timestamp>,
 ) -> bool {
     let Some(active_at) = seen.active_at else { return false };
-    let (dir, size) = (daemon.log_options(session).dir, (seen.size.height, seen.size.width));
+    let (dir, size) = (daemon.paths.logs_of(session), (seen.size.height, seen.size.width));
     let read = move || logs::paused_line(&dir, tag, size).ok().flatten();
     let Some(prompt) = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() else {
         return false;

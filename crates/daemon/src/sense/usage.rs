@@ -7,7 +7,7 @@ use world::processes::{Processes, SessionProcesses};
 /// Returns the resource use of the processes of each session; `None` for one that does not run.
 pub(crate) fn of_sessions(processes: &dyn Processes, sessions: &[Session]) -> Vec<Option<Usage>> {
     let running = |session: &Session| {
-        let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot())?;
+        let run = session.running()?;
         Some(SessionProcesses { init: run.init?, agent: run.agent, cgroup: run.cgroup.clone() })
     };
     let running: Vec<Option<SessionProcesses>> = sessions.iter().map(running).collect();

@@ -279,7 +279,7 @@ fn reason(answer: Answer) -> &'static str {
         Answer::Dead => "its program has ended",
         Answer::Piped => PIPED,
         Answer::Done | Answer::InMode | Answer::InputOff | Answer::Attached | Answer::Already => {
-            "tmux did not do it"
+            "tmux did not mark it"
         }
     }
 }

@@ -106,7 +106,7 @@ fn withdraw(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
 
 /// True if the agent of the same incarnation is in a turn.
 fn is_at_work(turn: &Turn<'_>, session: &Session) -> bool {
-    let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { return false };
+    let Some(tag) = session.tag() else { return false };
     let is_same = turn.pool().tagged(tag).is_some_and(|found| found.id == session.id);
     is_same && turn.pool().activity_in(session.id, tag).is_some_and(|now| now.state.is_at_work())
 }

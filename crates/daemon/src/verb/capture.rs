@@ -15,7 +15,7 @@ use crate::verb::{pane, session_view};
 /// Answers with the screen, or the last one that was kept of a session that does not run.
 pub(super) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
     let session = session_view::resolve(daemon, asked.session.clone()).await?;
-    let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
+    let pane = session.running().and_then(pane_of);
     let Some(pane) = pane else { return last_screen(daemon, &session).await };
     let lines = match asked.extent {
         Extent::Visible => Lines::Visible,

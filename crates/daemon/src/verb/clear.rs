@@ -15,7 +15,7 @@ pub(super) async fn clear(daemon: &Arc<Daemon>, op: &ClientOperation, wanted: Se
     // It may have been started again before the lock was there.
     let session = session_view::resolve(daemon, id.into()).await?;
     let cleared = empty_log(daemon, &session).await;
-    let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
+    let pane = session.running().and_then(pane_of);
     let reply = match (cleared, pane) {
         (Ok(()), Some(pane)) => pane::reply_of(daemon.tmux.clear_history(pane).await),
         (Ok(()), None) => Ok(Response::Done),
@@ -29,7 +29,7 @@ pub(super) async fn clear(daemon: &Arc<Daemon>, op: &ClientOperation, wanted: Se
 
 /// Empties a session's log, and that of its standard error, under the session's lock or while nothing runs.
 pub(super) async fn empty_log(daemon: &Daemon, session: &Session) -> Result<(), Refusal> {
-    let dir = daemon.log_options(session.id).dir;
+    let dir = daemon.paths.logs_of(session.id);
     let clear = move || {
         process::log_writer::clear(&dir)?;
         process::log_writer::clear(&dir.join(protocol::logs::STDERR))
@@ -40,6 +40,9 @@ pub(super) async fn empty_log(daemon: &Daemon, session: &Session) -> Result<(), 
             ErrorCode::Failed,
             format!("the log of {} is not emptied: {error}", session.name),
         )),
-        None => Err(Refusal::new(ErrorCode::Failed, "the file system does not answer")),
+        None => Err(Refusal::new(
+            ErrorCode::Failed,
+            "the file system does not answer, and the log may not be empty; try again once it does",
+        )),
     }
 }

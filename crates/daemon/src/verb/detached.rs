@@ -54,7 +54,7 @@ impl Detached {
 /// # Errors
 /// The file cannot be written.
 pub(super) fn mark(daemon: &Daemon, session: &Session) -> io::Result<()> {
-    let Some(run) = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()) else {
+    let Some(run) = session.running() else {
         return Ok(());
     };
     let boot = daemon.world.processes.boot_id();

@@ -12,7 +12,7 @@ use crate::verb::pane::{self, PaneEffect};
 pub(super) async fn keys(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Keys) -> Reply {
     let keys = tmux::keys::parse(&asked.keys).map_err(|e| Refusal::new(ErrorCode::Usage, e.to_string()))?;
     if keys.is_empty() {
-        return Err(Refusal::new(ErrorCode::Usage, "no keys"));
+        return Err(Refusal::new(ErrorCode::Usage, "name at least one key, as in `poolctl keys NAME Enter`"));
     }
     let tmux = Arc::clone(&daemon.tmux);
     pane::act(daemon, op, (asked.session, PaneEffect::Keys), async move |pane| tmux.keys(pane, &keys).await)

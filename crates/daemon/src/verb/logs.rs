@@ -10,5 +10,5 @@ use crate::verb::session_view;
 
 pub(super) async fn logs(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
     let session = session_view::resolve(daemon, wanted).await?;
-    Ok(Response::Logs(LogFiles { dir: daemon.paths.session(session.id).join("logs").into() }))
+    Ok(Response::Logs(LogFiles { dir: daemon.paths.logs_of(session.id).into() }))
 }

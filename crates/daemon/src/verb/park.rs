@@ -87,7 +87,7 @@ async fn begin(
             return Ok(Begun { session, ends: None, guarded: false });
         }
         let events = pool::session::park(turn.pool(), &session, force)?;
-        let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+        let run = session.running();
         let ends = run.map(|run| run.tag);
         let guarded = !force && !events.is_empty();
         if let Some(tag) = ends {

@@ -83,7 +83,7 @@ fn check_repeat(session: &Session, asked: &Rename) -> Result<(), Refusal> {
 /// # Errors
 /// The reason for which tmux did not, and true if that is certain.
 async fn in_tmux(daemon: &Daemon, session: &Session, name: &Name) -> Result<(), (Refusal, bool)> {
-    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+    let run = session.running();
     let Some((pane, tmux_session)) = run.and_then(|run| Some((pane_of(run)?, run.session?))) else {
         return Ok(());
     };

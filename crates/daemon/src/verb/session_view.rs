@@ -28,8 +28,7 @@ pub(super) fn view_of(
 ) -> SessionView {
     let lock = lock::view(turn, session.id);
     let observed = &turn.volatile.observed;
-    let pane =
-        session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(|run| run.pane);
+    let pane = session.running().and_then(|run| run.pane);
     let pane = pane.and_then(|id| observed.state().panes.get(&id));
     let current_dir = pane.and_then(|pane| pane.current_dir.clone());
     let loaded = daemon.loaded();
@@ -83,7 +82,7 @@ pub(super) fn listed(turn: &Turn<'_>, daemon: &Daemon, filter: &List) -> Vec<Ses
 
 /// Returns the live processes of a session, from the process table.
 pub(super) async fn processes(daemon: &Daemon, session: &Session) -> Vec<TreeProcess> {
-    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+    let run = session.running();
     let Some(init) = run.and_then(|run| run.init) else { return Vec::new() };
     let table = daemon.processes();
     let read = move || table.descendants(init);

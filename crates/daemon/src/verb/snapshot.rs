@@ -50,7 +50,7 @@ fn log_of(turn: &Turn<'_>, daemon: &Daemon, view: &SessionView) -> LogOf {
     let seen = pane.and_then(|pane| turn.volatile.observed.state().panes.get(&pane));
     let size =
         seen.map_or((session.spec.size.rows, session.spec.size.cols), |pane| (pane.height, pane.width));
-    LogOf { session: session.id, dir: daemon.log_options(session.id).dir, size }
+    LogOf { session: session.id, dir: daemon.paths.logs_of(session.id), size }
 }
 
 async fn read_logs(daemon: &Daemon, logs: Vec<LogOf>) {

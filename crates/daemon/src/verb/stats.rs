@@ -35,6 +35,9 @@ pub(super) async fn stats(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> R
     };
     match daemon.blocking.with_timeout(Purpose::Processes, measure).await {
         Some(views) => Ok(Response::Usage(views)),
-        None => Err(Refusal::new(ErrorCode::Failed, "the process table or the file system does not answer")),
+        None => Err(Refusal::new(
+            ErrorCode::Failed,
+            "the process table or the file system does not answer; try again once it does",
+        )),
     }
 }

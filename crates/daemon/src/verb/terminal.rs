@@ -13,9 +13,9 @@ use crate::verb::{pane, session_view};
 /// Also answers for a program that has ended, until its pane is gone.
 pub(super) async fn terminal(daemon: &Arc<Daemon>, asked: SessionRef) -> Reply {
     let session = session_view::resolve(daemon, asked).await?;
-    let pane = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot()).and_then(pane_of);
+    let pane = session.running().and_then(pane_of);
     let pane = pane.ok_or_else(|| pool::session::not_running(&session))?;
-    let dir = daemon.paths.session(session.id).join("logs");
+    let dir = daemon.paths.logs_of(session.id);
     // Read before the screen, so that the log after this offset continues from the screen without a gap.
     let bounds =
         daemon.blocking.with_timeout(Purpose::Logs, move || logs::bounds(&dir)).await.and_then(Result::ok);

@@ -35,7 +35,7 @@ pub(super) async fn begin(
         let session = pool::session::resolve(turn.pool(), &wanted)?.clone();
         lock::check_unlocked(turn, session.id, under)?;
         let events = decide(&session);
-        let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+        let run = session.running();
         if let Some(tag) = run.map(|run| run.tag) {
             expect_end(turn, tag, (grace_ms, usual));
         }
@@ -117,10 +117,7 @@ fn outcome(
     (id, tag): (SessionId, Tag),
     unless: fn(&Session) -> bool,
 ) -> Option<Result<(), Refusal>> {
-    let current = turn
-        .pool()
-        .session(id)
-        .filter(|s| s.lifecycle.holds_slot() && s.incarnation.as_ref().is_some_and(|i| i.tag == tag));
+    let current = turn.pool().session(id).filter(|s| s.lifecycle.holds_slot() && s.is_run(tag));
     if current.is_none_or(unless) {
         return Some(Ok(()));
     }

@@ -162,13 +162,11 @@ fn from_outside(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Act
 }
 
 /// The activity of a program apart from its bell, while the bell asks for a person.
-#[must_use]
 pub fn activity_under_bell(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Option<Activity> {
     asking_bell(pool, observed, now).map(|_| without_bell(pool, observed, now))
 }
 
 /// True if a session is in a state, seen from outside. A bell hides no state: its program may be idle or busy.
-#[must_use]
 pub fn is_in_state(agents: &Agents, shown: &Activity, state: ActivityState) -> bool {
     let rings = shown.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);
     let under = shown.tag.filter(|_| rings).and_then(|tag| agents.under_bell(tag));
@@ -233,7 +231,6 @@ fn from_screen(observed: &AgentObservation, now: Timestamp) -> Activity {
 }
 
 /// The activity of an agent with a dialog on its screen.
-#[must_use]
 pub fn dialog_activity(look: &ScreenReading, dialog: &Dialog, kind: AskKind) -> Activity {
     // The same dialog is the same request.
     let id = match kind {
@@ -252,13 +249,12 @@ pub fn dialog_activity(look: &ScreenReading, dialog: &Dialog, kind: AskKind) -> 
 
 /// The activity of a session's agent as it is shown. A prompt in doubt comes first: a person has to resolve
 /// it.
-#[must_use]
 pub fn current_activity(pool: &Pool, session: &Session) -> Activity {
     let limited = session.lifecycle == Lifecycle::Parked && session.reason == Some(Reason::Limited);
     if !matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining) && !limited {
         return Activity { since: session.changed_at, ..Activity::default() };
     }
-    let tag = session.incarnation.as_ref().map(|run| run.tag);
+    let tag = session.tag();
     let known = pool.activity(session.id).filter(|activity| activity.tag == tag);
     doubted_prompt(pool, session).or_else(|| known.cloned()).unwrap_or_else(|| Activity {
         since: session.changed_at,
@@ -279,7 +275,6 @@ fn doubted_prompt(pool: &Pool, session: &Session) -> Option<Activity> {
 }
 
 /// True if the agent waits for a person. A bell does not count.
-#[must_use]
 pub fn waits_for_person(activity: &Activity) -> bool {
     activity.ask.as_ref().is_some_and(|ask| ask.kind != AskKind::Bell)
 }

@@ -19,7 +19,6 @@ pub struct Artefacts {
 
 impl Artefacts {
     /// The plan that was last proposed, approved or not.
-    #[must_use]
     pub fn plan(&self) -> Option<&str> {
         self.plan.as_deref()
     }

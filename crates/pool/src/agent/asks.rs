@@ -14,7 +14,6 @@ use crate::clock::Moment;
 use crate::pool::Pool;
 
 /// All open questions: the one that is shown, then the `queued` ones.
-#[must_use]
 pub fn open_asks(shown: &Activity, queued: &[Ask]) -> Vec<Ask> {
     let first = shown.ask.iter().filter(|ask| ask.kind != AskKind::Bell);
     // Questions queued behind one that is no longer shown are over with it.
@@ -116,7 +115,6 @@ pub fn check_answer(ask: &Ask, said: &Approve, name: &str) -> Result<(), Refusal
 }
 
 /// The activity of an agent with these open questions; none without any.
-#[must_use]
 pub fn ask_activity(before: &Activity, open: &[Ask], now: Timestamp) -> Option<Activity> {
     let first = open.first()?;
     let more: Vec<String> = open[1..].iter().map(|ask| ask.id.to_string()).collect();

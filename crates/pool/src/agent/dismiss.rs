@@ -58,7 +58,7 @@ const UNRECORDED: Duration = Duration::from_secs(2);
 pub fn keep_bells_answered(pool: &Pool, volatile: &mut Volatile, (last, now): (Timestamp, Timestamp)) {
     let rings = |shown: &Activity| shown.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);
     for session in pool.sessions() {
-        let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
+        let Some(tag) = session.tag() else { continue };
         if !pool.activity_in(session.id, tag).is_some_and(rings) {
             let recorded = session.verified_at.map_or(last, |at| at.max(last)).min(now);
             let before = Timestamp(recorded.0.saturating_sub(time::millis(UNRECORDED)));

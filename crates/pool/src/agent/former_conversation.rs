@@ -19,7 +19,6 @@ pub(crate) fn end_of_facts(pool: &Pool, event: &Event) -> Vec<Event> {
 }
 
 /// True if a conversation in which the agent was prompted is replaced, or is not to be resumed.
-#[must_use]
 pub(crate) fn ends_conversation(session: &Session, event: &Event) -> bool {
     let Event::ConversationChanged { conversation: next, .. } = event else { return false };
     let goes_on = |last: &Conversation| next.as_ref().is_some_and(|next| next.id == last.id && next.begun);
@@ -41,7 +40,6 @@ fn forget(pool: &Pool, session: SessionId) -> Vec<Event> {
 }
 
 /// Removes from the notes on an agent all that is about its conversation.
-#[must_use]
 pub(crate) fn without_conversation(notes: Notes) -> Notes {
     Notes { transcript: None, tokens: None, skill: None, ..notes }
 }

@@ -37,7 +37,7 @@ pub struct HookOutcome {
 /// Handles a hook report.
 #[must_use]
 pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInputs<'_>) -> HookOutcome {
-    let current = session.incarnation.as_ref().is_some_and(|run| run.tag == hook.tag);
+    let current = session.is_run(hook.tag);
     if !current {
         return HookOutcome::default();
     }

@@ -35,7 +35,6 @@ pub struct HookInputs<'a> {
 /// showed `at` more than once, as it was set back, the moment nearest to the report counts, as few reports are late.
 /// An `at` ahead of what the clock is known to have shown dates from before an unrecorded step back: a report up to now
 /// then counts as newer.
-#[must_use]
 pub fn is_before(pool: &Pool, (moment, now): (Moment, Timestamp), at: Timestamp) -> bool {
     let is_ahead = || moment_of(pool.clock(), now, now) < moment;
     moment < moment_near(pool.clock(), at, now, moment) && (pool.is_past(now, at) || is_ahead())

@@ -39,13 +39,11 @@ pub struct TerminalMarks {
 
 impl TerminalMarks {
     /// The last prompt or command mark.
-    #[must_use]
     pub fn last_of_shell(&self) -> Option<ShellMark> {
         self.prompt.max(self.command)
     }
 
     /// True if the shell's last mark is that of a command.
-    #[must_use]
     pub fn runs_command(&self) -> bool {
         self.command > self.prompt
     }

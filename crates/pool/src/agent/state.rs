@@ -49,7 +49,6 @@ impl Agents {
     }
 
     /// Questions of a session's agent behind the one that is shown, oldest first.
-    #[must_use]
     pub fn queued_asks(&self, session: SessionId) -> &[Ask] {
         self.queued_asks.get(&session).map_or(&[], Vec::as_slice)
     }
@@ -60,7 +59,6 @@ impl Agents {
     }
 
     /// The moments at which a session's agent asked its open questions, as far as its hooks have told this `poold`.
-    #[must_use]
     pub fn asked_at(&self, session: SessionId) -> Option<&BTreeMap<u64, Moment>> {
         self.asked_at.get(&session)
     }
@@ -77,7 +75,6 @@ impl Agents {
     }
 
     /// The last marks (OSC 133, bell) in the output of an incarnation.
-    #[must_use]
     pub fn marks(&self, tag: Tag) -> Option<&TerminalMarks> {
         self.marks.get(&tag)
     }
@@ -93,7 +90,6 @@ impl Agents {
     }
 
     /// Beginning of the last observation of an incarnation that told something.
-    #[must_use]
     pub fn observed_at(&self, tag: Tag) -> Option<Timestamp> {
         self.observed_at.get(&tag).copied()
     }
@@ -104,7 +100,6 @@ impl Agents {
     }
 
     /// Time of a session's last output, as last sampled. Kept beyond its end.
-    #[must_use]
     pub fn output_at(&self, session: SessionId) -> Option<Timestamp> {
         self.output_at.get(&session).copied()
     }
@@ -115,7 +110,6 @@ impl Agents {
     }
 
     /// The activity of an incarnation apart from its bell, while the bell asks.
-    #[must_use]
     pub fn under_bell(&self, tag: Tag) -> Option<&Activity> {
         self.under_bells.get(&tag)
     }
@@ -138,7 +132,6 @@ impl Agents {
     }
 
     /// Time up to which the bells of an incarnation are answered.
-    #[must_use]
     pub fn bell_answered_at(&self, tag: Tag) -> Option<Timestamp> {
         self.bells_answered.get(&tag).copied()
     }
@@ -150,13 +143,11 @@ impl Agents {
 
     /// True if a person dismissed what a session asks at present. The same question asked again is another
     /// one.
-    #[must_use]
     pub fn is_dismissed(&self, session: SessionId, shown: &Activity) -> bool {
         self.dismissed.get(&session).is_some_and(|asked| occurrence(shown).as_ref() == Some(asked))
     }
 
     /// The plan and the files of a session's agent.
-    #[must_use]
     pub fn artefacts(&self, session: SessionId) -> Option<&Artefacts> {
         self.artefacts.get(&session).filter(|known| !known.is_empty())
     }
@@ -169,7 +160,6 @@ impl Agents {
     }
 
     /// The agent's own name for the turn in which it works its present prompt, if known.
-    #[must_use]
     pub fn turn(&self, session: SessionId) -> Option<&str> {
         self.turns.get(&session).map(String::as_str)
     }

@@ -7,7 +7,6 @@ use crate::pool::Pool;
 use crate::volatile::Volatile;
 
 /// True if prompts and starts of a session wait: a user holds its lock, and no prompt that was sent under it waits.
-#[must_use]
 pub fn holds_back(pool: &Pool, volatile: &Volatile, session: SessionId) -> bool {
     let is_locked = volatile.user_locks.get(session).is_some();
     is_locked && pool.session(session).is_some_and(|session| is_locked_without_prompts(pool, session))

@@ -122,7 +122,6 @@ pub struct LockTable {
 
 impl LockTable {
     /// An empty table whose tokens belong to this epoch.
-    #[must_use]
     pub fn new(epoch: Epoch) -> Self {
         Self { epoch, ..Self::default() }
     }
@@ -236,7 +235,6 @@ impl LockTable {
     }
 
     /// The holder of a session's lock.
-    #[must_use]
     pub fn holder(&self, session: SessionId) -> Option<LockStatus<'_>> {
         self.sessions.get(&session).map(|locks| LockStatus {
             token: locks.holder.0,
@@ -256,7 +254,6 @@ impl LockTable {
     }
 
     /// True if a user's lock of any session is held with this token.
-    #[must_use]
     pub fn is_held(&self, token: Token) -> bool {
         self.sessions.values().any(|locks| locks.is_user_lock() && locks.holder.0 == token)
     }

@@ -28,7 +28,6 @@ pub struct UserLocks(BTreeMap<SessionId, UserLock>);
 
 impl UserLocks {
     /// The lock on a session.
-    #[must_use]
     pub fn get(&self, session: SessionId) -> Option<&UserLock> {
         self.0.get(&session)
     }
@@ -50,14 +49,12 @@ impl UserLocks {
     }
 
     /// True if the lock on a session is held with this token.
-    #[must_use]
     pub fn is_held(&self, session: SessionId, token: Token) -> bool {
         self.0.get(&session).is_some_and(|lock| lock.token == token)
     }
 
     /// The token of the session's own lock if a caller with the token `carried` acts inside it: the carried
     /// lock is that lock, or was requested, directly or through others, inside it.
-    #[must_use]
     pub fn through(&self, session: SessionId, carried: Option<Token>) -> Option<Token> {
         let own = self.0.get(&session)?.token;
         let mut token = carried;
@@ -69,14 +66,12 @@ impl UserLocks {
     }
 
     /// The sessions whose locks were not renewed in time.
-    #[must_use]
     pub fn lapsed(&self, by: Mono) -> Vec<SessionId> {
         let lapsed = self.0.iter().filter(|(_, lock)| lock.deadline <= by);
         lapsed.map(|(session, _)| *session).collect()
     }
 
     /// End of the first lease.
-    #[must_use]
     pub fn first_deadline(&self) -> Option<Mono> {
         self.0.values().map(|lock| lock.deadline).min()
     }

@@ -14,7 +14,6 @@ pub type ForeignSessions = BTreeMap<TmuxSessionId, String>;
 
 /// Finds the tmux sessions none of whose panes is or was the pool's. A session that only shows panes of
 /// others is a view of them, not a session of its own.
-#[must_use]
 pub fn foreign_sessions(pool: &Pool, state: &TmuxState) -> ForeignSessions {
     let mut foreign: BTreeMap<TmuxSessionId, bool> = BTreeMap::new();
     for pane in state.panes.values() {
@@ -37,7 +36,6 @@ pub fn foreign_changes(before: &ForeignSessions, after: &ForeignSessions) -> Vec
 
 /// The panes that the configuration says to adopt: the open panes of sessions that have no other, as `adopt`
 /// requires too. A session that once had a pane of a pool is not adopted again by itself.
-#[must_use]
 pub fn panes_to_adopt(adoption: &Adoption, foreign: &ForeignSessions, state: &TmuxState) -> Vec<PaneId> {
     if *adoption == Adoption::Never || !matches!(state.server, Server::Up(_)) {
         return Vec::new();

@@ -12,7 +12,6 @@ use crate::pool::Pool;
 /// The health of the observation of a session's pane. Without a watcher, and while its tmux server does not
 /// answer, what is known is from the last complete listing; `is_silent`: the watcher has said nothing for longer
 /// than it should.
-#[must_use]
 pub fn transport_health(
     (pool, now): (&Pool, Timestamp),
     observed: &Observed,

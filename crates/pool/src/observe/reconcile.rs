@@ -52,7 +52,6 @@ pub struct DiffScope {
 }
 
 /// The scope of these changes of `before`; none if they concern the whole server.
-#[must_use]
 pub fn diff_scope(pool: &Pool, before: &TmuxState, changes: &[Change]) -> Option<DiffScope> {
     let mut touched = DiffScope::default();
     let mut tags: BTreeSet<Tag> = BTreeSet::new();
@@ -142,7 +141,6 @@ fn server_events(pool: &Pool, observation: &Observation<'_>, server: Option<Serv
 /// True if a program that was seen to end was ended by tmux, which is known once its pane is gone: the pane
 /// of a program that ends by itself remains. The pane of an adopted one may not remain; but tmux ends
 /// programs by hanging up.
-#[must_use]
 pub fn ended_by_tmux(session: &Session) -> bool {
     let Some(run) = &session.incarnation else { return false };
     let hung_up = session.exit.is_some_and(|exit| exit.is_hangup());

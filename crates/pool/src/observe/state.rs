@@ -72,7 +72,6 @@ pub struct Observed {
 
 impl Observed {
     /// Nothing is known yet.
-    #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self {
             state: unknown_state("not looked at yet"),
@@ -96,49 +95,41 @@ impl Observed {
     }
 
     /// The observed state of tmux.
-    #[must_use]
     pub fn state(&self) -> &TmuxState {
         &self.state
     }
 
     /// Names of the sessions in tmux, as last observed.
-    #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.state.sessions.values().map(|session| session.name.clone()).collect()
     }
 
     /// Time of the last complete listing.
-    #[must_use]
     pub fn seen_at(&self) -> Option<Timestamp> {
         self.seen_at
     }
 
     /// Beginning of the last complete listing of a server that answered.
-    #[must_use]
     pub fn listed_from(&self) -> Option<Timestamp> {
         self.listed_from
     }
 
     /// The last trouble with observing the tmux server, which may be over, and its time.
-    #[must_use]
     pub fn trouble(&self) -> Option<&(Timestamp, String)> {
         self.trouble.as_ref()
     }
 
     /// Time of the last observation that the tmux server did not answer; the start of `poold` if it answered all.
-    #[must_use]
     pub fn answers_since(&self) -> Timestamp {
         self.answers_since
     }
 
     /// True until the first complete observation after the start of `poold`.
-    #[must_use]
     pub fn is_first(&self) -> bool {
         self.first
     }
 
     /// The watcher's way of noticing changes.
-    #[must_use]
     pub fn transport(&self) -> Option<TmuxTransport> {
         self.transport
     }
@@ -149,13 +140,11 @@ impl Observed {
     }
 
     /// tmux sessions that are not the pool's; none before the first observation.
-    #[must_use]
     pub fn foreign(&self) -> Option<&ForeignSessions> {
         self.foreign.as_ref()
     }
 
     /// The process of the tmux server: the observed one, else the one on record.
-    #[must_use]
     pub fn server_pid(&self, pool: &Pool) -> Option<u32> {
         match self.state.server {
             Server::Up(server) => Some(server.process.pid),
@@ -164,13 +153,11 @@ impl Observed {
     }
 
     /// The connected watcher.
-    #[must_use]
     pub fn watcher(&self) -> Option<&Peer> {
         self.watcher.as_ref()
     }
 
     /// Time since which a watcher, or none, is connected.
-    #[must_use]
     pub fn watcher_since(&self) -> Timestamp {
         self.watcher_since
     }
@@ -193,13 +180,11 @@ impl Observed {
     }
 
     /// True if no watcher is connected and nothing was observed for `limit`.
-    #[must_use]
     pub fn is_outdated(&self, pool: &Pool, now: Timestamp, limit: std::time::Duration) -> bool {
         self.watcher.is_none() && self.is_silent(pool, now, limit)
     }
 
     /// True if nothing was heard or observed for `limit`.
-    #[must_use]
     pub fn is_silent(&self, pool: &Pool, now: Timestamp, limit: std::time::Duration) -> bool {
         self.looked_at.is_none_or(|at| pool.age(now, at) >= limit)
     }
@@ -231,7 +216,6 @@ impl Observed {
     }
 
     /// True if the snapshot of this number arrived.
-    #[must_use]
     pub fn has_snapshot(&self, number: u64) -> bool {
         self.snapshots_received >= number
     }
@@ -262,7 +246,6 @@ impl Observed {
     }
 
     /// Time at which the pool itself last renamed a session.
-    #[must_use]
     pub fn renamed_at(&self, session: SessionId) -> Option<Timestamp> {
         self.renamed_at.get(&session).copied()
     }

@@ -41,7 +41,6 @@ pub struct SuspectRun {
 
 impl Suspects {
     /// True if the observation confirms everything.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.processes.is_empty() && self.runs.is_empty()
     }
@@ -75,7 +74,6 @@ pub struct ObserveOutcome {
 }
 
 /// The suspects to sample before [`take_in`].
-#[must_use]
 pub fn suspects(pool: &Pool, volatile: &Volatile, update: &Update) -> Suspects {
     let state = volatile.observed.state();
     let mut suspects = Suspects::default();
@@ -145,7 +143,6 @@ pub fn started_programs(pool: &Pool, findings: &Findings) -> Vec<Event> {
 }
 
 /// Returns the incarnation with what its init reported of the program's start.
-#[must_use]
 pub fn with_processes(run: Incarnation, started: Started) -> Incarnation {
     let unenforced = run.unenforced.iter().cloned().chain(started.unenforced).collect();
     Incarnation { init: Some(started.init), agent: Some(started.agent), unenforced, ..run }
@@ -154,7 +151,7 @@ pub fn with_processes(run: Incarnation, started: Started) -> Incarnation {
 /// The event of an incarnation's resource use, if it is news.
 #[must_use]
 pub fn account_reported(pool: &Pool, tag: Tag, account: Account) -> Option<Event> {
-    let session = pool.tagged(tag).filter(|s| s.incarnation.as_ref().is_some_and(|run| run.tag == tag))?;
+    let session = pool.tagged(tag).filter(|s| s.is_run(tag))?;
     (session.account != Some(account)).then_some(Event::SessionAccounted(session.id, account))
 }
 
@@ -218,7 +215,7 @@ fn is_younger(pool: &Pool, id: SessionId, began: Timestamp) -> bool {
 /// again.
 fn is_at_the_reaper(pool: &Pool, volatile: &Volatile, id: SessionId) -> bool {
     let Some(session) = pool.session(id) else { return false };
-    let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { return false };
+    let Some(tag) = session.tag() else { return false };
     let reaping = &volatile.reaping;
     // A session that tmux lost is a candidate only as long as its init lives.
     let is_named = reaping.has_reaper() && !session.reason.is_some_and(is_loss);

@@ -7,7 +7,6 @@ use crate::observe::state::Observed;
 use crate::pool::Pool;
 
 /// Returns the name of a session in tmux, if it differs from its own: not a valid one, or another session's.
-#[must_use]
 pub fn tmux_name<'a>(pool: &Pool, observed: &'a Observed, session: &Session) -> Option<&'a str> {
     // An observation from before the pool's own renaming shows the old name.
     let renamed = observed.renamed_at(session.id);
@@ -23,14 +22,12 @@ pub fn tmux_name<'a>(pool: &Pool, observed: &'a Observed, session: &Session) -> 
 }
 
 /// Returns the session that has this name in tmux, but not in the pool.
-#[must_use]
 pub fn named_in_tmux<'a>(pool: &'a Pool, observed: &Observed, name: &str) -> Option<&'a Session> {
     pool.sessions().find(|session| tmux_name(pool, observed, session) == Some(name))
 }
 
 /// True if the tmux session of this name shows an incarnation that is not on record: that of another pool, or of
 /// before the database was replaced.
-#[must_use]
 pub fn is_of_unknown_incarnation(pool: &Pool, observed: &Observed, name: &str) -> bool {
     let state = observed.state();
     let of_name = |id| state.sessions.get(id).is_some_and(|session| session.name == name);
@@ -40,7 +37,7 @@ pub fn is_of_unknown_incarnation(pool: &Pool, observed: &Observed, name: &str) -
 
 /// Returns the tmux session that shows the pane of a session.
 fn shown_in(observed: &Observed, session: &Session) -> Option<protocol::TmuxSessionId> {
-    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot())?;
+    let run = session.running()?;
     let pane = observed.state().panes.get(&run.pane?)?;
     (pane.tag == Some(run.tag)).then_some(pane.session)
 }

@@ -25,43 +25,36 @@ enum Obstacle {
 
 impl Blocked {
     /// An obstacle that ends by itself. `reason` is for people.
-    #[must_use]
     pub fn for_now(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), obstacle: Obstacle::Passing }
     }
 
     /// An obstacle that ends in this time, unless it begins anew. `reason` is for people.
-    #[must_use]
     pub fn for_time(reason: impl Into<String>, left: Duration) -> Self {
         Self { reason: reason.into(), obstacle: Obstacle::Timed(left) }
     }
 
     /// An obstacle that only a person at the terminal can remove. `reason` is for people.
-    #[must_use]
     pub fn by_terminal(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), obstacle: Obstacle::Terminal }
     }
 
     /// The text of the prompt itself, which can only be cancelled. `reason` is for people.
-    #[must_use]
     pub fn by_text(prompt: MessageId, reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), obstacle: Obstacle::Text(prompt) }
     }
 
     /// The terminal is closed, so that nothing is in it any more.
-    #[must_use]
     pub fn by_end() -> Self {
         Self { reason: "its terminal is closed".to_owned(), obstacle: Obstacle::Closed }
     }
 
     /// The reason, for people.
-    #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
     /// The time in which the obstacle ends, if that is known.
-    #[must_use]
     pub fn ends_in(&self) -> Option<Duration> {
         match self.obstacle {
             Obstacle::Timed(left) => Some(left),
@@ -70,13 +63,11 @@ impl Blocked {
     }
 
     /// True if only a person can remove the obstacle.
-    #[must_use]
     pub fn needs_person(&self) -> bool {
         matches!(self.obstacle, Obstacle::Terminal | Obstacle::Text(_))
     }
 
     /// The prompt whose text is the obstacle.
-    #[must_use]
     pub fn prompt(&self) -> Option<MessageId> {
         match self.obstacle {
             Obstacle::Text(prompt) => Some(prompt),
@@ -85,7 +76,6 @@ impl Blocked {
     }
 
     /// True if the terminal is closed.
-    #[must_use]
     pub fn is_closed(&self) -> bool {
         self.obstacle == Obstacle::Closed
     }

@@ -44,22 +44,28 @@ pub(crate) fn confirm(
         // The agent's own command for a fresh context, which has no turn.
         HookEvent::Started { source: Start::Cleared } if typed && inputs.text_match == TextMatch::Exact => {
             let done = transition(&message, MessageState::Done, Some(MessageReason::Cleared), now);
-            [done].into_iter().chain(breaker::close(pool, message.session, message.kind)).collect()
+            breaker::with_close(pool, &message, done)
         }
         HookEvent::TurnOver { said, turn } if accepted => {
             let another = turn.as_deref().zip(inputs.turn).is_some_and(|(ended, its)| ended != its);
             let over = if another {
-                other_turn_over(&message, now)
+                // Its last words are not the answer to this prompt.
+                transition(&message, MessageState::Done, Some(MessageReason::OtherTurn), now)
             } else {
                 turn_over(&message, said.as_deref(), now)
             };
-            [over].into_iter().chain(breaker::close(pool, message.session, message.kind)).collect()
+            breaker::with_close(pool, &message, over)
         }
         HookEvent::TurnFailed { error, limited, .. } if accepted => {
             turn_failed(pool, &message, (error, *limited), inputs)
         }
         HookEvent::Interrupted if accepted => {
-            let over = interrupted(&message, (inputs.agent.on_interrupted, inputs.rules), now);
+            let over = turn_interrupted(
+                &message,
+                (inputs.agent.on_interrupted, inputs.rules),
+                MessageReason::Interrupted,
+                now,
+            );
             // As a probe it shows that its agent works: a person ended the turn.
             [over].into_iter().chain(breaker::close_open(pool, message.session, message.kind)).collect()
         }
@@ -89,10 +95,7 @@ fn prompt_taken(
     let accepted = transition(message, MessageState::Accepted, around, hook.at);
     let newer = newer.filter(|newer| newer.source == Source::Hook);
     let end = newer.map_or_else(Vec::new, |newer| match newer.state {
-        ActivityState::Idle => {
-            let reopened = breaker::close(pool, message.session, message.kind);
-            [turn_over(message, None, now)].into_iter().chain(reopened).collect()
-        }
+        ActivityState::Idle => breaker::with_close(pool, message, turn_over(message, None, now)),
         ActivityState::Error => {
             let error = newer.detail.as_deref().unwrap_or_default();
             turn_failed(pool, message, (error, newer.limited_until.is_some()), inputs)
@@ -128,7 +131,7 @@ fn turn_failed(
                 return settle::suspend(inputs.rules, message, &why, inputs.now).into();
             }
             (OnFailedTurn::Retry, _) => {
-                let again = settle::retry_later(inputs.rules, message, why.as_str().into(), inputs.now);
+                let again = settle::queue_again(inputs.rules, message, why.as_str().into(), None, inputs.now);
                 return [again].into_iter().chain(held_back()).collect();
             }
             // There is nothing to tell the agent.
@@ -147,22 +150,6 @@ fn turn_over(message: &PendingMessage<'_>, said: Option<&str>, now: Timestamp) -
     status_changed(message, MessageStatus { result, ..done })
 }
 
-/// The turn of another prompt, which came in between, is over: its last words are not the answer to this
-/// prompt.
-fn other_turn_over(message: &PendingMessage<'_>, now: Timestamp) -> Event {
-    transition(message, MessageState::Done, Some(MessageReason::OtherTurn), now)
-}
-
-/// A person interrupted the turn of a prompt.
-#[must_use]
-pub fn interrupted(
-    message: &PendingMessage<'_>,
-    action: (OnInterrupted, &QueueRules),
-    now: Timestamp,
-) -> Event {
-    turn_interrupted(message, action, MessageReason::Interrupted, now)
-}
-
 /// The prompt of an agent that stopped without reporting that: it was interrupted. Of one that never tells how a turn
 /// ended, the turn is over.
 #[must_use]
@@ -176,8 +163,7 @@ pub fn stopped(
     if agent.adapter.tells_how_turns_end() {
         return vec![turn_interrupted(message, (agent.on_interrupted, rules), why, now)];
     }
-    let reopened = breaker::close(pool, message.session, message.kind);
-    [turn_over(message, None, now)].into_iter().chain(reopened).collect()
+    breaker::with_close(pool, message, turn_over(message, None, now))
 }
 
 fn turn_interrupted(
@@ -188,7 +174,7 @@ fn turn_interrupted(
 ) -> Event {
     match action {
         OnInterrupted::Dead => transition(message, MessageState::Dead, Some(why), now),
-        OnInterrupted::Retry => settle::retry_later(rules, message, why, now),
+        OnInterrupted::Retry => settle::queue_again(rules, message, why, None, now),
     }
 }
 
@@ -204,7 +190,6 @@ fn is_abandoned(pool: &Pool, message: &PendingMessage<'_>, now: Timestamp) -> bo
 }
 
 /// Sessions whose agents ended with a prompt. Their hook reports may still tell its outcome.
-#[must_use]
 pub fn abandoned(pool: &Pool, now: Timestamp) -> Vec<SessionId> {
     let held = pool.held_messages().filter(|message| is_abandoned(pool, message, now));
     held.map(|message| message.session).collect()

@@ -64,7 +64,6 @@ pub fn record_gate(
 const NOT_IN_FRONT: &str = "another program runs in the foreground of its shell";
 
 /// The reason against prompting an agent whose usage limit is reached.
-#[must_use]
 pub fn limit_reason(activity: &Activity, now: Timestamp) -> Option<String> {
     let until = activity.limited_until.filter(|until| *until > now)?;
     Some(format!("its agent has reached its usage limit, for {} s more", until.since(now).as_secs()))
@@ -84,13 +83,12 @@ fn is_blocking(agent: &Agent, activity: &Activity) -> bool {
 /// True if the agent's first hook report is still to come: its screen may look ready before. An agent that
 /// chooses its conversation itself reports nothing before its first prompt.
 fn awaits_first_hook(pool: &Pool, agent: &Agent, session: &Session) -> bool {
-    let tag = session.incarnation.as_ref().map(|run| run.tag);
+    let tag = session.tag();
     let heard = pool.notes(session.id).is_some_and(|notes| notes.hooked == tag);
     agent.confirm == Confirm::Hook && agent.is_told_its_conversation() && !heard
 }
 
 /// True if a session has run for `ready_limit`: its agent is ready, or never reports it.
-#[must_use]
 pub fn is_ready_overdue(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> bool {
     let started = session.incarnation.as_ref().map(|run| run.started_at);
     started.is_none_or(|at| pool.age(now, at) >= settings.ready_limit)

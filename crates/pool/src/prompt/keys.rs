@@ -9,7 +9,6 @@ use crate::pool::Pool;
 use crate::turn::Turn;
 
 /// True if keys were pressed in the session's terminal after this time, whatever the clock was set to since.
-#[must_use]
 pub fn has_keys_since(turn: &Turn<'_>, session: SessionId, at: Timestamp) -> bool {
     let (pool, now) = (turn.pool(), turn.now());
     keys_at(pool, session).is_some_and(|keys_at| pool.is_earlier(now, at, keys_at))
@@ -21,7 +20,6 @@ fn keys_at(pool: &Pool, session: SessionId) -> Option<Timestamp> {
 }
 
 /// Time since keys were last pressed in the session's terminal.
-#[must_use]
 pub fn keys_age(turn: &Turn<'_>, session: SessionId) -> Option<Duration> {
     keys_at(turn.pool(), session).map(|at| turn.age(at))
 }

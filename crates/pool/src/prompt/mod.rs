@@ -21,7 +21,7 @@ pub(crate) mod state;
 pub(crate) mod unconfirmed;
 
 pub use blocked::Blocked;
-pub use confirm::{abandoned, end_stranded, fail_abandoned, interrupted, stopped};
+pub use confirm::{abandoned, end_stranded, fail_abandoned, stopped};
 pub use gate::{LINE_MAX, is_ready_overdue, limit_reason, line_gate, pane_gate, record_gate};
 pub use keys::{has_keys_since, keys_age};
 pub use pane::{PaneSnapshot, is_untouched, stands_in_composer};

@@ -34,7 +34,6 @@ pub struct PaneSnapshot {
 
 /// True if a text, typed `age` ago, stands in the agent's composer and nobody typed since: Enter can only
 /// send that text.
-#[must_use]
 pub fn stands_in_composer(settings: &Settings, (text, age): (&str, Duration), pane: &PaneSnapshot) -> bool {
     // Typing of attached clients is known to the second.
     let since = settings.typing_pause.max(age + Duration::from_secs(1));
@@ -48,7 +47,6 @@ pub fn stands_in_composer(settings: &Settings, (text, age): (&str, Duration), pa
 }
 
 /// True if nobody was at the terminal since something was typed into it `age` ago, whoever is attached now.
-#[must_use]
 pub fn is_untouched(age: Duration, pane: &PaneSnapshot) -> bool {
     // Known to the second.
     !pane.in_mode && pane.active_ago.is_some_and(|ago| ago >= age + Duration::from_secs(1))

@@ -10,7 +10,6 @@ use crate::queue::prompts::held_prompt;
 
 /// The prompt of a session that waits for a person, and why with what to do: it was typed and nothing confirms
 /// it any more, or it is in doubt. A late word of its agent may still move it on.
-#[must_use]
 pub fn left_to_person(pool: &Pool, prompts: &Prompts, session: &Session) -> Option<(MessageId, String)> {
     let held = held_prompt(pool, session.id)?;
     let why = match held.state {

@@ -31,7 +31,6 @@ pub enum ShellProgress {
 
 /// Returns how far a prompt has got. The prompt of a shell that has never marked a command, and one that is shown after
 /// the prompt was accepted, is back without a further mark.
-#[must_use]
 pub fn shell_progress(
     pool: &Pool,
     marks: &TerminalMarks,

@@ -31,7 +31,6 @@ impl Prompts {
     }
 
     /// True while prompts are being delivered to this session.
-    #[must_use]
     pub fn is_delivering(&self, session: SessionId) -> bool {
         self.delivering.contains(&session)
     }
@@ -53,7 +52,6 @@ impl Prompts {
     }
 
     /// True while a paste is under way anywhere: `poold` does not stop meanwhile.
-    #[must_use]
     pub fn is_pasting(&self) -> bool {
         !self.pasting.is_empty()
     }
@@ -64,7 +62,6 @@ impl Prompts {
     }
 
     /// The reasons for which the next prompts of sessions are not typed yet.
-    #[must_use]
     pub fn blocked(&self) -> &BTreeMap<SessionId, Blocked> {
         &self.blocked
     }
@@ -80,7 +77,6 @@ impl Prompts {
     }
 
     /// True if the pane of this incarnation has the receipt of a token that this pool has not issued yet.
-    #[must_use]
     pub fn has_newer_receipt(&self, tag: Tag) -> bool {
         self.newer_receipts.contains(&tag)
     }
@@ -91,7 +87,6 @@ impl Prompts {
     }
 
     /// The typed prompt of a session that only a person can resolve.
-    #[must_use]
     pub fn left_to_person(&self, session: SessionId) -> Option<MessageId> {
         self.left_to_person.get(&session).copied()
     }
@@ -110,7 +105,6 @@ impl Prompts {
     }
 
     /// Times at which something was last typed into incarnations.
-    #[must_use]
     pub fn delivered_at(&self) -> &BTreeMap<Tag, Timestamp> {
         &self.delivered_at
     }
@@ -127,7 +121,6 @@ impl Prompts {
     }
 
     /// Incarnations that a person spoke to.
-    #[must_use]
     pub fn attended(&self) -> &BTreeSet<Tag> {
         &self.attended
     }

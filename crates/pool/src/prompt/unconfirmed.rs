@@ -24,7 +24,6 @@ const ENTERS_MAX: u32 = 5;
 const CHECKS_MAX: u32 = 7;
 
 /// The pause between a text of this size and Enter.
-#[must_use]
 pub fn enter_delay(bytes: u32) -> Duration {
     ENTER_PAUSE_MAX.min(ENTER_PAUSE + Duration::from_secs(1) * bytes / ENTER_BYTES_PER_SECOND)
 }
@@ -51,7 +50,6 @@ pub enum NextStep {
 
 impl Unconfirmed {
     /// Time until the next check.
-    #[must_use]
     pub fn pause(&self) -> Duration {
         CONFIRM_PAUSE.saturating_mul(1 << self.checks.min(4)).min(CONFIRM_PAUSE_MAX)
     }

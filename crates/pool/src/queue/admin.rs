@@ -200,7 +200,6 @@ pub fn forget_messages(pool: &Pool, session: SessionId, now: Timestamp) -> Vec<E
 }
 
 /// The command by which a person resolves a prompt.
-#[must_use]
 pub fn resolve_command(session: &str, id: MessageId) -> String {
     format!("poolctl queue resolve {session} {id} --as done|retry|dead")
 }

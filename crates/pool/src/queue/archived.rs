@@ -12,7 +12,6 @@ pub struct ArchivedMessages(BTreeMap<MessageId, (MessageState, Timestamp)>);
 
 impl ArchivedMessages {
     /// Returns the messages that a session has now.
-    #[must_use]
     pub fn of(pool: &Pool, session: SessionId) -> Self {
         let pending =
             pool.pending_messages_of(session).map(|message| (message.id, (message.state, message.since)));
@@ -21,13 +20,11 @@ impl ArchivedMessages {
     }
 
     /// Returns the ids, in ascending order.
-    #[must_use]
     pub fn ids(&self) -> Vec<MessageId> {
         self.0.keys().copied().collect()
     }
 
     /// True if these are all messages that the session has now, each as it is now. Some of these may be forgotten.
-    #[must_use]
     pub fn covers(&self, pool: &Pool, session: SessionId) -> bool {
         Self::of(pool, session).0.iter().all(|(id, now)| self.0.get(id) == Some(now))
     }

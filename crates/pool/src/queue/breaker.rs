@@ -6,6 +6,7 @@ use protocol::{Breaker, Event, SessionId, Timestamp};
 
 use crate::pool::Pool;
 use crate::queue::backoff::{PROBE_PAUSE_MAX, doubled};
+use crate::queue::pending::PendingMessage;
 use crate::settings::QueueRules;
 
 /// Most kinds per session whose failures are counted. Bounds memory: any word is a kind.
@@ -85,6 +86,11 @@ fn next_probe(rules: &QueueRules, failures: u32, now: Timestamp) -> Timestamp {
 pub(crate) fn close(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
     let before = pool.breaker(session, kind)?;
     Some(breaker_changed(session, kind, Breaker::default(), before.is_open()))
+}
+
+/// Returns the event that a message did not fail, and closes the breaker of its kind.
+pub(crate) fn with_close(pool: &Pool, message: &PendingMessage<'_>, event: Event) -> Vec<Event> {
+    [event].into_iter().chain(close(pool, message.session, message.kind)).collect()
 }
 
 fn breaker_changed(session: SessionId, kind: &str, breaker: Breaker, turned: bool) -> Event {

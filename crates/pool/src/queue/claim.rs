@@ -25,7 +25,6 @@ pub struct ClaimQuery<'a> {
 }
 
 /// The messages that a worker can claim now: the next of each kind, by priority, then by age.
-#[must_use]
 pub fn claimable<'a>(pool: &'a Pool, query: ClaimQuery<'_>, now: Timestamp) -> Vec<PendingMessage<'a>> {
     let Some(queue) = pool.queues.queue(query.session) else { return Vec::new() };
     let kinds = queue.kinds().map(|(kind, _)| kind).filter(|kind| takes_kind(query.kinds, kind));
@@ -72,7 +71,6 @@ fn is_due(message: &PendingMessage<'_>, now: Timestamp) -> bool {
 }
 
 /// True if a pause ended after `since`, or the clock was set back.
-#[must_use]
 pub fn came_due(pool: &Pool, since: Timestamp, now: Timestamp) -> bool {
     now < since || due_times(pool).any(|at| since < at && at <= now)
 }
@@ -84,7 +82,6 @@ fn due_times(pool: &Pool) -> impl Iterator<Item = Timestamp> {
 }
 
 /// Time of the next end of a pause or of a message's time to live.
-#[must_use]
 pub fn next_due(pool: &Pool, now: Timestamp) -> Option<Timestamp> {
     let expiry = to_expire(pool).map(|(at, _)| clock::wall(&pool.clock, at)).next();
     due_times(pool).filter(|at| *at > now).chain(expiry).min()
@@ -93,17 +90,17 @@ pub fn next_due(pool: &Pool, now: Timestamp) -> Option<Timestamp> {
 /// Claims a message for a worker. The attempt counts from here on.
 #[must_use]
 pub fn claimed(message: &PendingMessage<'_>, token: Token, holder: Holder, now: Timestamp) -> Event {
-    let status = next_attempt(message, MessageState::Claimed, token, now);
+    let status = begin_attempt(message, MessageState::Claimed, token, now);
     status_changed(message, MessageStatus { holder: Some(holder), ..status })
 }
 
 /// Begins to type a prompt under this token: durable before the first byte goes to the pane.
 #[must_use]
 pub fn begin_typing(message: &PendingMessage<'_>, token: Token, now: Timestamp) -> Event {
-    status_changed(message, next_attempt(message, MessageState::Typing, token, now))
+    status_changed(message, begin_attempt(message, MessageState::Typing, token, now))
 }
 
-fn next_attempt(
+fn begin_attempt(
     message: &PendingMessage<'_>,
     state: MessageState,
     token: Token,

@@ -8,7 +8,7 @@ use protocol::{Event, MessageId, MessageReason, MessageState, SessionId, Timesta
 
 use crate::pool::Pool;
 use crate::queue::pending::PendingMessage;
-use crate::queue::settle::retry_at_once;
+use crate::queue::settle::queue_again;
 use crate::queue::transition::transition;
 use crate::settings::QueueRules;
 
@@ -81,13 +81,14 @@ pub fn settle_doubts(
         InDoubt::Retry if message.attempts >= rules.max_attempts => {
             Some(transition(&message, MessageState::Dead, why(message.id), now))
         }
-        InDoubt::Retry => Some(retry_at_once(rules, &message, MessageReason::TypedAgain, now)),
+        InDoubt::Retry => {
+            Some(queue_again(rules, &message, MessageReason::TypedAgain, Some(Duration::ZERO), now))
+        }
     });
     settled.collect()
 }
 
 /// True if a message in doubt waits for a person.
-#[must_use]
 pub fn waits_for_person(message: &PendingMessage<'_>) -> bool {
     let own = message.in_doubt.map(|wanted| permitted(message, wanted));
     message.state == MessageState::InDoubt && own != Some(InDoubt::Retry)

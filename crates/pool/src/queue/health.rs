@@ -25,7 +25,6 @@ use crate::volatile::Volatile;
 use crate::worker::{is_off, is_worked, worker_off};
 
 /// The lanes that have stood still for longer than they may, by session and kind.
-#[must_use]
 pub fn stuck(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestamp) -> Vec<StuckLane> {
     let Some(limit) = rules.stuck_after else { return Vec::new() };
     let of_session = |session: &Session| {

@@ -9,19 +9,16 @@ use crate::queue::pending::PendingMessage;
 
 impl Pool {
     /// A pending message of a session.
-    #[must_use]
     pub fn pending_message(&self, session: SessionId, id: MessageId) -> Option<PendingMessage<'_>> {
         self.queues.queue(session)?.get(session, id)
     }
 
     /// A pending message of any session.
-    #[must_use]
     pub fn find_pending(&self, id: MessageId) -> Option<PendingMessage<'_>> {
         self.queues.queues().find_map(|(session, queue)| queue.get(session, id))
     }
 
     /// A message of any session that is in flight or in doubt.
-    #[must_use]
     pub fn find_held(&self, id: MessageId) -> Option<PendingMessage<'_>> {
         let holding = self.queues.queues().find(|(_, queue)| queue.is_held(id));
         holding.and_then(|(session, queue)| queue.get(session, id))
@@ -53,20 +50,17 @@ impl Pool {
     }
 
     /// The session and state of a message, pending or finished.
-    #[must_use]
     pub fn find_message(&self, id: MessageId) -> Option<(SessionId, MessageState)> {
         let sessions = self.queues.queues().map(|(session, _)| session);
         sessions.filter_map(|session| Some((session, self.message_state(session, id)?))).next()
     }
 
     /// Size of a finished message's body in bytes.
-    #[must_use]
     pub fn finished_size(&self, session: SessionId, id: MessageId) -> Option<u32> {
         Some(self.queues.queue(session)?.find_finished(id)?.size())
     }
 
     /// The kind of a message, pending or finished.
-    #[must_use]
     pub fn message_kind(&self, session: SessionId, id: MessageId) -> Option<&str> {
         let queue = self.queues.queue(session)?;
         let pending = queue.get(session, id).map(|message| message.kind);
@@ -74,7 +68,6 @@ impl Pool {
     }
 
     /// The state of a message, pending or finished.
-    #[must_use]
     pub fn message_state(&self, session: SessionId, id: MessageId) -> Option<MessageState> {
         let queue = self.queues.queue(session)?;
         let pending = queue.get(session, id).map(|message| message.state);
@@ -82,7 +75,6 @@ impl Pool {
     }
 
     /// When a message was queued, and whether it has a key or an operation id that a user chose.
-    #[must_use]
     pub fn message_origin(&self, session: SessionId, id: MessageId) -> Option<(Timestamp, bool)> {
         let queue = self.queues.queue(session)?;
         let pending = queue.get(session, id).map(|message| message.created_at);
@@ -97,19 +89,16 @@ impl Pool {
     }
 
     /// Number and bytes of a session's pending messages.
-    #[must_use]
     pub fn queue_size(&self, session: SessionId) -> (u64, u64) {
         self.queues.queue(session).map_or((0, 0), |queue| (queue.pending(), queue.bytes()))
     }
 
     /// Number and bytes of all pending messages.
-    #[must_use]
     pub fn queue_totals(&self) -> (u64, u64) {
         self.queues.totals()
     }
 
     /// The messages of a session, or of all sessions, in numbers.
-    #[must_use]
     pub fn queue_counts(&self, session: Option<SessionId>) -> QueueCounts {
         let one = session.and_then(|session| self.queues.queue(session));
         let all = session.is_none().then(|| self.queues.queues().map(|(_, queue)| queue));
@@ -126,20 +115,17 @@ impl Pool {
     }
 
     /// True if a session has no pending message.
-    #[must_use]
     pub fn is_queue_empty(&self, session: SessionId) -> bool {
         self.queues.queue(session).is_none_or(|queue| queue.pending() == 0)
     }
 
     /// The message of a session to which this idempotency key may belong: only a hash of the key is in
     /// memory.
-    #[must_use]
     pub fn message_by_key(&self, session: SessionId, key: &str) -> Option<MessageId> {
         self.queues.by_key(session, key)
     }
 
     /// The message that this operation may have queued: only a hash of the operation id is in memory.
-    #[must_use]
     pub fn message_by_operation(&self, op: &OpId) -> Option<MessageId> {
         self.queues.by_operation(op)
     }
@@ -151,7 +137,6 @@ impl Pool {
     }
 
     /// The failures of a kind of a session's messages, if any.
-    #[must_use]
     pub fn breaker(&self, session: SessionId, kind: &str) -> Option<&Breaker> {
         self.queues.breaker(session, kind)
     }
@@ -186,7 +171,6 @@ impl Pool {
     }
 
     /// The prompts of a session.
-    #[must_use]
     pub fn prompts(&self, session: SessionId) -> PromptCounts {
         let prompts = self.queues.queue(session).and_then(|queue| queue.kind(PROMPT));
         prompts.map_or_else(PromptCounts::default, |(_, prompts)| PromptCounts {

@@ -14,7 +14,6 @@ pub fn deliverable(pool: &Pool, now: Timestamp) -> impl Iterator<Item = SessionI
 }
 
 /// The prompt to type next into a session, if it can be typed now.
-#[must_use]
 pub fn next_prompt(pool: &Pool, session: SessionId, now: Timestamp) -> Option<PendingMessage<'_>> {
     let takes = |s: &Session| s.takes_prompts() && s.incarnation.as_ref().is_some_and(has_open_pane);
     pool.session(session).filter(|s| takes(s))?;
@@ -22,20 +21,17 @@ pub fn next_prompt(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Pe
 }
 
 /// Time at which the oldest prompt of a session was queued, if its next prompt is due.
-#[must_use]
 pub(crate) fn due_prompt(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Timestamp> {
     claim::head(pool, session, PROMPT, now)?;
     pool.prompts(session).oldest
 }
 
 /// Time before which the next prompt of a session may not be typed.
-#[must_use]
 pub(crate) fn next_prompt_at(pool: &Pool, session: SessionId) -> Option<Timestamp> {
     waiting_prompt(pool, session)?.not_before
 }
 
 /// The next queued prompt of a session, due or not.
-#[must_use]
 pub fn waiting_prompt(pool: &Pool, session: SessionId) -> Option<PendingMessage<'_>> {
     let queue = pool.queues.queue(session)?;
     let (kind, prompts) = queue.kind(PROMPT)?;
@@ -43,13 +39,11 @@ pub fn waiting_prompt(pool: &Pool, session: SessionId) -> Option<PendingMessage<
 }
 
 /// The prompt of a session that is in flight or in doubt.
-#[must_use]
 pub fn held_prompt(pool: &Pool, session: SessionId) -> Option<PendingMessage<'_>> {
     pool.queues.queue(session)?.held(session).find(|message| message.kind == PROMPT)
 }
 
 /// True if a session's agent has a prompt, or is about to get one.
-#[must_use]
 pub fn has_prompt_work(pool: &Pool, session: SessionId, now: Timestamp) -> bool {
     let held = held_prompt(pool, session).is_some_and(|message| message.state != MessageState::InDoubt);
     // One that is not due keeps nobody busy by itself, except for a retry.

@@ -18,7 +18,6 @@ pub const KEEP_RANDOM: Duration = Duration::from_secs(10 * 60);
 
 /// Returns the minimum time for which a message is remembered, with or without a key or an operation id that a user
 /// chose.
-#[must_use]
 pub fn keep_time(is_named: bool) -> Duration {
     if is_named { KEEP_NAMED } else { KEEP_RANDOM }
 }

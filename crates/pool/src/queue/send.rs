@@ -14,8 +14,7 @@ use protocol::{
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
-use crate::session::drain::still_drains;
-use crate::session::lifecycle::is_restarting;
+use crate::session::lifecycle::{is_restarting, still_drains};
 use crate::session::restart_budget::policy_restarts;
 use crate::settings::QueueRules;
 use crate::worker::takes_kind;
@@ -247,7 +246,6 @@ pub(crate) fn check_capacity(
 
 /// Removes all characters that could end bracketed paste or act as keys: C0 controls except line feed and
 /// tab, DEL, C1 controls. CR LF and CR become LF.
-#[must_use]
 pub fn strip_controls(text: &str) -> String {
     let lines = text.replace("\r\n", "\n").replace('\r', "\n");
     lines.chars().filter(|c| *c == '\n' || *c == '\t' || !c.is_control()).collect()

@@ -255,7 +255,7 @@ impl SessionQueue {
     }
 
     /// Restarts the standstill time of a kind, as what held it back on purpose has ended.
-    pub(super) fn excuse(&mut self, kind: &str, until: Timestamp) {
+    pub(super) fn restart_stall_clock(&mut self, kind: &str, until: Timestamp) {
         if self.kinds.contains_key(kind) {
             self.moved_at.note(kind, until);
         }

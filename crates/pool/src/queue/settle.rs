@@ -23,7 +23,7 @@ fn current_claim(pool: &Pool, held: ClaimRef) -> Result<PendingMessage<'_>, Refu
     let holds = |message: &PendingMessage<'_>| {
         message.state == MessageState::Claimed && message.token == Some(held.token)
     };
-    pool.find_pending(held.id).filter(holds).ok_or_else(|| {
+    pool.find_held(held.id).filter(holds).ok_or_else(|| {
         let ClaimRef { id, token } = held;
         let why =
             format!("token {token} does not hold message {id}: it was revoked, settled or never issued");
@@ -50,7 +50,7 @@ pub fn ack(
         &message,
         MessageStatus { result, ..status_now(&message, MessageState::Done, None, now) },
     );
-    Ok([done].into_iter().chain(breaker::close(pool, message.session, message.kind)).collect())
+    Ok(breaker::with_close(pool, &message, done))
 }
 
 /// Decides on `fail`: the message is not worked.
@@ -72,7 +72,7 @@ pub fn fail(
         Disposition::Retry => attempt_failed(pool, rules, &message, reason, now),
         Disposition::Later(pause) => {
             let pause = pause.map(Duration::from_millis);
-            let later = next_attempt(rules, &message, reason.into(), pause, now);
+            let later = queue_again(rules, &message, reason.into(), pause, now);
             let probe = breaker::put_off(pool, rules, (message.session, message.kind), now);
             [later].into_iter().chain(probe).collect()
         }
@@ -150,29 +150,7 @@ fn attempt_failed(
     }
     let kind = (message.session, message.kind);
     let breaker = breaker::count_failure(pool, rules, kind, now, reason);
-    [next_attempt(rules, message, reason.into(), None, now)].into_iter().chain(breaker).collect()
-}
-
-/// Queues a message again after a failed attempt, or ends it after `max_attempts`.
-#[must_use]
-pub(crate) fn retry_later(
-    rules: &QueueRules,
-    message: &PendingMessage<'_>,
-    reason: MessageReason,
-    now: Timestamp,
-) -> Event {
-    next_attempt(rules, message, reason, None, now)
-}
-
-/// Queues a message again whose attempt ended in doubt, or ends it after `max_attempts`.
-#[must_use]
-pub(crate) fn retry_at_once(
-    rules: &QueueRules,
-    message: &PendingMessage<'_>,
-    reason: MessageReason,
-    now: Timestamp,
-) -> Event {
-    next_attempt(rules, message, reason, Some(Duration::ZERO), now)
+    [queue_again(rules, message, reason.into(), None, now)].into_iter().chain(breaker).collect()
 }
 
 /// Suspends a prompt whose turn failed by an outage: it waits before all other prompts until its agent is
@@ -205,8 +183,10 @@ pub(crate) fn restart_suspended(pool: &Pool, session: SessionId, now: Timestamp)
     Some(status_changed(&message, MessageStatus { attempts: 0, token: None, ..waits }))
 }
 
-/// Queues a message again after a pause, or ends it after `max_attempts`.
-fn next_attempt(
+/// Queues a message again after a pause, which grows with its attempts unless it is given, or ends it after
+/// `max_attempts`.
+#[must_use]
+pub(crate) fn queue_again(
     rules: &QueueRules,
     message: &PendingMessage<'_>,
     reason: MessageReason,
@@ -309,7 +289,6 @@ pub(crate) fn release_of_host(
 
 /// True if an earlier daemon was typing the message when it ended, and it is not decided yet whether the text
 /// arrived.
-#[must_use]
 pub fn is_cut_off(pool: &Pool, message: &PendingMessage<'_>) -> bool {
     message.state == MessageState::Typing && message.token.is_none_or(|token| token.epoch < pool.epoch())
 }

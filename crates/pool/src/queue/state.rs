@@ -129,7 +129,7 @@ impl QueueState {
 
     /// Follows the end of a person's lock, which held the prompts of a session up on purpose.
     pub(crate) fn lock_ended(&mut self, session: SessionId, at: Timestamp) {
-        self.sessions.get_mut(&session).into_iter().for_each(|queue| queue.excuse(PROMPT, at));
+        self.sessions.get_mut(&session).into_iter().for_each(|queue| queue.restart_stall_clock(PROMPT, at));
     }
 
     /// Applies `SessionDeleted`: the session's messages were forgotten before.

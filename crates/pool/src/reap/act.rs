@@ -84,7 +84,6 @@ fn objection(
 }
 
 /// The reason of a session that a rule ends.
-#[must_use]
 pub fn end_reason(rule: Rule) -> Reason {
     match rule {
         Rule::Memory => Reason::MemoryLimit,
@@ -99,7 +98,6 @@ pub fn end_reason(rule: Rule) -> Reason {
 }
 
 /// The rule that ends a session with this reason.
-#[must_use]
 pub fn rule_of(reason: Reason) -> Option<Rule> {
     SESSION_RULES.into_iter().chain(HOST_RULES).find(|rule| end_reason(*rule) == reason)
 }

@@ -19,7 +19,6 @@ use crate::settings::Settings;
 use crate::worker::host::is_hosted;
 
 /// All candidates, including those that are only to be reported.
-#[must_use]
 pub fn find_candidates(pool: &Pool, settings: &Settings, inputs: &ReapInputs<'_>) -> Vec<Candidate> {
     let sessions = pool.sessions().filter_map(|s| session_candidate(pool, s, inputs));
     let panes = inputs.state.panes.iter().filter_map(|(id, pane)| pane_candidate(pool, inputs, *id, pane));
@@ -28,7 +27,6 @@ pub fn find_candidates(pool: &Pool, settings: &Settings, inputs: &ReapInputs<'_>
 }
 
 /// True if a candidate is to be ended, not only reported.
-#[must_use]
 pub fn is_to_end(pool: &Pool, settings: &Settings, candidate: &Candidate) -> bool {
     let session = pool.session(candidate.session);
     // For a session that a rule ends, this was decided when it began to drain.

@@ -28,7 +28,7 @@ pub fn evaluate_rules(turn: &mut Turn<'_>, settings: &Settings, force: bool) -> 
         if turn.volatile.scheduler.drained().contains(&id) {
             continue;
         }
-        let Some(tag) = session.incarnation.as_ref().map(|run| run.tag) else { continue };
+        let Some(tag) = session.tag() else { continue };
         let Decision { action, events } = decide_violation(turn, settings, &session, (rule, evidence));
         let is_deferred = || turn.volatile.scheduler.is_parking_deferred(turn.pool(), id, turn.now());
         if action == Action::Park && is_deferred() {
@@ -80,7 +80,7 @@ fn decide_violation(
     session: &Session,
     (rule, evidence): (Rule, String),
 ) -> Decision {
-    let tag = session.incarnation.as_ref().map(|run| run.tag);
+    let tag = session.tag();
     let by_hand = tag.is_some_and(|tag| turn.volatile.prompts.attended().contains(&tag))
         && session.conversation.as_ref().is_some_and(|conversation| !conversation.begun);
     let decision = act::decide(turn.pool(), settings, session, (rule, evidence.clone()), turn.now());
@@ -115,7 +115,6 @@ fn limit_exceeded(turn: &Turn<'_>, session: &Session, rule: Rule, ended: bool) -
 }
 
 /// The running sessions that the rules would end now, each as a candidate with its evidence.
-#[must_use]
 pub fn would_end(turn: &Turn<'_>, settings: &Settings) -> Vec<Candidate> {
     let mut named = BTreeSet::new();
     let candidate = |(id, rule, evidence): (SessionId, Rule, String)| {

@@ -16,7 +16,6 @@ use crate::reap::{candidates, rules};
 use crate::settings::Settings;
 
 /// The verdicts of all rules about sessions on this session.
-#[must_use]
 pub fn explain(
     pool: &Pool,
     settings: &Settings,
@@ -50,7 +49,7 @@ pub fn explain(
 }
 
 fn no_zombie_pane(session: &Session, inputs: &ReapInputs<'_>) -> &'static str {
-    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+    let run = session.running();
     match run {
         None => "it has no pane",
         Some(run) if is_zombie(run, inputs) => "its program has ended, and the session is about to end",

@@ -16,7 +16,6 @@ use crate::slots::inputs;
 use crate::volatile::Volatile;
 
 /// The candidates that a reaper can lease now, except for those that the limit on kills holds back.
-#[must_use]
 pub fn candidates(
     pool: &Pool,
     volatile: &Volatile,
@@ -31,7 +30,6 @@ pub fn candidates(
 
 /// The candidates that no reaper holds a lease on, including those that are only to be reported or are held
 /// back.
-#[must_use]
 pub fn all_candidates(
     pool: &Pool,
     volatile: &Volatile,
@@ -91,7 +89,7 @@ pub fn with_rule_inputs<R>(
     inputs::with_inputs(pool, volatile, now, |eviction| {
         with(&RuleInputs {
             eviction,
-            calm_since: &reaping.calm_since(),
+            low_cpu_since: &reaping.low_cpu_since(),
             used: &used,
             asking: &asking,
             host: &reaping.host,

@@ -54,7 +54,6 @@ impl Host {
     }
 
     /// Time of the last sample.
-    #[must_use]
     pub fn sampled_at(&self) -> Option<Timestamp> {
         self.sampled.map(|(_, at)| at)
     }

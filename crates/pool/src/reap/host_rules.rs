@@ -22,7 +22,6 @@ pub const HOST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The verdict of a rule about the machine on a running session: it applies to the idlest one that loses
 /// nothing.
-#[must_use]
 pub fn host_verdict(
     pool: &Pool,
     settings: &Settings,
@@ -102,7 +101,6 @@ fn is_parked_for_host(session: &Session) -> bool {
 
 /// The reason why a parked session is not woken by its prompts: the machine is short of what it would be
 /// parked for again.
-#[must_use]
 pub fn held_by_host(volatile: &Volatile, settings: &Settings, session: &Session) -> Option<String> {
     let is_short = |rule: Rule| volatile.reaping.host.shortage(&settings.reap, rule).ok();
     let holds = |rule: &Rule| session.lifecycle == Lifecycle::Parked && parks(settings, session, *rule);
@@ -120,7 +118,6 @@ pub fn note_host(turn: &mut Turn<'_>, settings: &Settings, sample: HostUse) {
 
 /// The shortages of the machine, with the figures, and whether no running session can be parked for it although
 /// one should be.
-#[must_use]
 pub fn shortages(
     pool: &Pool,
     volatile: &Volatile,

@@ -56,7 +56,6 @@ pub struct SilentWorker {
 
 impl SilentWorker {
     /// Its tag as a candidate. No claim has the token behind it, because tokens of claims count from epoch 1.
-    #[must_use]
     pub fn tag(&self) -> Tag {
         let by_host = (1 << 62) | self.session.0;
         let n = self.id.map_or(by_host, |id| id.0);
@@ -81,7 +80,6 @@ pub(crate) fn is_silent(pool: &Pool, settings: &Settings, worker: &SilentWorker,
 }
 
 /// The session of an ended incarnation or claim.
-#[must_use]
 pub fn ended_owner(pool: &Pool, tag: Tag) -> Option<SessionId> {
     let ended = |s: &&Session| !s.lifecycle.holds_slot() && !is_restarting(s);
     match pool.tagged(tag) {

@@ -26,7 +26,7 @@ pub struct RuleInputs<'a> {
     /// The facts that eviction is decided by.
     pub eviction: &'a EvictionInputs<'a>,
     /// Times since which the processes of sessions have used next to no processor time.
-    pub calm_since: &'a BTreeMap<SessionId, Timestamp>,
+    pub low_cpu_since: &'a BTreeMap<SessionId, Timestamp>,
     /// Their use of limited resources.
     pub used: &'a BTreeMap<SessionId, ResourceUse>,
     /// Sessions that wait for a person.
@@ -75,7 +75,6 @@ impl RuleVerdict {
 
 /// The action on a violation of a rule, and where it is set: in the session's policy, in its agent's table,
 /// in the configuration, or by default.
-#[must_use]
 pub fn rule_action(settings: &Settings, session: Option<&Session>, rule: Rule) -> (Action, &'static str) {
     let own = session.and_then(|s| s.policy.reap.get(&rule));
     let agent = || session.and_then(|s| settings.agent_of(s).reap.get(&rule));
@@ -104,7 +103,6 @@ fn default_action(session: Option<&Session>, rule: Rule) -> Action {
 }
 
 /// The verdict of a rule on a running session.
-#[must_use]
 pub fn rule_verdict(
     pool: &Pool,
     settings: &Settings,
@@ -133,7 +131,6 @@ pub fn rule_verdict(
 }
 
 /// All violations by single running sessions, the most pressing rule first.
-#[must_use]
 pub fn violations(
     pool: &Pool,
     settings: &Settings,
@@ -257,7 +254,7 @@ fn silence_verdict(
     let eviction = inputs.eviction;
     let given = session.incarnation.as_ref().and_then(|run| eviction.delivered_at.get(&run.tag)).copied();
     let (Some(quiet), Some(calm)) =
-        (eviction.quiet_since.get(&session.id), inputs.calm_since.get(&session.id))
+        (eviction.quiet_since.get(&session.id), inputs.low_cpu_since.get(&session.id))
     else {
         return RuleVerdict::no("its output or its use of the processor is not known yet, or continues");
     };

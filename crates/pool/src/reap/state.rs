@@ -29,7 +29,7 @@ struct CpuSample {
     tag: Tag,
     cpu_us: u64,
     at: Timestamp,
-    calm_since: Timestamp,
+    low_cpu_since: Timestamp,
 }
 
 /// Reapers, leases, verdicts and violations.
@@ -59,7 +59,6 @@ pub struct Reaping {
 
 impl Reaping {
     /// No reaper is connected yet.
-    #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self {
             host: Host::default(),
@@ -110,13 +109,11 @@ impl Reaping {
     }
 
     /// True while a reaper is connected.
-    #[must_use]
     pub fn has_reaper(&self) -> bool {
         !self.reapers.is_empty()
     }
 
     /// Time since which a reaper, or none, is connected.
-    #[must_use]
     pub fn reaper_since(&self) -> Timestamp {
         self.reaper_since
     }
@@ -132,13 +129,11 @@ impl Reaping {
     }
 
     /// True while a reaper holds any lease.
-    #[must_use]
     pub fn has_leases(&self) -> bool {
         !self.leases.is_empty()
     }
 
     /// True while a reaper holds a lease on the incarnation or claim with this tag.
-    #[must_use]
     pub fn is_leased(&self, tag: Tag) -> bool {
         self.leases.is_held(tag)
     }
@@ -150,7 +145,6 @@ impl Reaping {
     }
 
     /// True if the reaper could not end everything with this tag.
-    #[must_use]
     pub fn has_survivors(&self, tag: Tag) -> bool {
         matches!(self.verdicts.get(&tag), Some(Outcome::Survivors { .. }))
     }
@@ -172,7 +166,6 @@ impl Reaping {
     }
 
     /// The time from the begin of a lease to KILL, in milliseconds.
-    #[must_use]
     pub fn leased_grace(&self, tag: Tag) -> Option<u64> {
         self.leases.held_grace(tag)
     }
@@ -189,13 +182,11 @@ impl Reaping {
     }
 
     /// True while the parking of this incarnation is not decided.
-    #[must_use]
     pub fn is_guarded(&self, tag: Tag) -> bool {
         self.guarded.contains(&tag)
     }
 
     /// Processes of records that are proved to have ended.
-    #[must_use]
     pub fn exited(&self) -> &BTreeSet<ProcId> {
         &self.exited
     }
@@ -208,7 +199,6 @@ impl Reaping {
     }
 
     /// Memory and disk use of an incarnation, as last sampled.
-    #[must_use]
     pub fn used(&self, tag: Tag) -> Option<ResourceUse> {
         self.used.get(&tag).copied()
     }
@@ -228,20 +218,18 @@ impl Reaping {
                 let passed = u64::try_from(pool.age(now, before.at).as_micros()).unwrap_or(u64::MAX);
                 (cpu_us - before.cpu_us) * 100 <= passed * CALM_PERCENT
             });
-            let calm_since = calm.map_or(now, |before| before.calm_since);
-            (session, CpuSample { tag, cpu_us, at: now, calm_since })
+            let low_cpu_since = calm.map_or(now, |before| before.low_cpu_since);
+            (session, CpuSample { tag, cpu_us, at: now, low_cpu_since })
         });
         self.cpu = noted.collect();
     }
 
     /// Times since which the processes of sessions have used next to no processor time.
-    #[must_use]
-    pub fn calm_since(&self) -> BTreeMap<SessionId, Timestamp> {
-        self.cpu.iter().map(|(session, sample)| (*session, sample.calm_since)).collect()
+    pub fn low_cpu_since(&self) -> BTreeMap<SessionId, Timestamp> {
+        self.cpu.iter().map(|(session, sample)| (*session, sample.low_cpu_since)).collect()
     }
 
     /// Processes and workers that belong to nothing running.
-    #[must_use]
     pub fn orphans(&self) -> &Orphans {
         &self.orphans
     }
@@ -260,7 +248,6 @@ impl Reaping {
     }
 
     /// True if the reaper spared this process.
-    #[must_use]
     pub fn is_spared(&self, tag: Tag, process: ProcId) -> bool {
         self.spared.contains(&(tag, process))
     }
@@ -276,7 +263,6 @@ impl Reaping {
     }
 
     /// Number of kills by rules that are still allowed within the present minute.
-    #[must_use]
     pub fn kills_left(&self, settings: &Settings, now: Mono) -> usize {
         let recent = self.kills.iter().filter(|at| at.until(now) < MINUTE).count();
         (settings.reap.max_kills_per_minute as usize).saturating_sub(recent)
@@ -289,7 +275,6 @@ impl Reaping {
     }
 
     /// True if a candidate has to wait because of the limit on kills.
-    #[must_use]
     pub fn is_held_back(&self, settings: &Settings, candidate: &Candidate, now: Mono) -> bool {
         counts_as_kill(candidate)
             && self.kills_left(settings, now) == 0
@@ -302,7 +287,6 @@ impl Reaping {
     }
 
     /// Number of running sessions that rules would end, but for the limit on kills.
-    #[must_use]
     pub fn held_back(&self) -> usize {
         self.held_back
     }
@@ -390,7 +374,6 @@ impl Reaping {
 /// True if ending a candidate counts against the limit on kills: processes are killed by a rule. Removing the
 /// pane of an ended incarnation does not count; a rule's decision on a running session was counted when it
 /// was made.
-#[must_use]
 pub(crate) fn counts_as_kill(candidate: &Candidate) -> bool {
     use CandidateKind::{Requested, ZombiePane};
     candidate.rule.is_some() && !matches!(candidate.kind, Requested | ZombiePane)

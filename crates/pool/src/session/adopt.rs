@@ -55,7 +55,6 @@ pub struct ForeignProgram {
 
 /// The origin of a session whose pane is adopted. `started_at` is the time of the start of `poold`, for an
 /// adoption that nobody requested.
-#[must_use]
 pub fn adoption_origin(adoptee: &ForeignPane, started_at: Option<Timestamp>) -> Origin {
     match started_at {
         Some(started) if adoptee.created_at <= started => Origin::StartupDiscovery,
@@ -294,7 +293,6 @@ pub fn abandon_adoption(pool: &Pool, id: SessionId, (tag, now): (Tag, Timestamp)
 }
 
 /// True if a starting session is being adopted: its pane was there before.
-#[must_use]
 pub fn is_being_adopted(session: &Session) -> bool {
     let placed = |run: &Incarnation| run.pane.is_some() && run.is_adopted();
     session.lifecycle == Lifecycle::Starting && session.incarnation.as_ref().is_some_and(placed)

@@ -45,7 +45,6 @@ const RESUME_FAILURE_MAX: Duration = Duration::from_secs(30);
 
 /// True if an agent that was to resume its conversation failed soon, before it reported a start. The
 /// conversation may be lost, which the agent's output and its record tell.
-#[must_use]
 pub(crate) fn failed_to_resume(pool: &Pool, settings: &Settings, session: &Session) -> bool {
     let Some(run) = session.incarnation.as_ref().filter(|run| run.resumed) else { return false };
     let failed = session.exit.is_some_and(|exit| exit.code.is_some_and(|code| code != 0));

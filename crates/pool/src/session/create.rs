@@ -97,7 +97,6 @@ pub fn create(
 }
 
 /// The refusal if every slot is taken and nothing can be parked.
-#[must_use]
 pub fn pool_full(pool: &Pool, settings: &Settings) -> Refusal {
     let (used, of) = (pool.slots_used(), settings.max_sessions);
     let how = "kill or park a session, wait with --wait-slot, or raise [pool] max_sessions";

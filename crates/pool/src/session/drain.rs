@@ -61,16 +61,6 @@ pub(crate) fn end_overdue(turn: &mut Turn<'_>) {
     turn.emit_all(ended);
 }
 
-/// The refusal of what a session that drains does not do any more.
-#[must_use]
-pub fn still_drains(session: &Session) -> Refusal {
-    let name = &session.name;
-    let why = format!(
-        "{name} finishes what is queued and takes no more messages; `poolctl wait {name} --for exit` waits for its end"
-    );
-    Refusal::new(ErrorCode::Refused, why)
-}
-
 /// The time until the deadline of a session's drain; none without a deadline.
 pub(crate) fn left(pool: &Pool, session: &Session, now: Timestamp) -> Option<Duration> {
     let deadline = session.drain_deadline.filter(|_| drains(session))?;

@@ -11,13 +11,11 @@ pub(crate) fn drains(session: &Session) -> bool {
 }
 
 /// True if a draining session has no message left to work.
-#[must_use]
 pub fn is_drained(pool: &Pool, session: &Session) -> bool {
     drains(session) && pool.is_queue_empty(session.id)
 }
 
 /// True if a draining session has messages left: an end that comes now is not that of its drain.
-#[must_use]
 pub fn is_drain_unfinished(pool: &Pool, session: &Session) -> bool {
     drains(session) && !pool.is_queue_empty(session.id)
 }

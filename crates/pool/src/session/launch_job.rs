@@ -26,7 +26,6 @@ pub struct LaunchInputs<'a> {
 }
 
 /// Makes the job of an incarnation.
-#[must_use]
 pub fn launch_job(
     session: &Session,
     run: &Incarnation,
@@ -110,7 +109,6 @@ fn environment(
 }
 
 /// True for variables that only the pool, tmux or a service manager sets. They are never passed on.
-#[must_use]
 pub(crate) fn is_reserved_variable(key: &OsBytes) -> bool {
     let key = key.0.as_slice();
     let exact: [&[u8]; 3] = [b"TMUX", b"TMUX_PANE", b"NOTIFY_SOCKET"];

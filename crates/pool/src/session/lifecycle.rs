@@ -1,7 +1,7 @@
 //! Transitions of the lifecycle that several commands share.
 
 use protocol::session::Reason;
-use protocol::{Event, Exit, Lifecycle, Session, SessionId};
+use protocol::{ErrorCode, Event, Exit, Lifecycle, Refusal, Session, SessionId};
 
 /// True if the next incarnation is decided already: the session restarts, or its start is due at a known
 /// time.
@@ -16,6 +16,15 @@ pub fn begin_end(session: &Session, reason: Reason) -> Event {
     Event::SessionDraining { session: session.id, reason, exit: None, missing_since }
 }
 
+/// The refusal of what a session that drains does not do any more.
+pub fn still_drains(session: &Session) -> Refusal {
+    let name = &session.name;
+    let why = format!(
+        "{name} finishes what is queued and takes no more messages; `poolctl wait {name} --for exit` waits for its end"
+    );
+    Refusal::new(ErrorCode::Refused, why)
+}
+
 /// Ends a session's incarnation, which is proved gone. The reason determines the next state.
 #[must_use]
 pub fn run_ended(session: SessionId, reason: Reason, exit: Option<Exit>) -> Event {
@@ -27,14 +36,12 @@ pub fn run_ended(session: SessionId, reason: Reason, exit: Option<Exit>) -> Even
 }
 
 /// True between the two halves of a restart: the last incarnation is over, the next one is still to come.
-#[must_use]
 pub fn is_restarting(session: &Session) -> bool {
     session.lifecycle == Lifecycle::Stopped && session.reason == Some(Reason::Restarted)
 }
 
 /// True if a session ended for this reason because tmux lost it, not because its program ended or somebody
 /// asked for it. After `ServerGone` it is lost; after the others it is stopped.
-#[must_use]
 pub(crate) fn is_loss(reason: Reason) -> bool {
     matches!(reason, Reason::ServerGone | Reason::TmuxGone | Reason::StartupMissingTmux)
 }

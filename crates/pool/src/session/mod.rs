@@ -68,14 +68,14 @@ pub use adopt::{
 };
 pub use conversation::{begin_conversation, replace_conversation};
 pub use create::{CreateInputs, CreateOutcome, Creation, create, pool_full};
-pub use drain::{drain, still_drains};
+pub use drain::drain;
 pub use drain_progress::{is_drain_unfinished, is_drained};
 pub use in_use::check_unused;
 pub use input::check_environment;
 pub use kill::kill;
 pub use label::label;
 pub use launch_job::{LaunchInputs, launch_job};
-pub use lifecycle::{begin_end, is_restarting, run_ended};
+pub use lifecycle::{begin_end, is_restarting, run_ended, still_drains};
 pub use naming::renumber;
 pub use park::park;
 pub use pin::pin;

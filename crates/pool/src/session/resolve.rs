@@ -26,7 +26,6 @@ fn no_worker(wanted: &str) -> Refusal {
 }
 
 /// The refusal of what only a running session can do.
-#[must_use]
 pub fn not_running(session: &Session) -> Refusal {
     let name = &session.name;
     let why = match session.lifecycle {
@@ -40,7 +39,6 @@ pub fn not_running(session: &Session) -> Refusal {
 }
 
 /// The refusal of an unknown session.
-#[must_use]
 pub fn not_found(pool: &Pool, wanted: &str) -> Refusal {
     let shown: String = wanted.chars().take(80).collect();
     let near = nearest(pool, wanted);

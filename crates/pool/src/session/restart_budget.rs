@@ -82,13 +82,11 @@ pub fn spend_restart(pool: &Pool, settings: &Settings, session: &Session, now: T
 }
 
 /// True for a session that is not started by itself because the pool is a copy or was restored.
-#[must_use]
 pub fn is_held_as_copy(session: &Session) -> bool {
     session.budget.exhausted && session.budget.starts.is_empty() && session.incarnation.is_none()
 }
 
 /// True for a session that is started by itself again and again, and has ended soon after each of its last starts.
-#[must_use]
 pub fn fails_each_time(pool: &Pool, session: &Session, now: Timestamp) -> bool {
     let started = session.incarnation.as_ref().map(|run| run.started_at);
     let is_young = started.is_some_and(|at| pool.age(now, at) < RAN_WELL);
@@ -124,7 +122,6 @@ pub fn decide_restarts(pool: &Pool, settings: &Settings, now: Timestamp) -> Vec<
 }
 
 /// True if [`decide_restarts`] is about to start the session once more.
-#[must_use]
 pub fn will_restart(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> bool {
     let decided = decide_restart(pool, settings, session, now);
     matches!(decided, Some(Event::BudgetChanged { budget, .. }) if budget.due_at.is_some())
@@ -136,11 +133,21 @@ fn decide_restart(pool: &Pool, settings: &Settings, session: &Session, now: Time
     if decided || !over || !(policy_restarts(session) || is_failed_wake(pool, session)) {
         return None;
     }
+    Some(next_or_exhausted(pool, settings, session, now))
+}
+
+/// The time of the next start, or that there is none.
+pub(crate) fn next_or_exhausted(
+    pool: &Pool,
+    settings: &Settings,
+    session: &Session,
+    now: Timestamp,
+) -> Event {
     let budget = match check_restarts(pool, settings, session, now) {
         Ok(()) => next_budget(pool, settings, session, now),
         Err(_) => Budget { exhausted: true, ..session.budget.clone() },
     };
-    Some(Event::BudgetChanged { session: session.id, budget })
+    Event::BudgetChanged { session: session.id, budget }
 }
 
 pub(crate) fn next_budget(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Budget {

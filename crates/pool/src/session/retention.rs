@@ -22,7 +22,6 @@ pub fn past_retention<'a>(
 }
 
 /// The reason of a session's removal, if its retention time is over.
-#[must_use]
 pub fn retention_over(
     pool: &Pool,
     (settings, keep_stopped): (&Settings, Option<Duration>),

@@ -46,7 +46,6 @@ pub struct ViewInputs<'a> {
 }
 
 /// Makes the view of a session, without secrets.
-#[must_use]
 pub fn view(pool: &Pool, session: &Session, inputs: ViewInputs<'_>) -> SessionView {
     let confirmed = matches!(session.lifecycle, Lifecycle::Live) && !is_missing(session);
     let mut record = redaction::session(session);
@@ -100,7 +99,6 @@ fn lost_conversation_note(pool: &Pool, session: &Session) -> Option<String> {
 }
 
 /// True if a session passes a listing's filter.
-#[must_use]
 pub fn matches_filter(session: &Session, filter: &List) -> bool {
     let state = match filter.state {
         Some(state) => session.lifecycle == state,
@@ -116,7 +114,6 @@ fn is_missing(session: &Session) -> bool {
 }
 
 /// The name of a lifecycle state, for people.
-#[must_use]
 pub fn lifecycle_label(lifecycle: Lifecycle) -> &'static str {
     match lifecycle {
         Lifecycle::Starting => "starting",

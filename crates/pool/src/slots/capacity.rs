@@ -4,7 +4,6 @@ use crate::pool::Pool;
 use crate::settings::Settings;
 
 /// Number of sessions that can still get a running incarnation.
-#[must_use]
 pub fn free(pool: &Pool, settings: &Settings) -> usize {
     settings.max_sessions.saturating_sub(pool.slots_used())
 }
@@ -18,7 +17,6 @@ const FILES_PER_START: u64 = 6;
 
 /// Number of sessions that a tmux server with `used` of `max` open files can still start, beside those whose files
 /// may not be among the used ones yet. A server that has no file left hangs for good.
-#[must_use]
 pub fn startable((used, max): (u64, u64), unsettled: usize) -> usize {
     let starts = max.saturating_sub(used).saturating_sub(FILES_RESERVED) / FILES_PER_START;
     usize::try_from(starts).unwrap_or(usize::MAX).saturating_sub(unsettled)

@@ -10,9 +10,8 @@ use crate::settings::Settings;
 use crate::turn::Turn;
 
 /// True while the result of the check is not known.
-#[must_use]
 pub fn is_conversation_unchecked(turn: &Turn<'_>, settings: &Settings, session: &Session) -> bool {
-    let tag = session.incarnation.as_ref().map(|run| run.tag);
+    let tag = session.tag();
     let is_checked = tag.is_some_and(|tag| turn.volatile.scheduler.is_conversation_checked(tag));
     !is_checked && failed_to_resume(turn.pool(), settings, session)
 }
@@ -44,7 +43,7 @@ pub fn conversation_checked(
     turn.volatile.scheduler.conversation_checked(tag);
     turn.wake();
     let ended = turn.pool().session(session).filter(|s| failed_to_resume(turn.pool(), settings, s));
-    let is_same = |s: &&Session| s.incarnation.as_ref().is_some_and(|run| run.tag == tag);
+    let is_same = |s: &&Session| s.is_run(tag);
     let Some(record) = ended.filter(is_same).filter(|_| is_lost) else { return false };
     let events = conversation_lost(turn.pool(), record, turn.now());
     turn.emit_all(events);

@@ -33,7 +33,6 @@ pub(crate) fn note_drained(turn: &mut Turn<'_>, settings: &Settings) {
 }
 
 /// Returns what a drain waits for whose queue is empty, and how to end it at once; none once it is being ended.
-#[must_use]
 pub fn drain_waits_for(volatile: &Volatile, session: &Session) -> Option<String> {
     let why = volatile.scheduler.drain_awaits(session.id)?;
     let name = &session.name;

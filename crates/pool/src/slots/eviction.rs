@@ -38,7 +38,6 @@ pub struct EvictionInputs<'a> {
 
 /// True if parking loses nothing: the agent can resume its conversation, or its kind is configured as
 /// parkable. An adopted session belongs to its user.
-#[must_use]
 pub fn is_parkable(settings: &Settings, session: &Session) -> bool {
     let said = settings.agent_of(session).parkable;
     let adopted = session.incarnation.as_ref().is_some_and(protocol::Incarnation::is_adopted);
@@ -197,7 +196,6 @@ fn check_settled(pool: &Pool, session: &Session, inputs: &EvictionInputs<'_>) ->
 
 /// The loss if a session with this screen were parked: an unsent text, or work of the agent, also in the
 /// background.
-#[must_use]
 pub fn loss_if_parked(screen: &ScreenReading) -> Option<String> {
     if let Composer::Holds(text) = &screen.composer {
         return Some(holds_text(&protocol::redact::text(text)));
@@ -272,7 +270,6 @@ pub fn over_quantum<'a>(
 
 /// The session to park for another one: an idle one before one that has messages, then an ephemeral one, then the one
 /// that has been idle, or has run, for longest.
-#[must_use]
 pub fn next_to_park(pool: &Pool, settings: &Settings, inputs: &EvictionInputs<'_>) -> Option<SessionId> {
     let order = |s: &Session| {
         let rank = evictable(pool, settings, s, inputs).ok()?;
@@ -299,7 +296,6 @@ pub fn past_idle_timeout<'a>(
 }
 
 /// Idle time after which a session is parked; none for never.
-#[must_use]
 pub(crate) fn idle_timeout(settings: &Settings, session: &Session) -> Option<Duration> {
     match session.policy.idle_timeout_ms {
         Some(u64::MAX) => None,

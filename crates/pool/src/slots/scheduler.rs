@@ -187,14 +187,12 @@ fn missing_slots(turn: &Turn<'_>, settings: &Settings) -> usize {
 }
 
 /// Number of sessions that are about to give up their slots.
-#[must_use]
 pub fn leaving(turn: &Turn<'_>) -> usize {
     let parks = |s: &&Session| s.is_being_parked() && turn.age(s.changed_at) < LEAVING_LIMIT;
     turn.pool().sessions().filter(parks).count()
 }
 
 /// The session to park for others.
-#[must_use]
 pub fn victim(turn: &Turn<'_>, settings: &Settings) -> Option<SessionId> {
     inputs::with_inputs(turn.pool(), turn.volatile, turn.now(), |inputs| {
         eviction::next_to_park(turn.pool(), settings, inputs)

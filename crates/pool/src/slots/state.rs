@@ -79,14 +79,12 @@ impl Scheduler {
     }
 
     /// Number of starts that have ended since `poold` began.
-    #[must_use]
     pub fn starts_ended(&self) -> usize {
         self.starts_ended
     }
 
     /// Number of starts that were in progress at some time since this many had ended. One that is not decided yet,
     /// as it waits for a slot or for the end of the last incarnation, has opened nothing.
-    #[must_use]
     pub fn starts_since(&self, pool: &Pool, ended: usize) -> usize {
         let is_decided =
             |session: &Session| session.lifecycle.holds_slot() && session.reason != Some(Reason::Restarted);
@@ -95,7 +93,6 @@ impl Scheduler {
     }
 
     /// True while a session is being started.
-    #[must_use]
     pub fn is_starting(&self, session: SessionId) -> bool {
         self.starting.contains(&session)
     }
@@ -112,7 +109,6 @@ impl Scheduler {
     }
 
     /// True if messages do not start the host of a worker.
-    #[must_use]
     pub fn is_paused(&self, host: SessionId, now: Timestamp) -> bool {
         self.paused.get(&host).is_some_and(|at| *at <= now && now.since(*at) < PAUSE_MAX)
     }
@@ -128,7 +124,6 @@ impl Scheduler {
     }
 
     /// True if nothing is started, as the pool is about to be stopped.
-    #[must_use]
     pub fn holds_starts(&self) -> bool {
         !self.holders.is_empty()
     }
@@ -149,13 +144,11 @@ impl Scheduler {
     }
 
     /// Draining sessions that have worked off their queues and are at rest.
-    #[must_use]
     pub fn drained(&self) -> &BTreeSet<SessionId> {
         &self.drained
     }
 
     /// The reason why a draining session without messages is not done.
-    #[must_use]
     pub fn drain_awaits(&self, session: SessionId) -> Option<&'static str> {
         self.drain_awaits.get(&session).copied()
     }
@@ -181,7 +174,6 @@ impl Scheduler {
 
     /// True if a session gives way between two messages: it is over its quantum, and others wait for a slot that
     /// no idle session can give.
-    #[must_use]
     pub fn gives_way(&self, session: SessionId) -> bool {
         !self.waiting.is_empty() && self.giving_way.contains(&session)
     }
@@ -203,7 +195,6 @@ impl Scheduler {
 
     /// True until the pause of a session's deferred parking is over and, if its screen showed a loss, its program has
     /// written again.
-    #[must_use]
     pub fn is_parking_deferred(&self, pool: &Pool, session: SessionId, now: Timestamp) -> bool {
         let Some(deferred) = self.deferred.get(&session).filter(|deferred| runs(pool, session, deferred.tag))
         else {
@@ -222,7 +213,6 @@ impl Scheduler {
     }
 
     /// True if the check of an ended incarnation's conversation has a result.
-    #[must_use]
     pub fn is_conversation_checked(&self, tag: Tag) -> bool {
         self.conversations_checked.get(&tag) == Some(&true)
     }
@@ -243,7 +233,6 @@ impl Scheduler {
     }
 
     /// True if the sample of silence is recent enough to decide by.
-    #[must_use]
     pub fn is_quiet_fresh(&self, now: Timestamp) -> bool {
         self.quiet_at.is_some_and(|at| at <= now && now.since(at) < QUIET_AGE_MAX)
     }
@@ -254,14 +243,12 @@ impl Scheduler {
     }
 
     /// Times since which running programs have written nothing, as last sampled.
-    #[must_use]
     pub fn quiet_since(&self) -> &BTreeMap<SessionId, Timestamp> {
         &self.quiet_since
     }
 
     /// Sessions that may not be parked now: they are being delivered to or started, their parking is
     /// deferred, or they share their tmux session with panes of others.
-    #[must_use]
     pub fn busy(
         &self,
         pool: &Pool,
@@ -285,7 +272,7 @@ fn runs(pool: &Pool, session: SessionId, tag: Tag) -> bool {
 fn shared(pool: &Pool, tmux: &TmuxState) -> Vec<SessionId> {
     let mut panes: BTreeMap<TmuxSessionId, usize> = BTreeMap::new();
     tmux.panes.values().for_each(|pane| *panes.entry(pane.session).or_default() += 1);
-    let shown_in = |s: &Session| s.incarnation.as_ref().filter(|_| s.lifecycle.holds_slot())?.session;
+    let shown_in = |s: &Session| s.running()?.session;
     let is_shared =
         |s: &&Session| shown_in(s).is_some_and(|id| panes.get(&id).is_some_and(|count| *count > 1));
     pool.sessions().filter(is_shared).map(|s| s.id).collect()

@@ -28,7 +28,6 @@ pub enum Wanted {
 
 impl Wanted {
     /// The session that has the wanted name already, or else what is wanted.
-    #[must_use]
     pub fn resolve(&self, pool: &Pool) -> Self {
         let session = match self {
             Self::Name(name) => pool.named(name),
@@ -54,32 +53,27 @@ pub struct WaitQueue(Vec<(Waiter, Wanted)>);
 
 impl WaitQueue {
     /// Number of waiters.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// True if nothing waits.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Number of slots that are wanted.
-    #[must_use]
     pub fn slots_wanted(&self, pool: &Pool) -> usize {
         slots_for(&self.0, pool)
     }
 
     /// Number of slots wanted ahead of this waiter, or another one for the same; of the whole queue if there is none.
-    #[must_use]
     pub fn ahead(&self, pool: &Pool, waiter: Waiter, wanted: &Wanted) -> usize {
         let at = self.0.iter().position(|(waiting, other)| *waiting == waiter || other == wanted);
         slots_for(&self.0[..at.unwrap_or(self.0.len())], pool)
     }
 
     /// The position of a session, from 1.
-    #[must_use]
     pub fn position(&self, session: SessionId) -> Option<u64> {
         let at = self.0.iter().position(|(waiting, _)| *waiting == Waiter::Session(session))?;
         Some(at as u64 + 1)
@@ -116,7 +110,6 @@ impl WaitQueue {
     }
 
     /// The first session that is wanted among the first `within` slots.
-    #[must_use]
     pub fn first_session(&self, pool: &Pool, within: usize) -> Option<SessionId> {
         let mut wanted_so_far = BTreeSet::new();
         for (waiting, wanted) in self.0.iter().filter(|(_, wanted)| wanted.lacks_slot(pool)) {

@@ -8,7 +8,6 @@ use crate::queue::prompts::{due_prompt, next_prompt_at};
 
 /// The sessions to start without being named by a user, in the order in which that arose: parked ones with a
 /// due prompt, and those whose start is due.
-#[must_use]
 pub fn wanting_start(pool: &Pool, now: Timestamp) -> Vec<SessionId> {
     let since = |s: &Session| Some((wanting_since(pool, s, now)?, s.id));
     let mut wanting: Vec<(Timestamp, SessionId)> = pool.user_sessions().filter_map(since).collect();
@@ -35,7 +34,6 @@ fn limited_until(pool: &Pool, session: &Session, now: Timestamp) -> Option<Times
 }
 
 /// Time of the next start that is not due yet.
-#[must_use]
 pub fn next_start(pool: &Pool, now: Timestamp) -> Option<Timestamp> {
     let at = |s: &Session| {
         if s.lifecycle.holds_slot() || s.budget.exhausted {

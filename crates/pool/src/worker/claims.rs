@@ -30,7 +30,6 @@ pub struct Asked<'a> {
 }
 
 /// The messages that a worker can claim now, of several sessions in turn.
-#[must_use]
 pub fn next_messages<'a>(
     pool: &'a Pool,
     settings: &Settings,
@@ -115,7 +114,6 @@ fn waiting_times(
 }
 
 /// True if a message waits that this host would get once a handler is free. Its host stays for it.
-#[must_use]
 pub fn waits_for_host(pool: &Pool, scope: &ClaimScope, now: Timestamp) -> bool {
     let ClaimScope::Host(tag) = scope else { return false };
     pool.tagged(*tag).is_some_and(|host| is_working(host) && has_message(pool, host, now))
@@ -127,7 +125,6 @@ fn is_working(host: &Session) -> bool {
 }
 
 /// True if a message waits that would go to this worker now, however many handlers run.
-#[must_use]
 pub(crate) fn has_message(pool: &Pool, host: &Session, now: Timestamp) -> bool {
     with_messages(pool).any(|session| !assigned_heads(pool, host, session, 1, now).is_empty())
 }

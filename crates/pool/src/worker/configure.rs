@@ -101,7 +101,6 @@ pub fn configure(pool: &Pool, settings: &Settings, poolctl: &Path, now: Timestam
 }
 
 /// True if a worker of the configuration has no record, because its session was removed.
-#[must_use]
 pub fn lacks_record(pool: &Pool, settings: &Settings) -> bool {
     settings.workers.keys().any(|name| pool.worker(name).is_none())
 }

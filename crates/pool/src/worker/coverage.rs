@@ -17,7 +17,6 @@ impl Pool {
     }
 
     /// The session of the worker with this name.
-    #[must_use]
     pub fn worker(&self, name: &str) -> Option<&Session> {
         self.workers().find(|(_, worker)| worker.name == name).map(|(session, _)| session)
     }
@@ -29,7 +28,6 @@ impl Pool {
 }
 
 /// True if messages of this kind are among `kinds`; all except prompts if there are none.
-#[must_use]
 pub fn takes_kind(kinds: &[String], kind: &str) -> bool {
     if kinds.is_empty() { kind != PROMPT } else { kinds.iter().any(|taken| taken == kind) }
 }
@@ -43,7 +41,6 @@ pub(crate) fn named<'a>(
 }
 
 /// True if a session is selected.
-#[must_use]
 pub(crate) fn is_selected(pool: &Pool, selection: &Selection, session: &Session) -> bool {
     match selection {
         Selection::Named(sessions) => named(pool, sessions).any(|named| named.id == session.id),
@@ -80,7 +77,6 @@ pub fn check_scope(pool: &Pool, scope: &ClaimScope) -> Result<(), Refusal> {
 }
 
 /// The session that a worker is listed under: the only one that it works, or that of its host.
-#[must_use]
 pub fn listed_under(pool: &Pool, scope: &ClaimScope) -> Option<SessionId> {
     match scope {
         ClaimScope::Sessions(Selection::Named(sessions)) if sessions.len() == 1 => {
@@ -92,7 +88,6 @@ pub fn listed_under(pool: &Pool, scope: &ClaimScope) -> Option<SessionId> {
 }
 
 /// The sessions that a worker works, as text.
-#[must_use]
 pub fn scope_text(pool: &Pool, scope: &ClaimScope) -> String {
     match scope {
         ClaimScope::Sessions(selection) => selection.to_string(),
@@ -160,7 +155,6 @@ fn is_able(host: &Session) -> bool {
 
 /// True if a worker exists for messages of this kind and session: registered, or one of the pool that can be
 /// started.
-#[must_use]
 pub fn is_worked(pool: &Pool, workers: &Workers, session: SessionId, kind: &str) -> bool {
     let Some(session) = pool.session(session) else { return false };
     let registered = workers.iter().filter_map(|(_, worker)| worker.registration());
@@ -176,7 +170,6 @@ pub fn is_worked(pool: &Pool, workers: &Workers, session: SessionId, kind: &str)
 }
 
 /// The worker of the pool for these messages, where [`is_worked`] is false: it was stopped, or failed too often.
-#[must_use]
 pub fn worker_off<'a>(pool: &'a Pool, session: SessionId, kind: &str) -> Option<&'a str> {
     let session = pool.session(session)?;
     let mut covering = pool.workers().filter(|of| covers(pool, *of, session, kind));
@@ -184,7 +177,6 @@ pub fn worker_off<'a>(pool: &'a Pool, session: SessionId, kind: &str) -> Option<
 }
 
 /// Number of messages that wait for a worker, those that go to one of its fallbacks included.
-#[must_use]
 pub fn waiting(pool: &Pool, host: &Session) -> u64 {
     let Some(worker) = host.worker.as_deref() else { return 0 };
     let of_session = |session: &Session| -> u64 {
@@ -198,7 +190,6 @@ pub fn waiting(pool: &Pool, host: &Session) -> u64 {
 }
 
 /// True if a user stopped a worker.
-#[must_use]
 pub fn is_off(host: &Session) -> bool {
     host.lifecycle == Lifecycle::Stopped && host.reason == Some(Reason::Killed)
 }

@@ -8,7 +8,7 @@ use protocol::{Event, Lifecycle, Session, Timestamp};
 use crate::lock::hold_back::holds_back;
 use crate::queue::settle::release_of_host;
 use crate::session::lifecycle::is_restarting;
-use crate::session::restart_budget::{check_restarts, next_budget};
+use crate::session::restart_budget::next_or_exhausted;
 use crate::settings::Settings;
 use crate::slots::{RunIdentity, Starter, begin_start};
 use crate::turn::Turn;
@@ -85,11 +85,7 @@ fn after_end(turn: &Turn<'_>, settings: &Settings, host: &Session) -> Option<Eve
     if decided || !is_stopped(host) || has_ended_well(host) || is_off(host) {
         return None;
     }
-    let budget = match check_restarts(turn.pool(), settings, host, turn.now()) {
-        Ok(()) => next_budget(turn.pool(), settings, host, turn.now()),
-        Err(_) => Budget { exhausted: true, ..host.budget.clone() },
-    };
-    Some(Event::BudgetChanged { session: host.id, budget })
+    Some(next_or_exhausted(turn.pool(), settings, host, turn.now()))
 }
 
 fn is_wanted(turn: &Turn<'_>, host: &Session) -> bool {

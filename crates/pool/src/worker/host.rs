@@ -10,7 +10,6 @@ use crate::refusal::refuse;
 
 /// True if the holder of a message is the host of a worker of the pool that is not proved gone yet. Once it is,
 /// [`crate::worker::demand`] frees the message.
-#[must_use]
 pub fn is_hosted(pool: &Pool, holder: Option<&Holder>) -> bool {
     holder.and_then(|holder| holder.host).is_some_and(|host| !is_over(pool, host))
 }

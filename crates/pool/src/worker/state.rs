@@ -75,31 +75,26 @@ pub struct WaitingRequest {
 
 impl Worker {
     /// The process, if the system tells.
-    #[must_use]
     pub fn process(&self) -> Option<ProcId> {
         self.process
     }
 
     /// The registration as a worker.
-    #[must_use]
     pub fn registration(&self) -> Option<&Registration> {
         self.registration.as_ref()
     }
 
     /// Time at which it connected.
-    #[must_use]
     pub fn connected_at(&self) -> Timestamp {
         self.connected_at
     }
 
     /// The session whose message it claimed last: the others have their turn before it.
-    #[must_use]
     pub fn served(&self) -> SessionId {
         self.served
     }
 
     /// Time of its last message.
-    #[must_use]
     pub fn last_seen_at(&self) -> Timestamp {
         self.last_seen_at
     }
@@ -160,14 +155,12 @@ impl Workers {
     }
 
     /// Begins a request for messages that waits until the returned value is dropped.
-    #[must_use]
     pub fn begin_request(&self, connection: u64) -> Option<WaitingRequest> {
         let worker = self.workers.get(&connection)?;
         Some(WaitingRequest { _shared: Arc::clone(&worker.requests) })
     }
 
     /// The worker at a connection.
-    #[must_use]
     pub fn get(&self, connection: u64) -> Option<&Worker> {
         self.workers.get(&connection)
     }
@@ -178,7 +171,6 @@ impl Workers {
     }
 
     /// The hosts of the pool's workers whose requests for messages wait.
-    #[must_use]
     pub fn asking_hosts(&self) -> Vec<Tag> {
         let asking = self.registered_hosts().filter(|(_, worker)| worker.has_waiting_request());
         asking.map(|(tag, _)| tag).collect()
@@ -230,7 +222,6 @@ impl Workers {
     }
 
     /// The process whose handler of a cancelled message may still run, and for how long.
-    #[must_use]
     pub fn cancelled_handler(&self, id: MessageId, now: Mono) -> Option<(ProcId, Duration)> {
         let claim = self.cancelled.get(&id)?;
         Some((claim.process, now.until(claim.until))).filter(|(_, left)| !left.is_zero())
@@ -242,19 +233,16 @@ impl Workers {
     }
 
     /// True if the holder of a message is connected.
-    #[must_use]
     pub fn is_holder_connected(&self, id: MessageId) -> bool {
         self.claims.contains_key(&id)
     }
 
     /// The connection over which the holder of a message last sent something.
-    #[must_use]
     pub fn connection_of(&self, id: MessageId) -> Option<u64> {
         self.claims.get(&id).map(|claim| claim.connection)
     }
 
     /// End of the lease on a message.
-    #[must_use]
     pub fn deadline(&self, id: MessageId) -> Option<Mono> {
         self.leases.get(id)
     }
@@ -265,7 +253,6 @@ impl Workers {
     }
 
     /// End of the first lease.
-    #[must_use]
     pub fn first_deadline(&self) -> Option<Mono> {
         self.leases.first()
     }
@@ -282,7 +269,6 @@ impl Workers {
     }
 
     /// Time of the next tick; none before the first.
-    #[must_use]
     pub fn armed(&self) -> Option<Mono> {
         Some(self.armed).filter(|armed| *armed != Mono::default())
     }
@@ -370,7 +356,6 @@ impl Workers {
     }
 
     /// The processes of all workers.
-    #[must_use]
     pub fn processes(&self) -> BTreeSet<ProcId> {
         self.workers.values().filter_map(|worker| worker.process).collect()
     }

@@ -277,7 +277,7 @@ fn w20_a_tmux_session_with_further_panes_outlives_the_removal() {
         });
         alive.unwrap()
     };
-    state.panes.get_mut(&PaneId(1)).unwrap().tag = first.incarnation.as_ref().map(|run| run.tag);
+    state.panes.get_mut(&PaneId(1)).unwrap().tag = first.tag();
     assert!(remove(&pool, &state), "the other pane");
     state.panes.remove(&PaneId(90));
     assert!(!remove(&pool, &state));

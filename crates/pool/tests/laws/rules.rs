@@ -168,7 +168,7 @@ impl Scene {
         };
         with(&RuleInputs {
             eviction: &slots,
-            calm_since: &self.calm,
+            low_cpu_since: &self.calm,
             used: &self.used,
             asking: &self.ask,
             host: &self.host,

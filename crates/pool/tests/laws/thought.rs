@@ -215,8 +215,8 @@ fn what_is_too_long_or_no_place_is_refused() {
 /// Arbitrary publications.
 fn said() -> impl Strategy<Value = Publish> {
     let text = prop::option::of(prop::sample::select(vec!["", "one", "two"]));
-    let state = prop::option::of(prop::sample::select(ThoughtState::ALL));
-    let source = prop::option::of(prop::sample::select(ThoughtSource::ALL));
+    let state = prop::option::of(prop::sample::select(&ThoughtState::ALL[..]));
+    let source = prop::option::of(prop::sample::select(&ThoughtSource::ALL[..]));
     let place = prop::option::of((prop::sample::select(vec!["a", "b"]), 1_u64..5));
     let numbers = (prop::option::of(0_u64..3), prop::option::of(0_u64..9));
     (text, state, source, place, numbers).prop_map(|(text, state, source, place, (count, at))| Publish {

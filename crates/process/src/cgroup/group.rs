@@ -43,7 +43,6 @@ pub fn is_populated(path: &Path) -> io::Result<bool> {
 
 /// Returns the number of processes of the group and its descendants that the OOM killer ended; `None` without
 /// the memory controller.
-#[must_use]
 pub fn oom_kills(path: &Path) -> Option<u64> {
     flat_keyed_value(&fs::read_to_string(path.join("memory.events")).ok()?, "oom_kill")
 }

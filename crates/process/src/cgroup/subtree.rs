@@ -89,13 +89,11 @@ impl Subtree {
     }
 
     /// The directory of the group.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns the directory of an incarnation's group, whether or not it exists.
-    #[must_use]
     pub fn group(&self, tag: Tag) -> PathBuf {
         self.path.join(SESSIONS).join(tag.to_string())
     }
@@ -148,7 +146,6 @@ impl Subtree {
     }
 
     /// The incarnations that have a group.
-    #[must_use]
     pub fn tags(&self) -> Vec<Tag> {
         let entries = fs::read_dir(self.path.join(SESSIONS)).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()

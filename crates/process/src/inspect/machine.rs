@@ -7,33 +7,28 @@ use std::path::Path;
 mod system;
 
 /// Returns the bytes available to programs without swapping; `None` if the system does not report it.
-#[must_use]
 pub fn available_memory() -> Option<u64> {
     system::available_memory()
 }
 
 /// Returns the bytes of memory; `None` if the system does not report it.
-#[must_use]
 pub fn total_memory() -> Option<u64> {
     system::total_memory()
 }
 
 /// Returns the share of the last 10 s in which some program waited for memory, in hundredths of a percent;
 /// `None` if the system does not report it.
-#[must_use]
 pub fn memory_pressure() -> Option<u32> {
     system::memory_pressure()
 }
 
 /// Returns the number of pseudo-terminals in use and their maximum; `None` if the system does not report it.
-#[must_use]
 pub fn terminals() -> Option<(u64, u64)> {
     system::terminals()
 }
 
 /// Returns the bytes on the file system of this path that are available to this user; `None` if it cannot be
 /// read.
-#[must_use]
 pub fn free_disk(path: &Path) -> Option<u64> {
     let system = nix::sys::statvfs::statvfs(path).ok()?;
     #[expect(clippy::useless_conversion, reason = "u32 on macOS")]
@@ -42,7 +37,6 @@ pub fn free_disk(path: &Path) -> Option<u64> {
 
 /// Returns the bytes in use on the file system of this path, and the bytes that this user could use in all, as
 /// `df` counts them; `None` if it cannot be read.
-#[must_use]
 pub fn disk_use(path: &Path) -> Option<(u64, u64)> {
     let system = nix::sys::statvfs::statvfs(path).ok()?;
     #[expect(clippy::useless_conversion, reason = "u32 on macOS")]

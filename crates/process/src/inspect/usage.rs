@@ -29,7 +29,6 @@ struct Share {
 /// init itself unless it is the agent. `None` if none of them is alive. The caller fills in disk, log and CPU
 /// share. Reading the memory of a large process takes milliseconds, and blocks on a process that hangs in the
 /// kernel with its memory map locked, so this must not be called on a thread that others wait for.
-#[must_use]
 pub fn usage(table: &Table, init: ProcId, agent: Option<ProcId>, cgroup: Option<&Path>) -> Option<Usage> {
     let mut ids: BTreeSet<ProcId> =
         table.subtree_ids(init).chain(agent.into_iter().flat_map(|id| table.subtree_ids(id))).collect();

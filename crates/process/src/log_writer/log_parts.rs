@@ -27,13 +27,11 @@ pub struct Part {
 
 impl Part {
     /// The offset after its last byte.
-    #[must_use]
     pub fn end(&self) -> u64 {
         self.offset + self.length
     }
 
     /// Its file name.
-    #[must_use]
     pub fn name(&self) -> String {
         part_name(self.offset, self.compressed)
     }
@@ -92,19 +90,16 @@ impl Parts {
     }
 
     /// The offset of the first byte that is kept.
-    #[must_use]
     pub fn start(&self) -> u64 {
         self.0.first().map_or(0, |part| part.offset)
     }
 
     /// The offset at which `output.log` begins.
-    #[must_use]
     pub fn end(&self) -> u64 {
         self.0.last().map_or(0, Part::end)
     }
 
     /// Total size on disk, in bytes.
-    #[must_use]
     pub fn size(&self) -> u64 {
         self.0.iter().map(|part| part.size).sum()
     }

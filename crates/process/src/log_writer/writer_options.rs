@@ -35,7 +35,6 @@ const TIMES_MAX: u64 = 512 << 10;
 
 impl WriterOptions {
     /// Returns the default options for a log in this directory.
-    #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let (max_size, keep) = (logs::MAX_SIZE, logs::KEEP);
         Self { dir: dir.into(), tag: None, max_size, keep, compress: false, resumed: false }
@@ -43,7 +42,6 @@ impl WriterOptions {
 
     /// Parses the arguments after the directory. Unknown ones are ignored, so that a newer daemon does not
     /// break the log of a pane.
-    #[must_use]
     pub fn parse(dir: impl Into<PathBuf>, words: impl IntoIterator<Item = OsString>) -> Self {
         let mut options = Self::new(dir);
         let mut words = words.into_iter().map(|word| word.into_string().unwrap_or_default());

@@ -50,7 +50,6 @@ pub enum Image {
 }
 
 /// Parses a `stat` file.
-#[must_use]
 pub fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
     let open = bytes.iter().position(|b| *b == b'(')?;
     let close = bytes.iter().rposition(|b| *b == b')')?;
@@ -99,14 +98,12 @@ fn after_name(bytes: &[u8]) -> Option<&str> {
 
 /// Parses field 52 of a `stat` file: the `wait(2)` status of a process that has ended. The kernel shows 0 to
 /// a reader without permission to trace the process.
-#[must_use]
 pub fn parse_exit_status(stat: &[u8]) -> Option<i32> {
     let fields = after_name(stat)?;
     fields.ends_with('\n').then(|| fields.split_ascii_whitespace().nth(49))??.parse().ok()
 }
 
 /// Parses the soft limit of open files in a `limits` file; [`u64::MAX`] for unlimited.
-#[must_use]
 pub fn parse_open_files_max(limits: &[u8]) -> Option<u64> {
     let line = limits.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Max open files "))?;
     match std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()? {
@@ -116,7 +113,6 @@ pub fn parse_open_files_max(limits: &[u8]) -> Option<u64> {
 }
 
 /// Parses a value of a file of lines `NAME:   VALUE kB` (`status`, `smaps_rollup`, `meminfo`).
-#[must_use]
 pub fn parse_kib(text: &[u8], name: &str) -> Option<u64> {
     parse_field(text, name)?.strip_suffix("kB")?.trim().parse().ok()
 }
@@ -132,7 +128,6 @@ pub(crate) fn parse_field<'a>(text: &'a [u8], name: &str) -> Option<&'a str> {
 
 /// Parses the share of the last 10 s in which some program waited, in hundredths of a percent, from a file of
 /// `/proc/pressure`.
-#[must_use]
 pub fn parse_pressure(text: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(text).ok()?;
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
@@ -143,14 +138,12 @@ pub fn parse_pressure(text: &[u8]) -> Option<u32> {
 }
 
 /// Parses the pids in the `children` file of a thread or a `cgroup.procs` file.
-#[must_use]
 pub fn parse_pids(children: &[u8]) -> Vec<u32> {
     let words = children.split(u8::is_ascii_whitespace);
     words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok()).collect()
 }
 
 /// Parses the arguments in a `cmdline` file.
-#[must_use]
 pub fn parse_cmdline(bytes: &[u8]) -> Vec<OsBytes> {
     let Some(words) = bytes.strip_suffix(b"\0").or((!bytes.is_empty()).then_some(bytes)) else {
         return Vec::new();
@@ -160,7 +153,6 @@ pub fn parse_cmdline(bytes: &[u8]) -> Vec<OsBytes> {
 
 /// Parses the arguments in the answer to `KERN_PROCARGS2` of macOS, which consists of the argument count, the
 /// program's path, padding, the arguments, and the environment.
-#[must_use]
 pub fn parse_procargs(bytes: &[u8]) -> Option<Vec<OsBytes>> {
     let (count, rest) = bytes.split_first_chunk::<4>()?;
     let count = usize::try_from(i32::from_ne_bytes(*count)).ok()?;
@@ -180,13 +172,11 @@ fn first_fields<const N: usize>(text: &str) -> Option<[&str; N]> {
 }
 
 /// Parses the real user id in a `status` file.
-#[must_use]
 pub fn parse_uid(status: &[u8]) -> Option<u32> {
     parse_field(status, "Uid")?.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Returns the value of a variable in an `environ` file; of duplicates the first, as `getenv(3)` does.
-#[must_use]
 pub fn parse_variable<'a>(environ: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut entries = environ.split(|b| *b == 0);
     entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))

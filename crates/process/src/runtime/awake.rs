@@ -5,7 +5,6 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 /// Returns the time since the boot without time asleep; it has the same origin for every process of one boot.
-#[must_use]
 pub fn awake() -> Duration {
     #[cfg(not(target_os = "macos"))]
     let clock = ClockId::CLOCK_MONOTONIC;

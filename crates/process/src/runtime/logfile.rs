@@ -92,7 +92,6 @@ fn with_end(path: &Path, end: &str) -> PathBuf {
 }
 
 /// Returns the last lines of a log that are not blank; empty if it cannot be read.
-#[must_use]
 pub fn last_lines(path: &Path, count: usize) -> Vec<String> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|mut file| {

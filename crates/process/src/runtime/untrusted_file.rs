@@ -8,7 +8,6 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 
 /// Returns device and inode, which identify a file independently of its path.
-#[must_use]
 pub fn id(found: &Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }

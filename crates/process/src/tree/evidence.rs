@@ -23,7 +23,6 @@ pub struct Evidence {
 
 impl Evidence {
     /// The control group, all processes of which are members; `None` unless it is named for the tag.
-    #[must_use]
     pub fn group(&self) -> Option<&Path> {
         let named = |path: &Path| path.file_name().is_some_and(|name| name == self.tag.to_string().as_str());
         self.cgroup.as_deref().filter(|path| named(path))

@@ -40,7 +40,6 @@ fn is_inside(path: &Path, private: &Path) -> bool {
 
 /// Returns the path of a Unix socket outside `private` on which this process listens. `None` also if its
 /// descriptors are not readable, and always on macOS.
-#[must_use]
 pub fn listening_path(process: ProcId, private: Option<&Path>) -> Option<String> {
     let sockets = ListeningSockets::in_namespace_of(process.pid).ok()?;
     let path = sockets.path_of(process.pid, private).ok()??;

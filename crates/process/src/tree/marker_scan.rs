@@ -56,7 +56,6 @@ impl MarkerScanner {
 }
 
 /// Returns the marker variables for a tmux client of `owner`, in the pool that listens on `socket`.
-#[must_use]
 pub fn client_marker(owner: ProcId, socket: &Path) -> Vec<(&'static str, OsString)> {
     let marker = format!("{}.{}", owner.pid, owner.start);
     vec![("POOL_TMUX_CLIENT", marker.into()), ("POOL_SOCKET", socket.as_os_str().to_owned())]

@@ -63,7 +63,6 @@ impl Table {
 
     /// Returns this process and its descendants in depth-first order, siblings ordered by pid, without those
     /// that have ended since; empty if the process itself has ended.
-    #[must_use]
     pub fn processes(&self, root: ProcId) -> Vec<Process> {
         self.subtree(root).into_iter().filter_map(with_user).collect()
     }
@@ -72,7 +71,6 @@ impl Table {
     /// that left the agent's terminal session, because an agent runs its tools in sessions of their own and
     /// its helpers (tool and language servers) in its own session. For a shell, it is every child. Orphaned
     /// work is below the init.
-    #[must_use]
     pub fn background(&self, (init, program): (ProcId, ProcId), is_shell: bool) -> Vec<Background> {
         let own_sid = self.by_pid.get(&program.pid).map(|info| info.sid);
         let is_first = |info: &&BasicInfo| {

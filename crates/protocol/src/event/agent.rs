@@ -57,7 +57,6 @@ pub enum AgentEvent {
 
 impl AgentEvent {
     /// Returns the event kind that users see.
-    #[must_use]
     pub fn kind(&self) -> EventKind {
         match self {
             Self::ActivityChanged { .. } => EventKind::ActivityChanged,
@@ -69,7 +68,6 @@ impl AgentEvent {
     }
 
     /// Returns the session concerned.
-    #[must_use]
     pub fn session(&self) -> SessionId {
         match self {
             Self::ActivityChanged { session, .. }
@@ -81,7 +79,6 @@ impl AgentEvent {
     }
 
     /// True if the event is kept in the journal and published.
-    #[must_use]
     pub fn is_journaled(&self) -> bool {
         self.kind().is_published() && !matches!(self, Self::ActivityChanged { turned: false, .. })
     }

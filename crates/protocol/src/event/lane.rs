@@ -34,7 +34,6 @@ pub enum LaneEvent {
 
 impl LaneEvent {
     /// The session.
-    #[must_use]
     pub fn session(&self) -> SessionId {
         match self {
             Self::Stuck { session, .. } | Self::Unstuck { session, .. } => *session,

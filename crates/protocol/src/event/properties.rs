@@ -7,7 +7,6 @@ use crate::ids::SessionId;
 
 impl Event {
     /// Returns the event kind that users see (`poolctl events`, `--kind`).
-    #[must_use]
     pub fn kind(&self) -> EventKind {
         match self {
             Self::PoolStarted { .. } => EventKind::PoolStarted,
@@ -67,7 +66,6 @@ impl Event {
     }
 
     /// Returns the session concerned, if any.
-    #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         match self {
             Self::SessionCreated(session) => Some(session.id),
@@ -124,7 +122,6 @@ impl Event {
     }
 
     /// True if the event is kept in the journal and published. Other events only change records.
-    #[must_use]
     pub fn is_journaled(&self) -> bool {
         match self {
             Self::BudgetChanged { budget, .. } => budget.exhausted,

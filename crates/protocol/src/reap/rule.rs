@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::names;
+
 /// A reap rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -50,59 +52,35 @@ pub enum Action {
     Report,
 }
 
+names!(Rule:
+    ZombiePane = "zombie_pane",
+    StaleWorker = "stale_worker",
+    StaleAgent = "stale_agent",
+    Hung = "hung",
+    IdleSession = "idle_session",
+    Memory = "memory",
+    Disk = "disk",
+    RunTime = "run_time",
+    Leftovers = "leftovers",
+    Orphans = "orphans",
+    StaleClient = "stale_client",
+    HostMemory = "host_memory",
+    HostDisk = "host_disk",
+);
+
 impl Rule {
-    /// All rules, in wire order.
-    pub const ALL: [Self; 13] = [
-        Self::ZombiePane,
-        Self::StaleWorker,
-        Self::StaleAgent,
-        Self::Hung,
-        Self::IdleSession,
-        Self::Memory,
-        Self::Disk,
-        Self::RunTime,
-        Self::Leftovers,
-        Self::Orphans,
-        Self::StaleClient,
-        Self::HostMemory,
-        Self::HostDisk,
-    ];
-
-    /// Returns the name used in options and in the configuration.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ZombiePane => "zombie_pane",
-            Self::StaleWorker => "stale_worker",
-            Self::StaleAgent => "stale_agent",
-            Self::Hung => "hung",
-            Self::IdleSession => "idle_session",
-            Self::Memory => "memory",
-            Self::Disk => "disk",
-            Self::RunTime => "run_time",
-            Self::Leftovers => "leftovers",
-            Self::Orphans => "orphans",
-            Self::StaleClient => "stale_client",
-            Self::HostMemory => "host_memory",
-            Self::HostDisk => "host_disk",
-        }
-    }
-
     /// True if the rule finds whole sessions, so that each session can have an action of its own.
-    #[must_use]
     pub fn applies_to_session(self) -> bool {
         use Rule::{Disk, Hung, IdleSession, Memory, RunTime, StaleAgent};
         matches!(self, StaleAgent | Hung | IdleSession | Memory | Disk | RunTime) || self.is_about_host()
     }
 
     /// True if the rule is about the machine: then it finds a session that loses nothing by being parked.
-    #[must_use]
     pub fn is_about_host(self) -> bool {
         matches!(self, Self::HostMemory | Self::HostDisk)
     }
 
     /// True if the rule may take this action.
-    #[must_use]
     pub fn allows(self, action: Action) -> bool {
         match self {
             // Leftovers of a session occupy its slot until they are ended.
@@ -113,35 +91,20 @@ impl Rule {
     }
 
     /// Returns the actions that the rule may take, as in `kill or report`.
-    #[must_use]
     pub fn allowed_actions(self) -> String {
         let allowed = Action::ALL.into_iter().filter(|action| self.allows(*action));
         allowed.map(Action::as_str).collect::<Vec<_>>().join(" or ")
     }
 }
 
-impl Action {
-    /// All actions, in wire order.
-    pub const ALL: [Self; 4] = [Self::Kill, Self::Restart, Self::Park, Self::Report];
-
-    /// Returns the name used in options and in the configuration.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Kill => "kill",
-            Self::Restart => "restart",
-            Self::Park => "park",
-            Self::Report => "report",
-        }
-    }
-}
+names!(Action: Kill = "kill", Restart = "restart", Park = "park", Report = "report");
 
 impl FromStr for Rule {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         let word = word.replace('-', "_");
-        Self::ALL.into_iter().find(|rule| rule.as_str() == word).ok_or_else(|| {
+        Self::of_name(&word).ok_or_else(|| {
             let words: Vec<&str> = Self::ALL.iter().map(|rule| rule.as_str()).collect();
             format!("no rule {word:?}; there are {}", words.join(", "))
         })
@@ -152,7 +115,6 @@ impl FromStr for Action {
     type Err = &'static str;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|action| action.as_str() == word);
-        found.ok_or("it is kill, restart, park or report")
+        Self::of_name(word).ok_or("it is kill, restart, park or report")
     }
 }

@@ -96,14 +96,12 @@ pub enum PaneObservation {
 
 impl SessionView {
     /// True if its agent works, or a message waits or is in flight.
-    #[must_use]
     pub fn has_work(&self) -> bool {
         let queue = &self.queue;
         self.activity.state == ActivityState::Busy || queue.queued + queue.claimed + queue.in_doubt > 0
     }
 
     /// Returns its status while it is live or draining: `active`, `idle` or `draining`.
-    #[must_use]
     pub fn status(&self) -> Option<&'static str> {
         match self.session.lifecycle {
             Lifecycle::Live if self.has_work() => Some("active"),
@@ -117,7 +115,6 @@ impl SessionView {
     /// run is in deep sleep. A session that works or waits for a person does not rest. For an idle session
     /// the last thought decides, or without one the idle time, which never makes it sleep. An idle time that
     /// begins in the future counts as zero.
-    #[must_use]
     pub fn rest_state(&self, now: Timestamp) -> RestState {
         match self.session.lifecycle {
             Lifecycle::Parked => return RestState::Sleeping,
@@ -146,14 +143,12 @@ impl SessionView {
     }
 
     /// Returns the number of tokens in its agent's conversation: the published one, else the observed one.
-    #[must_use]
     pub fn tokens(&self) -> Option<u64> {
         let published = self.thought.as_ref().map(|thought| thought.token_count).filter(|tokens| *tokens > 0);
         published.or(self.notes.tokens)
     }
 
     /// Returns the size of its agent's context window in tokens: the published one, else the configured one.
-    #[must_use]
     pub fn context_limit(&self) -> Option<u64> {
         let published = self.thought.as_ref().map(|thought| thought.context_limit).filter(|limit| *limit > 0);
         published.or(self.session.spec.context_limit)

@@ -4,7 +4,6 @@ use super::Request;
 
 impl Request {
     /// True if the request changes nothing, so that nothing is in doubt without an answer.
-    #[must_use]
     pub fn is_read(&self) -> bool {
         let follows = matches!(self, Self::Subscribe(_) | Self::Watch | Self::Output(_) | Self::Wait(_));
         let lists = matches!(

@@ -43,7 +43,6 @@ struct Claim {
 
 impl<'a> MessageJson<'a> {
     /// Creates the document of a message.
-    #[must_use]
     pub(crate) fn new(message: &'a Message) -> Self {
         let status = &message.status;
         let waits = status.state == MessageState::Queued;
@@ -122,7 +121,6 @@ fn step(step: &Step) -> StepJson {
 
 /// Returns the document of a message with its history and, if it was requested, its body, as `queue show`
 /// prints it: sorted by key.
-#[must_use]
 pub(crate) fn with_history(message: &Message, body: Option<&OsBytes>) -> Value {
     let history = message.steps.iter().map(step).collect();
     json!(MessageWithHistory { message: MessageJson::new(message), history, body })

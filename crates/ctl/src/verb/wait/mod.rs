@@ -183,7 +183,7 @@ fn decide(
             Answer::Daemon(Ok(Response::Session(view)))
                 if left > 0 && !view.session.lifecycle.holds_slot() =>
             {
-                let last = view.session.incarnation.as_ref().map(|run| run.tag);
+                let last = view.session.tag();
                 watches.iter().for_each(|watch| watch.finish(last));
                 ended = Some(view);
             }

@@ -97,7 +97,7 @@ fn row(view: &SessionView, worker: &WorkerSpec, holds: &[ClaimView]) -> [String;
 
 fn document(view: &SessionView, worker: &WorkerSpec, holds: &[ClaimView]) -> Value {
     let session = &view.session;
-    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+    let run = session.running();
     let at = |at: Option<Timestamp>| at.map(rfc3339);
     let holds =
         holds.iter().map(|held| json!({"id": held.held.id, "session": held.session, "kind": held.kind}));

@@ -34,5 +34,5 @@ pub(super) fn is_open(turn: &mut Turn<'_>, settings: &Settings, session: Session
 /// Returns the tag of the incarnation that takes prompts.
 pub(super) fn running_tag(turn: &Turn<'_>, session: SessionId) -> Option<Tag> {
     let session = turn.pool().session(session).filter(|session| session.takes_prompts())?;
-    session.incarnation.as_ref().map(|run| run.tag)
+    session.tag()
 }

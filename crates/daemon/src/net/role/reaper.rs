@@ -235,7 +235,7 @@ fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<Candidate> {
 /// changed.
 fn note_pane(turn: &mut Turn<'_>, id: SessionId, tag: Tag, pane: PanePresence) -> bool {
     let Some(session) = turn.pool().session(id) else { return false };
-    let current = session.incarnation.as_ref().is_some_and(|run| run.tag == tag);
+    let current = session.is_run(tag);
     if session.lifecycle != Lifecycle::Draining || !current || !ended_by_tmux(session) {
         return false;
     }
@@ -356,9 +356,10 @@ fn ends_session(kind: CandidateKind) -> bool {
 /// Ends a session whose processes are proved gone, if this is its current incarnation.
 fn stop(turn: &mut Turn<'_>, findings: &Findings, candidate: &Candidate) {
     turn.volatile.reaping.note_exited(findings.exited.iter().copied());
-    let current = turn.pool().session(candidate.session).filter(|s| {
-        s.lifecycle == Lifecycle::Draining && s.incarnation.as_ref().is_some_and(|i| i.tag == candidate.tag)
-    });
+    let current = turn
+        .pool()
+        .session(candidate.session)
+        .filter(|s| s.lifecycle == Lifecycle::Draining && s.is_run(candidate.tag));
     if let Some(session) = current {
         let exit = findings.exits.get(&candidate.tag).copied().or(session.exit);
         let is_cut_off = pool::session::is_drain_unfinished(turn.pool(), session)

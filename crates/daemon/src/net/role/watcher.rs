@@ -123,7 +123,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
         };
         let call = match call {
             Ok(call) => call,
-            Err(error) => return format!("it sent something else: {error}"),
+            Err(error) => return format!("it sent something unreadable: {error}"),
         };
         let reply = match call.request {
             Request::Observe(observe) => stream.take(daemon, observe.within_bounds()).await,

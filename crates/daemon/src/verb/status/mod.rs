@@ -4,7 +4,6 @@ mod queues;
 pub(super) mod server;
 mod workers;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,7 +61,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status
     let rules = &daemon.loaded().settings.queue;
     let stuck = attention::stuck(turn, rules);
     let quarantined = turn.reader().quarantined().unwrap_or_default();
-    let mut problems = problems(volatile, server::problem(pool, observed, &tmux), counts.in_doubt);
+    let mut problems = problems(volatile, server::problem(pool, observed, &tmux.socket), counts.in_doubt);
     problems.extend(missing_database(daemon));
     problems.extend(queues::problems(turn, daemon, &stuck, (quarantined, capacity.disk)));
     let inbox = attention::items(turn, rules);
@@ -201,19 +200,8 @@ fn fail_each_time(turn: &Turn<'_>) -> Option<String> {
 
 /// Returns the number of sessions in each state.
 fn lifecycles(pool: &pool::Pool) -> Vec<(String, u64)> {
-    use Lifecycle::{Draining, Failed, Live, Lost, Parked, Starting, Stopped};
-    let names: BTreeMap<Lifecycle, &str> = [
-        (Starting, "starting"),
-        (Live, "live"),
-        (Draining, "draining"),
-        (Parked, "parked"),
-        (Stopped, "stopped"),
-        (Lost, "lost"),
-        (Failed, "failed"),
-    ]
-    .into();
     let count = |state: Lifecycle| pool.user_sessions().filter(|s| s.lifecycle == state).count() as u64;
-    names.into_iter().map(|(state, name)| (name.to_owned(), count(state))).collect()
+    Lifecycle::ALL.into_iter().map(|state| (state.as_str().to_owned(), count(state))).collect()
 }
 
 /// Time for an end beyond its grace, after which it is a problem.
@@ -230,7 +218,7 @@ fn overdue_ends(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     let overdue: Vec<&Session> = turn.pool().sessions().filter(is_overdue).take(NAMED).collect();
     let name = &overdue.first()?.name;
     let why = |s: &Session| {
-        let tag = s.incarnation.as_ref().map(|run| run.tag);
+        let tag = s.tag();
         match tag.and_then(|tag| turn.volatile.reaping.verdict(tag)) {
             Some(Outcome::Survivors { left }) => left.join(", "),
             Some(Outcome::Refused { why } | Outcome::Untouched { why }) => why.clone(),

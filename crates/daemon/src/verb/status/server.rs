@@ -20,9 +20,9 @@ pub(super) fn status(pool: &pool::Pool, observation: Observation<'_>, socket: Os
         Server::Up(server) if !elsewhere.is_empty() => ("replaced", Some(*server)),
         Server::Up(server) => ("up", Some(*server)),
         Server::Absent => ("absent", None),
-        Server::Unknown(silence) => (problem_name(silence.trouble), silence.server),
+        Server::Unknown(silence) => (silence.trouble.as_str(), silence.server),
     };
-    let detail = problem_of(pool, observation, &socket).or_else(|| match &observed.state().server {
+    let detail = problem(pool, observation, &socket).or_else(|| match &observed.state().server {
         Server::Unknown(silence) => Some(silence.detail.clone()),
         _ => None,
     });
@@ -38,28 +38,7 @@ pub(super) fn status(pool: &pool::Pool, observation: Observation<'_>, socket: Os
 }
 
 /// Returns the problem, with what to do about it.
-pub(super) fn problem(
-    pool: &pool::Pool,
-    observation: Observation<'_>,
-    status: &TmuxStatus,
-) -> Option<String> {
-    problem_of(pool, observation, &status.socket)
-}
-
-/// Returns the name of a problem in `status`.
-fn problem_name(problem: ServerProblem) -> &'static str {
-    match problem {
-        ServerProblem::Unknown => "unknown",
-        ServerProblem::Stopped => "stopped",
-        ServerProblem::Spinning => "spinning",
-        ServerProblem::Unreachable => "unreachable",
-        ServerProblem::Full => "full",
-        ServerProblem::Forbidden => "forbidden",
-        ServerProblem::NoTmux => "no_tmux",
-    }
-}
-
-fn problem_of(pool: &pool::Pool, observation: Observation<'_>, socket: &OsBytes) -> Option<String> {
+pub(super) fn problem(pool: &pool::Pool, observation: Observation<'_>, socket: &OsBytes) -> Option<String> {
     let (Volatile { observed, .. }, capacity) = observation;
     match &observed.state().server {
         Server::Unknown(silence) => Some(no_answer(silence, socket)),

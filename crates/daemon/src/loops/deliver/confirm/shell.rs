@@ -53,7 +53,7 @@ impl ShellBefore {
 
 /// Returns the end of a session's log.
 async fn log_end(daemon: &Daemon, session: SessionId) -> Option<u64> {
-    let dir = daemon.log_options(session).dir;
+    let dir = daemon.paths.logs_of(session);
     daemon.blocking.with_timeout(Purpose::Logs, move || logs::bounds(&dir)).await?.ok().map(|(_, end)| end)
 }
 
