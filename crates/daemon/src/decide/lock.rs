@@ -13,7 +13,7 @@ use protocol::{ErrorCode, Event, Message, ProcId, Refusal, SessionId, Token};
 use tokio::sync::oneshot;
 
 use crate::engine::Turn;
-use crate::engine::engine_handle::{EngineHandle, in_doubt};
+use crate::engine::engine_handle::{EngineHandle, TurnOnDrop, in_doubt};
 use crate::engine::waiters::LockWaiter;
 
 /// Maximum characters of a lock's purpose in a refusal.
@@ -273,7 +273,7 @@ impl EngineHandle {
     ) -> Result<LockGuard, Refusal> {
         let ticket = Ticket(self.ticket());
         // The ticket is withdrawn even if this future is dropped half-way.
-        let guard = TicketGuard { handle: self.clone(), session, ticket };
+        let guard = self.on_drop(move |turn| release(turn, session, ticket));
         let (grant, granted) = oneshot::channel();
         self.post(move |turn| {
             let under = match under {
@@ -302,26 +302,12 @@ impl EngineHandle {
 /// A session's lock, released when dropped.
 pub(crate) struct LockGuard {
     token: Token,
-    _ticket: TicketGuard,
+    _ticket: TurnOnDrop,
 }
 
 impl LockGuard {
     /// Returns the fencing token.
     pub(crate) fn token(&self) -> Token {
         self.token
-    }
-}
-
-/// A ticket for a session's lock, waiting or granted; withdrawn when dropped.
-struct TicketGuard {
-    handle: EngineHandle,
-    session: SessionId,
-    ticket: Ticket,
-}
-
-impl Drop for TicketGuard {
-    fn drop(&mut self) {
-        let (session, ticket) = (self.session, self.ticket);
-        self.handle.post(move |turn| release(turn, session, ticket));
     }
 }

@@ -61,7 +61,11 @@ pub(crate) async fn with_slot<R: Send + 'static>(
     let wait = wait_ms.map_or(daemon.loaded().daemon.wait_slot, Duration::from_millis);
     let ticket = daemon.engine.ticket();
     let (waiter, wanted) = (Waiter::Request(ticket), wanted.unwrap_or(Wanted::New(ticket)));
-    let _guard = WaiterGuard { daemon: Arc::clone(daemon), waiter };
+    let _guard = daemon.engine.on_drop(move |turn| {
+        if turn.volatile.scheduler.waiting.leave(waiter) {
+            turn.wake();
+        }
+    });
     let (context, patient) = (Arc::clone(daemon), !wait.is_zero());
     let look = move |turn: &mut Turn<'_>| {
         if requester.is_gone(turn) {
@@ -101,23 +105,6 @@ pub(crate) async fn with_slot<R: Send + 'static>(
             Err(Refusal::new(ErrorCode::Refused, format!("the pool is full: {why}")))
         }
         Err(refusal) => Err(refusal),
-    }
-}
-
-/// A waiter for a slot; leaves the queue when dropped.
-struct WaiterGuard {
-    daemon: Arc<Daemon>,
-    waiter: Waiter,
-}
-
-impl Drop for WaiterGuard {
-    fn drop(&mut self) {
-        let waiter = self.waiter;
-        self.daemon.engine.post(move |turn| {
-            if turn.volatile.scheduler.waiting.leave(waiter) {
-                turn.wake();
-            }
-        });
     }
 }
 

@@ -90,6 +90,11 @@ impl EngineHandle {
         drop(self.queue.post(work));
     }
 
+    /// Runs `work` within a later turn once the result is dropped.
+    pub(crate) fn on_drop(&self, work: impl FnOnce(&mut Turn<'_>) + Send + Sync + 'static) -> TurnOnDrop {
+        TurnOnDrop { engine: self.clone(), work: Some(Box::new(work)) }
+    }
+
     /// Waits until `find` returns a value; it is called again after each turn that changed anything but
     /// messages.
     ///
@@ -129,7 +134,7 @@ impl EngineHandle {
     ) -> Result<R, Refusal> {
         let id = self.ticket();
         // Removed even if this future is dropped half-way.
-        let mut waiting = ConditionGuard { handle: Some(self.clone()), id };
+        let mut waiting = self.on_drop(move |turn| drop(turn.conditions.remove(&id)));
         let (answer, mut answered) = oneshot::channel();
         let mut answer = Some(answer);
         let mut check: Check = Box::new(move |turn| {
@@ -150,14 +155,14 @@ impl EngineHandle {
                 Ok(found) => found,
                 // It may have come true meanwhile, and then its effects are part of that turn.
                 Err(_) if self.remove_condition(id).await? => {
-                    waiting.handle = None;
+                    waiting.cancel();
                     return Err(Refusal::new(ErrorCode::Timeout, "the wait timed out"));
                 }
                 Err(_) => answered.await,
             },
         };
         if found.is_ok() {
-            waiting.handle = None;
+            waiting.cancel();
         }
         found.map_err(|_| in_doubt())
     }
@@ -178,18 +183,23 @@ impl EngineHandle {
     }
 }
 
-/// Removes a condition from the engine when dropped.
-struct ConditionGuard {
-    /// `None` once the answer has arrived.
-    handle: Option<EngineHandle>,
-    id: u64,
+/// Work for a later turn, posted when this is dropped, however its task ends.
+pub(crate) struct TurnOnDrop {
+    engine: EngineHandle,
+    work: Option<Box<dyn FnOnce(&mut Turn<'_>) + Send + Sync>>,
 }
 
-impl Drop for ConditionGuard {
+impl TurnOnDrop {
+    /// The work is not needed any more.
+    pub(crate) fn cancel(&mut self) {
+        self.work = None;
+    }
+}
+
+impl Drop for TurnOnDrop {
     fn drop(&mut self) {
-        let id = self.id;
-        if let Some(handle) = &self.handle {
-            handle.post(move |turn| drop(turn.conditions.remove(&id)));
+        if let Some(work) = self.work.take() {
+            self.engine.post(work);
         }
     }
 }

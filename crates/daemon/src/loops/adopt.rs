@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::verb::adopt::{PaneClaim, adopt_pane};
+use crate::verb::adopt::{adopt_pane, pane_claim};
 
 /// Pause after an automatic adoption, before the next attempt on the same pane.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 
 /// Adopts a pane that is claimed.
 async fn adopt_one(daemon: Arc<Daemon>, pane: PaneId) {
-    let _claim = PaneClaim { daemon: Arc::clone(&daemon), pane };
+    let _claim = pane_claim(&daemon, pane);
     let find = move |turn: &mut Turn<'_>| {
         pool::session::adopt_target(turn.pool(), turn.volatile.observed.state(), &pane.to_string())
     };

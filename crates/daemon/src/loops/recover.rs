@@ -14,7 +14,7 @@ use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::host::files::{self, Fence};
 use crate::host::random::identity;
-use crate::verb::start::{StartClaim, StartOptions, start_next};
+use crate::verb::start::{StartOptions, start_claim, start_next};
 use crate::verb::{adopt, detached};
 
 /// Pause after an attempt, before the next one for the same session.
@@ -48,7 +48,7 @@ fn claim(turn: &mut Turn<'_>) -> Vec<(SessionId, bool)> {
 
 /// Settles a session that is claimed.
 async fn settle(daemon: Arc<Daemon>, session: SessionId, is_restart: bool) {
-    let claim = StartClaim::new(&daemon, session);
+    let claim = start_claim(&daemon, session);
     let settled = if is_restart {
         let options = StartOptions { is_restart, ..StartOptions::default() };
         start_next(&daemon, Requester::Pool, (session, options), |_| ()).await.map(drop)

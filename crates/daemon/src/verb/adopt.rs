@@ -18,11 +18,12 @@ use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::engine_handle::TurnOnDrop;
 use crate::host::blocking_pool::Purpose;
 use crate::host::{clock, files, random, remove_tree};
 use crate::sense::tmux_snapshot;
 use crate::verb::session_view;
-use crate::verb::start::StartClaim;
+use crate::verb::start::start_claim;
 use crate::verb::status::server;
 
 /// Reads of an empty command line, and the time between them: longer than an `execve` takes.
@@ -112,9 +113,9 @@ pub(crate) async fn adopt_pane(
         Begun::Own(session) => session,
         Begun::Others(session) => return already_adopted(daemon, op, session, workspace).await,
     };
-    let _start_claim = StartClaim::new(daemon, session);
+    let _start_claim = start_claim(daemon, session);
     // An automatic adoption has claimed the pane already, and for longer.
-    let _pane_claim = op.map(|_| PaneClaim { daemon: Arc::clone(daemon), pane });
+    let _pane_claim = op.map(|_| pane_claim(daemon, pane));
     let grant = daemon.engine.lock_inside(session, "adopt").await?;
     crate::crash::point("adopt-intent");
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
@@ -337,19 +338,11 @@ pub(crate) async fn resume(daemon: &Arc<Daemon>, record: &Session) -> Result<(),
     }
 }
 
-/// The claim on the adoption of a pane, taken by `begin_adoption`. No other task adopts the pane until it is
+/// Returns the claim on the adoption of a pane, taken by `begin_adoption`. No other task adopts the pane until it is
 /// dropped.
-pub(crate) struct PaneClaim {
-    pub(crate) daemon: Arc<Daemon>,
-    pub(crate) pane: PaneId,
-}
-
-impl Drop for PaneClaim {
-    fn drop(&mut self) {
-        let pane = self.pane;
-        self.daemon.engine.post(move |turn| {
-            turn.volatile.observed.end_adoption(pane);
-            turn.wake();
-        });
-    }
+pub(crate) fn pane_claim(daemon: &Daemon, pane: PaneId) -> TurnOnDrop {
+    daemon.engine.on_drop(move |turn| {
+        turn.volatile.observed.end_adoption(pane);
+        turn.wake();
+    })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::hook::{Decision, Hook, HookEvent};
-use protocol::{Refusal, Reply, Response, SessionId};
+use protocol::{Refusal, Reply, Response};
 use tokio::time::{sleep, timeout};
 
 use crate::decide::asks::{AwaitedDecision, stop_waiting};
@@ -56,7 +56,10 @@ pub(super) async fn hook(daemon: &Arc<Daemon>, hook: Box<Hook>) -> Reply {
 /// The daemon stops: the hook asks the next one.
 async fn decision(daemon: &Arc<Daemon>, awaited: AwaitedDecision) -> Result<Option<Decision>, Refusal> {
     let AwaitedDecision { session, ask, mut decision, limit, hides_dialog } = awaited;
-    let _wait = DecisionWait { daemon: Arc::clone(daemon), session, ask };
+    // Once this hook waits no longer, the request can only be answered at the terminal.
+    let _wait = daemon.engine.on_drop(move |turn| {
+        stop_waiting(turn, session, ask);
+    });
     let attached = move |turn: &mut Turn<'_>| {
         turn.pool().session(session).is_none_or(|s| s.attached_clients > 0).then_some(())
     };
@@ -81,22 +84,6 @@ async fn decision(daemon: &Arc<Daemon>, awaited: AwaitedDecision) -> Result<Opti
     let was_waiting = daemon.engine.turn(move |turn| stop_waiting(turn, session, ask)).await?;
     // Otherwise the request was answered before this turn.
     Ok(if is_left || was_waiting { None } else { decision.await.ok() })
-}
-
-/// A hook that waits for a decision. Once it is dropped, the request can only be answered at the terminal.
-struct DecisionWait {
-    daemon: Arc<Daemon>,
-    session: SessionId,
-    ask: u64,
-}
-
-impl Drop for DecisionWait {
-    fn drop(&mut self) {
-        let (session, ask) = (self.session, self.ask);
-        self.daemon.engine.post(move |turn| {
-            stop_waiting(turn, session, ask);
-        });
-    }
 }
 
 /// Takes in the spooled reports that come before this one.

@@ -16,7 +16,7 @@ use crate::decide::idempotency;
 use crate::decide::lock::{self, LockEnd};
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
-use crate::engine::engine_handle::{EngineHandle, in_doubt};
+use crate::engine::engine_handle::in_doubt;
 use crate::engine::waiters::LockWaiter;
 use crate::verb::caller::Caller;
 use crate::verb::session_view;
@@ -41,7 +41,8 @@ pub(super) async fn lock(
     let session = session_view::resolve(daemon, asked.session.clone()).await?.id;
     let lease_ms = asked.lease_ms.unwrap_or(LEASE_MS);
     let ticket = Ticket(daemon.engine.ticket());
-    let mut request = LockRequest { engine: daemon.engine.clone(), place: Some((session, ticket)) };
+    // It leaves the queue, or gives the lock back, unless the caller is to keep it.
+    let mut request = daemon.engine.on_drop(move |turn| lock::release(turn, session, ticket));
     let lock = SessionLock {
         token: Token::default(),
         purpose: asked.purpose.clone(),
@@ -64,7 +65,7 @@ pub(super) async fn lock(
         }
     };
     if let Some(held) = daemon.engine.turn(ask).await?? {
-        request.place = None;
+        request.cancel();
         return Ok(Response::Locked(held));
     }
     let token = match asked.wait_ms {
@@ -78,7 +79,7 @@ pub(super) async fn lock(
     crate::crash::point("lock-granted");
     // The turn that granted it is on disk once a later one is.
     daemon.engine.turn(|_| ()).await?;
-    request.place = None;
+    request.cancel();
     if let Some(process) = caller.process {
         // The receiver lives as long as the daemon.
         daemon.holders_to_watch.send(process).ok();
@@ -142,21 +143,6 @@ async fn timed_out(daemon: &Daemon, session: SessionId) -> Refusal {
         _ => format!("the lock of {session} did not come free"),
     };
     Refusal::new(ErrorCode::Timeout, format!("the wait timed out: {why}"))
-}
-
-/// A request in the wait queue. Dropped, it leaves the queue, or gives the lock back.
-struct LockRequest {
-    engine: EngineHandle,
-    /// None once the lock is the caller's to keep.
-    place: Option<(SessionId, Ticket)>,
-}
-
-impl Drop for LockRequest {
-    fn drop(&mut self) {
-        if let Some((session, ticket)) = self.place.take() {
-            self.engine.post(move |turn| lock::release(turn, session, ticket));
-        }
-    }
 }
 
 /// Extends the lease of a lock.

@@ -11,7 +11,7 @@ use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 use crate::sense::hook_spool;
-use crate::verb::start::{StartClaim, StartOptions, start_stopped};
+use crate::verb::start::{StartOptions, start_claim, start_stopped};
 use crate::verb::{clear, termination};
 
 /// Time for reading the spooled hook reports of the incarnation that ended.
@@ -23,7 +23,7 @@ pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
     let session = termination::begin(daemon, op, (asked.session, asked.grace_ms), decide).await?;
     let ran = session.lifecycle.holds_slot();
     let claim = move |turn: &mut Turn<'_>| turn.volatile.scheduler.begin_start(session.id);
-    let claim = daemon.engine.turn(claim).await?.then(|| StartClaim::new(daemon, session.id));
+    let claim = daemon.engine.turn(claim).await?.then(|| start_claim(daemon, session.id));
     termination::wait(daemon, &session).await?;
     // Reports of the ended incarnation say nothing about the next one.
     timeout(HOOKS_LIMIT, hook_spool::read_of(daemon, &[session.id])).await.ok();

@@ -19,7 +19,7 @@ use crate::effect::slot::{self, Requester, SlotDecision};
 use crate::effect::tmux_server;
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, pane_of};
-use crate::engine::engine_handle::EngineHandle;
+use crate::engine::engine_handle::TurnOnDrop;
 use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 use crate::host::random::identity;
@@ -47,7 +47,7 @@ pub(super) async fn launch_new(
     op: &ClientOperation,
     (session, is_numbered): (SessionId, bool),
 ) -> Reply {
-    let _claim = StartClaim::new(daemon, session);
+    let _claim = start_claim(daemon, session);
     let grant = daemon.engine.lock_inside(session, "start").await?;
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let finish = move |turn: &mut Turn<'_>| conclude(turn, &context, &operation, session);
@@ -58,27 +58,13 @@ pub(super) async fn launch_new(
     reply
 }
 
-/// The claim on a session's start. No other task settles the session until it is dropped.
-pub(crate) struct StartClaim {
-    engine: EngineHandle,
-    session: SessionId,
-}
-
-impl StartClaim {
-    /// Creates the guard of a claim that an earlier turn took, by `begin_start`.
-    pub(crate) fn new(daemon: &Daemon, session: SessionId) -> Self {
-        Self { engine: daemon.engine.clone(), session }
-    }
-}
-
-impl Drop for StartClaim {
-    fn drop(&mut self) {
-        let session = self.session;
-        self.engine.post(move |turn| {
-            turn.volatile.scheduler.end_start(session);
-            turn.wake();
-        });
-    }
+/// Returns the claim on a session's start, which an earlier turn took by `begin_start`. No other task settles the session
+/// until it is dropped.
+pub(crate) fn start_claim(daemon: &Daemon, session: SessionId) -> TurnOnDrop {
+    daemon.engine.on_drop(move |turn| {
+        turn.volatile.scheduler.end_start(session);
+        turn.wake();
+    })
 }
 
 /// Returns the answer after a launch. Concludes the operation unless it is still unknown whether the session
@@ -249,7 +235,7 @@ pub(crate) async fn launch_next<R: Send + 'static>(
     conclude: impl FnOnce(&mut Turn<'_>) -> R + Send + 'static,
 ) -> Result<R, Refusal> {
     let Session { id, incarnation: last, .. } = before;
-    let _claim = StartClaim::new(daemon, id);
+    let _claim = start_claim(daemon, id);
     let grant = daemon.engine.lock_inside(id, "start").await?;
     let is_retired = match &last {
         Some(run) => release_name(daemon, run).await,
