@@ -128,6 +128,7 @@ impl Prompts {
     /// Forgets all other sessions and incarnations.
     pub fn retain(&mut self, sessions: &BTreeSet<SessionId>, runs: &BTreeSet<Tag>) {
         self.blocked.retain(|session, _| sessions.contains(session));
+        self.left_to_person.retain(|session, _| sessions.contains(session));
         self.delivered_at.retain(|tag, _| runs.contains(tag));
         self.attended.retain(|tag| runs.contains(tag));
         self.newer_receipts.retain(|tag| runs.contains(tag));

@@ -191,11 +191,9 @@ impl Reaping {
         &self.exited
     }
 
-    /// Stores processes that are proved to have ended. Returns true if any is news.
-    pub fn note_exited(&mut self, processes: impl IntoIterator<Item = ProcId>) -> bool {
-        let before = self.exited.len();
+    /// Stores processes that are proved to have ended.
+    pub fn note_exited(&mut self, processes: impl IntoIterator<Item = ProcId>) {
         self.exited.extend(processes);
-        self.exited.len() != before
     }
 
     /// Memory and disk use of an incarnation, as last sampled.
