@@ -370,7 +370,14 @@ impl Pool {
     #[track_caller]
     pub(crate) fn await_complete(&self) {
         if self.user.is_some() {
-            return wait_until("the pool is complete", PATIENCE, || self.ctl(&["status"]).code == 0);
+            // It takes no connection of this process.
+            return wait_until("the pool is complete", PATIENCE, || {
+                let status = self.ctl(&["--json", "--timeout", "1s", "status"]);
+                let found = serde_json::from_str::<Value>(&status.stdout).unwrap_or_default();
+                let is_there = |component: &Value| component["connected"] == true;
+                let all = found["components"].as_array().is_some_and(|all| all.iter().all(is_there));
+                all && found["tmux"]["detail"].is_null()
+            });
         }
         let began = Instant::now();
         loop {

@@ -1,11 +1,26 @@
 //! Files that are replaced atomically: written under a hidden name beside the old one, then renamed over it.
 
-use std::fs::{File, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
+
+/// Maximal length of a chain of symbolic links.
+const LINKS_MAX: usize = 40;
+
+/// The file at the end of the symbolic links, which need not exist.
+pub(crate) fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new("/")).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
 
 /// Creates the new file for `path`, with this mode. Dropped before it is renamed, it is removed.
 pub(crate) fn create(path: &Path, mode: u32) -> io::Result<NamedTempFile> {

@@ -197,7 +197,7 @@ impl Pool {
         if session.worker.is_some() {
             self.workers.insert(session.id);
         }
-        self.index_tag(session.id, before.as_ref().and_then(tag_of));
+        self.index_tag(session.id, before.as_ref().and_then(Session::tag));
         if before.is_some() {
             return self.index_names();
         }
@@ -207,7 +207,7 @@ impl Pool {
     }
 
     fn delete(&mut self, id: SessionId) {
-        if let Some(tag) = self.sessions.remove(&id).as_ref().and_then(tag_of) {
+        if let Some(tag) = self.sessions.remove(&id).as_ref().and_then(Session::tag) {
             self.tags.remove(&(tag, id));
         }
         self.workers.remove(&id);
@@ -320,14 +320,14 @@ impl Pool {
 
     fn change(&mut self, id: SessionId, f: impl FnOnce(&mut Session)) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let before = tag_of(session);
+        let before = session.tag();
         f(session);
         self.index_tag(id, before);
     }
 
     /// Updates the index of tags; `before` is the tag that the session's incarnation had.
     fn index_tag(&mut self, id: SessionId, before: Option<Tag>) {
-        let now = self.sessions.get(&id).and_then(tag_of);
+        let now = self.sessions.get(&id).and_then(Session::tag);
         if before != now {
             before.map(|tag| self.tags.remove(&(tag, id)));
             now.map(|tag| self.tags.insert((tag, id)));
@@ -358,10 +358,6 @@ fn active_at_end(session: &Session, (reason, exit): (Reason, Option<Exit>), ente
     let is_hung_up = reason == Reason::Exited && exit.is_some_and(|exit| exit.is_hangup());
     let is_passive = is_hung_up || reason == Reason::ServerGone;
     if is_passive { session.last_activity_at } else { entered.active_at }
-}
-
-fn tag_of(session: &Session) -> Option<Tag> {
-    session.tag()
 }
 
 fn enter(session: &mut Session, lifecycle: Lifecycle, reason: Option<Reason>, at: Entered) {

@@ -244,14 +244,14 @@ pub fn moment_of(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
 }
 
 /// As [`moment_of`], of a time that the wall clock may have shown more than once: the moment next to another one.
-pub fn moment_near(clock: &Clock, at: Timestamp, now: Timestamp, other: Moment) -> Moment {
+pub(crate) fn moment_near(clock: &Clock, at: Timestamp, now: Timestamp, other: Moment) -> Moment {
     let told = moment_of(clock, at, now);
     let shown = stretches(clock, moment_by(clock, now, now)).filter_map(|stretch| stretch.shown(at));
     std::iter::once(told).chain(shown).min_by_key(|moment| moment.0.abs_diff(other.0)).unwrap_or(told)
 }
 
 /// The first moment at which the wall clock showed a time; `None` if it is not known to have shown it until `now`.
-pub fn first_moment(clock: &Clock, at: Timestamp, now: Timestamp) -> Option<Moment> {
+pub(crate) fn first_moment(clock: &Clock, at: Timestamp, now: Timestamp) -> Option<Moment> {
     let steps = clock.steps.iter().rev().map(Some).chain([None]);
     let known = stretches(clock, moment_by(clock, now, now)).zip(steps).filter_map(|(stretch, step)| {
         let joined = step.and_then(|step| step.joined).filter(|(low, high)| (*low..=*high).contains(&at));

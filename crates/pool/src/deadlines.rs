@@ -39,7 +39,7 @@ impl Deadlines {
     }
 
     /// Moves a deadline that is later than this time to it. Sets none where there is none.
-    pub fn hasten(&mut self, id: MessageId, at: Mono) {
+    pub(crate) fn hasten(&mut self, id: MessageId, at: Mono) {
         if self.at.get(&id).is_some_and(|before| at < *before) {
             self.set(id, at);
         }

@@ -97,7 +97,7 @@ impl Pool {
 
     /// True unless a time is ahead of `now` and the clock is not known to have shown it: it may be of a file, or date from
     /// before the clock was set back by too little, or too briefly before the daemon's end, to be recorded.
-    pub fn is_past(&self, now: Timestamp, at: Timestamp) -> bool {
+    pub(crate) fn is_past(&self, now: Timestamp, at: Timestamp) -> bool {
         at <= now || clock::first_moment(&self.clock, at, now).is_some()
     }
 
@@ -117,7 +117,7 @@ impl Pool {
     }
 
     /// The wall clock's time at which `delay` will have passed since `at`, unless the clock is set meanwhile.
-    pub fn time_after(&self, now: Timestamp, at: Timestamp, delay: Duration) -> Timestamp {
+    pub(crate) fn time_after(&self, now: Timestamp, at: Timestamp, delay: Duration) -> Timestamp {
         if self.clock.steps.is_empty() {
             return at.after(delay);
         }

@@ -18,17 +18,17 @@ pub const WORD_MAX: usize = 1024;
 /// Maximum length of a path, in bytes (the limit of the operating system).
 pub const PATH_MAX: usize = 4096;
 /// Maximum length of an answer or reason for an agent, in bytes.
-pub const ANSWER_MAX: usize = 16 * 1024;
+const ANSWER_MAX: usize = 16 * 1024;
 /// Maximum number of entries in a short list: kinds, answers, wait conditions.
 pub const LIST_MAX: usize = 64;
 /// Maximum number of a command's arguments and environment variables together.
-pub const ARGUMENTS_MAX: usize = 16 * 1024;
+const ARGUMENTS_MAX: usize = 16 * 1024;
 /// Maximum number of claims in one heartbeat, and of keys in one request.
-pub const CLAIMS_MAX: usize = 1024;
+const CLAIMS_MAX: usize = 1024;
 /// Maximum number of message ids in one request.
-pub const IDS_MAX: usize = 4096;
+const IDS_MAX: usize = 4096;
 /// Maximum grace time between TERM and KILL, in milliseconds: one day.
-pub const GRACE_MAX_MS: u64 = 24 * 60 * 60 * 1000;
+const GRACE_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 /// Shortest and longest lease, in milliseconds: up to one day.
 const LEASE_MS: RangeInclusive<u64> = 1_000..=24 * 60 * 60 * 1000;
 /// Maximum number of processes named in a verdict. An entry with the number of the others follows.

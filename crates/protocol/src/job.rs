@@ -29,7 +29,7 @@ pub const JOB_VERSION: u32 = 1;
 pub const RUN_FILES: [&str; 6] = ["job", "taken", "started", "started.tmp", "exit", "exit.tmp"];
 
 /// The first bytes of a nudge frame.
-pub const NUDGE_MAGIC: [u8; 8] = *b"PoolNudg";
+const NUDGE_MAGIC: [u8; 8] = *b"PoolNudg";
 /// Length of a nudge frame's payload, in bytes: the magic and the 16 bytes of the tag.
 pub const NUDGE_LEN: usize = 24;
 

@@ -43,7 +43,7 @@ pub const MAX_SIZE: u64 = 32 << 20;
 /// Default number of rotated parts to keep.
 pub const KEEP: u32 = 4;
 /// Number of digits of an offset in a file name.
-pub const OFFSET_DIGITS: usize = 20;
+const OFFSET_DIGITS: usize = 20;
 
 /// Returns the name of the part that begins at `offset`.
 pub fn part_name(offset: u64, compressed: bool) -> String {

@@ -1,4 +1,5 @@
-//! Names of the values of an enum, as they are in JSON, in options and in the configuration.
+//! Names of the values of an enum, as they are in options, in the configuration and in the documents of `poolctl`; on the
+//! wire, too, but for those of restart policies.
 
 /// Defines `ALL`, `as_str` and `of_name` of an enum, with each name in one place.
 macro_rules! names {
@@ -7,7 +8,7 @@ macro_rules! names {
             /// All values, in wire order.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
-            /// Returns the name used in JSON, in options and in the configuration.
+            /// Returns the name used in options, in the configuration and in documents.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }

@@ -9,7 +9,8 @@ use protocol::hook::{
 use protocol::reply::{Terminal, Theme};
 use protocol::request::{Approve, Input, Output, Resize};
 use protocol::thought::{Publish, RestState, StreamPosition, Thought, ThoughtSource, ThoughtState};
-use protocol::{Event, SessionId, Tag, Timestamp};
+use protocol::tmux::{ServerProblem, TmuxTransport};
+use protocol::{ErrorCode, Event, Lifecycle, SessionId, Tag, Timestamp};
 use serde_json::Value;
 
 use crate::golden::{Vectors, compare, file, sample};
@@ -85,6 +86,11 @@ fn the_words_are_those_of_the_wire() {
     for state in RestState::ALL {
         assert_eq!(state.as_str().parse(), Ok(state));
     }
+    // On the wire, every other enum has the names that it has in options.
+    Lifecycle::ALL.into_iter().for_each(|one| named(serde_json::to_value(one).unwrap(), one.as_str()));
+    ErrorCode::ALL.into_iter().for_each(|one| named(serde_json::to_value(one).unwrap(), one.as_str()));
+    ServerProblem::ALL.into_iter().for_each(|one| named(serde_json::to_value(one).unwrap(), one.as_str()));
+    TmuxTransport::ALL.into_iter().for_each(|one| named(serde_json::to_value(one).unwrap(), one.as_str()));
     assert_eq!("asleep".parse::<ThoughtState>().unwrap_err(), "a state is one of active, holding, sleeping");
 }
 

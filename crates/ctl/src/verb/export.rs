@@ -55,8 +55,8 @@ fn keep_private() -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the file. A regular file, or the one behind a link, appears once all of it is on disk; anything else, such as
-/// `/dev/stdout` or a pipe, is written to.
+/// Writes the file. A regular file, or the one behind a link, appears once all of it is on disk; a pipe, a device, and
+/// whatever `/dev` and `/proc` name, is written to.
 fn write_file(context: &Context, path: &Path) -> Result<(), Error> {
     let failed = |error: io::Error| Error::failed(format!("{}: {error}", path.display()));
     if path.file_name().is_none() || path.is_dir() {
@@ -69,10 +69,11 @@ fn write_file(context: &Context, path: &Path) -> Result<(), Error> {
             file.write_all(text.as_bytes()).map_err(failed)
         })
     };
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        write_to(&mut File::options().write(true).open(path).map_err(failed)?)?;
+    let is_named_by_system = path.starts_with("/dev") || path.starts_with("/proc");
+    if is_named_by_system || std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        write_to(&mut File::options().append(true).open(path).map_err(failed)?)?;
     } else {
-        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let real = atomic_file::behind_links(path).map_err(failed)?;
         let mut file = atomic_file::create(&real, 0o600).map_err(failed)?;
         write_to(file.as_file_mut())?;
         atomic_file::commit(file, &real).map_err(failed)?;

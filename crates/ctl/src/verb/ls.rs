@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 fn state() -> impl TypedValueParser<Value = Lifecycle> {
     let names = Lifecycle::ALL.map(Lifecycle::as_str);
-    PossibleValuesParser::new(names).try_map(|word| serde_json::from_value(word.into()))
+    PossibleValuesParser::new(names).try_map(|word| Lifecycle::of_name(&word).ok_or("there is no such state"))
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {

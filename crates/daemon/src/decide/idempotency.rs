@@ -45,7 +45,8 @@ pub(crate) enum OperationStatus {
     Answered(Reply),
     /// In progress: receives the answer.
     Running(oneshot::Receiver<Reply>),
-    /// Begun, as a rule by an earlier daemon, and in progress again from now on; its outcome is the fate of this session.
+    /// Begun, as a rule by an earlier daemon, and in progress again from now on. Its outcome is the fate of this
+    /// session.
     Interrupted(SessionId),
 }
 
@@ -104,7 +105,8 @@ impl ClientOperation {
         !turn.waiting.withdrawn.contains(&self.id) && running.is_some_and(|running| running.requesters() > 0)
     }
 
-    /// Returns the state of the operation; one that has no answer and is not in progress is in progress from now on, unless its user's lock has ended.
+    /// Returns the state of the operation. One that has no answer and is not in progress is in progress from now on,
+    /// unless its user's lock has ended.
     pub(crate) fn begin(&self, turn: &mut Turn<'_>) -> OperationStatus {
         if let Some(RunningOperation { digest, waiters, .. }) = turn.waiting.operations.get_mut(&self.id) {
             if *digest != self.digest {
@@ -157,8 +159,8 @@ impl ClientOperation {
         }
     }
 
-    /// Ends the operation: repeated requests get the answer. Unless it `is_final`, a failure is not the answer to a
-    /// repeat, which gets the outcome.
+    /// Ends the operation: repeated requests get the answer. A failure that passes is the answer to a repeat only if no
+    /// session tells the outcome (`is_final`).
     pub(crate) fn finish(&self, turn: &mut Turn<'_>, reply: &Reply, is_final: bool) {
         let begun = match turn.pool().operation(&self.id).map(|known| &known.state) {
             Some(OperationState::Begun(session)) => Some(*session),
@@ -167,8 +169,8 @@ impl ClientOperation {
         // The pool completes a restart, whatever its requester was told.
         let is_completed =
             begun.and_then(|id| turn.pool().session(id)).is_some_and(pool::session::is_restarting);
-        let is_answer = is_final || !is_completed && reply.as_ref().is_err_and(is_definite);
-        if begun.is_some() && is_answer {
+        let is_answer = is_final || reply.as_ref().is_err_and(is_definite);
+        if begun.is_some() && is_answer && !is_completed {
             self.record_answer(turn, reply);
         }
         turn.waiting.withdrawn.remove(&self.id);

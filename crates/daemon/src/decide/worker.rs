@@ -62,16 +62,17 @@ pub(crate) fn tick(turn: &mut Turn<'_>, settings: &Settings, asked_at: Mono) -> 
     next
 }
 
-/// Ends messages whose time to live is over, before others are given out. Returns true if there may be more of them: the
-/// tick continues with these.
+/// Ends messages whose time to live is over, one batch in each turn, before others are given out. Returns true if there
+/// are more: the tick continues with these.
 pub(crate) fn expire(turn: &mut Turn<'_>) -> bool {
-    let expired = queue::expired(turn.pool(), turn.now());
-    let more = expired.len() >= queue::EXPIRY_BATCH;
-    if !expired.is_empty() {
-        turn.emit_all(expired);
-        turn.wake();
+    if turn.begin_expiry() {
+        let expired = queue::expired(turn.pool(), turn.now());
+        if !expired.is_empty() {
+            turn.emit_all(expired);
+            turn.wake();
+        }
     }
-    more
+    queue::is_overdue(turn.pool(), turn.now())
 }
 
 /// Ends expired locks. Returns the time until the next tick.

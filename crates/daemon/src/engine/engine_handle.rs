@@ -184,6 +184,7 @@ impl EngineHandle {
 }
 
 /// Work for a later turn, posted when this is dropped, however its task ends.
+#[must_use]
 pub(crate) struct TurnOnDrop {
     engine: EngineHandle,
     work: Option<Box<dyn FnOnce(&mut Turn<'_>) + Send + Sync>>,

@@ -43,6 +43,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) conditions: &'a mut Conditions,
     publish: &'a Publisher,
     requests: Requests,
+    /// True once messages have expired in this turn.
+    expired: bool,
 }
 
 /// Bounds of the journal.
@@ -97,7 +99,12 @@ impl<'a> Turn<'a> {
         (waiting, conditions): (&'a mut Waiters, &'a mut Conditions),
         publish: &'a Publisher,
     ) -> Self {
-        Self { core, store, waiting, conditions, publish, requests: Requests::default() }
+        Self { core, store, waiting, conditions, publish, requests: Requests::default(), expired: false }
+    }
+
+    /// Returns true the first time in this turn: one batch of messages expires in each.
+    pub(crate) fn begin_expiry(&mut self) -> bool {
+        !std::mem::replace(&mut self.expired, true)
     }
 
     /// Ends the turn.

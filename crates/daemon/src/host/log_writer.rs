@@ -11,7 +11,8 @@ use crate::host::blocking_pool::{BlockingPool, Purpose};
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Waits until the log writer of an incarnation is done, up to a limit. Returns `None` if the file system does not answer.
+/// Waits until the log writer of an incarnation is done, up to a limit. Returns `None` if the file system does not
+/// answer.
 pub(crate) async fn wait_for_end(blocking: &BlockingPool, dir: &Path, run: Option<Tag>) -> Option<()> {
     let began = Instant::now();
     loop {

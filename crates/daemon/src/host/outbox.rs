@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    const STALL: Duration = Duration::from_millis(1500);
+    const STALL: Duration = Duration::from_secs(2);
     /// Long enough to see that nothing happens.
     const MOMENT: Duration = Duration::from_millis(200);
 

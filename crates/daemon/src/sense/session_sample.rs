@@ -118,7 +118,7 @@ impl SampleState {
         }
     }
 
-    /// Returns the time when the last successful read of its screen began; `None` as well if the clock was set back since.
+    /// Returns the time when the last successful read of its screen began; `None` also if the clock was set back since.
     fn screen_read_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.screen_read_at.filter(|at| *at <= now)
     }

@@ -33,23 +33,19 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, target: &SampleTarge
     }
     if let Some((said, text)) = recorded_prompt(turn, target, sample) {
         report(turn, daemon, target, (HookEvent::Prompt { text, cut: false, turn: None }, said));
-        let ended = ending(sample).filter(|(_, at)| !turn.pool().is_earlier(turn.now(), *at, said));
+        let ended = ending(sample).filter(|(_, at)| !is_before(turn, *at, said));
         if let Some((signal, at)) = ended {
             report(turn, daemon, target, (signal, at));
         }
         return true;
     }
     let now = turn.now();
-    let is_before = |at: Timestamp, than: Timestamp| {
-        let clock = turn.pool().clock();
-        agent::is_before(turn.pool(), (moment_of(clock, at, now), now), than)
-    };
     let accepted = queue::held_prompt(turn.pool(), target.id);
     let accepted = accepted.filter(|open| open.state == MessageState::Accepted).map(|open| open.since);
     let rests =
         matches!(target.known.state, ActivityState::Idle | ActivityState::Unknown | ActivityState::Error);
     if let Some((signal, at)) =
-        ending(sample).filter(|(_, at)| rests && accepted.is_some_and(|since| !is_before(*at, since)))
+        ending(sample).filter(|(_, at)| rests && accepted.is_some_and(|since| !is_before(turn, *at, since)))
     {
         report(turn, daemon, target, (signal, at));
         return true;
@@ -58,7 +54,7 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, target: &SampleTarge
     let since = target.notes.heard_at.into_iter().chain([target.known.since]);
     let since = turn.pool().latest(now, since);
     // A hook's report may have come a moment later than what it reports.
-    let is_of_turn = |at: Timestamp| !turn.pool().is_earlier(now, at, target.known.since);
+    let is_of_turn = |at: Timestamp| !is_before(turn, at, target.known.since);
     match ending(sample).filter(|(_, at)| busy && is_of_turn(*at) && turn.age(*at) >= HOOK_LIMIT) {
         Some((signal, at)) => {
             let at = turn.pool().latest(now, [at, since]);
@@ -67,6 +63,12 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, target: &SampleTarge
         }
         None => false,
     }
+}
+
+/// True if what the record has of this time was before another one.
+fn is_before(turn: &Turn<'_>, at: Timestamp, than: Timestamp) -> bool {
+    let (pool, now) = (turn.pool(), turn.now());
+    agent::is_before(pool, (moment_of(pool.clock(), at, now), now), than)
 }
 
 /// Returns the end of the last turn as a hook would report it, and its time.
@@ -93,11 +95,10 @@ fn recorded_prompt(turn: &Turn<'_>, target: &SampleTarget, sample: &Sample) -> O
         return None;
     }
     let (typed_at, body) = last_typed(turn, &target.agent, id)?;
-    let is_early = |at: Timestamp| turn.pool().is_earlier(turn.now(), at, typed_at);
     let is_it = |said: &&RecordedPrompt| {
         // A prompt that waits for the running turn is recorded again when it is taken up.
         !said.queued
-            && said.at.is_some_and(|at| !is_early(at))
+            && said.at.is_some_and(|at| !is_before(turn, at, typed_at))
             && compare(target.agent.adapter, &body, &said.text, false) == TextMatch::Exact
     };
     let said = sample.said.iter().find(is_it)?;

@@ -26,8 +26,8 @@ const INPUT_INTERRUPTED: InterruptedAnswer = (
 /// The answer to a repeat of a reset that an earlier daemon began.
 const RESET_INTERRUPTED: InterruptedAnswer = (
     ErrorCode::Unavailable,
-    "the daemon stopped while this was done: the session is started again, but its log may not be empty; \
-     `poolctl clear` empties it",
+    "the daemon stopped, or its client left, while this was done: the session is started again, but its log may not be \
+     empty; `poolctl clear` empties it",
 );
 
 /// The answer to a repeat of an approval that an earlier daemon began.

@@ -106,7 +106,6 @@ async fn once<F: Future<Output = Reply>>(
     work: impl FnOnce(Arc<Daemon>, ClientOperation) -> F,
 ) -> Reply {
     let begin = op.clone();
-    // Where a session does not tell the outcome, the answer does.
     let is_final = matches!(if_interrupted, OnInterruption::Answer(_));
     let reply = match daemon.engine.turn(move |turn| begin.begin(turn)).await? {
         OperationStatus::Answered(reply) => return reply,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorCode, Event, Refusal, Reply, Response, Session, SessionRef};
+use protocol::{ErrorCode, Event, Refusal, Reply, Response, SessionRef};
 use tmux::{Answer, PaneRef, TmuxError};
 
 use crate::decide::idempotency::ClientOperation;
@@ -50,20 +50,19 @@ pub(super) async fn act(
     let begun = op.clone();
     let begin = move |turn: &mut Turn<'_>| {
         begun.record_begun(turn, id);
-        let session = turn.pool().session(id).cloned();
-        let run = session.as_ref().and_then(|s| s.incarnation.as_ref());
+        let Some(session) = turn.pool().session(id).cloned() else {
+            return Err(pool::session::not_found(turn.pool(), &id.to_string()));
+        };
         let now = turn.now();
-        turn.volatile.attend(run.map(|run| run.tag), now);
-        let running = session.filter(Session::takes_prompts);
-        let pane = running.and_then(|s| s.incarnation).as_ref().and_then(pane_of);
-        if pane.is_some() && kind.presses_keys() {
+        turn.volatile.attend(session.tag(), now);
+        let run = session.incarnation.as_ref().filter(|_| session.takes_prompts());
+        let pane = run.and_then(pane_of).ok_or_else(|| pool::session::not_running(&session))?;
+        if kind.presses_keys() {
             turn.emit(Event::KeysPressed(id));
         }
-        pane
+        Ok(pane)
     };
-    let Some(pane) = daemon.engine.turn(begin).await? else {
-        return Err(pool::session::not_running(&session));
-    };
+    let pane = daemon.engine.turn(begin).await??;
     let done = effect(pane).await;
     let (operation, reply) = (op.clone(), reply_of(done));
     let answer = reply.clone();

@@ -44,7 +44,7 @@ impl TerminalMarks {
     }
 
     /// True if the shell's last mark is that of a command.
-    pub fn runs_command(&self) -> bool {
+    pub(crate) fn runs_command(&self) -> bool {
         self.command > self.prompt
     }
 }

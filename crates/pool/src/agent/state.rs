@@ -127,7 +127,7 @@ impl Agents {
 
     /// Stores that a person was at incarnations (attached, typed) or dismissed their bells: earlier bells ask no
     /// more.
-    pub fn answer_bell(&mut self, tags: impl IntoIterator<Item = Tag>, at: Timestamp) {
+    pub(crate) fn answer_bell(&mut self, tags: impl IntoIterator<Item = Tag>, at: Timestamp) {
         self.bells_answered.extend(tags.into_iter().map(|tag| (tag, at)));
     }
 

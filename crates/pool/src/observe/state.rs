@@ -120,7 +120,7 @@ impl Observed {
     }
 
     /// Time of the last observation that the tmux server did not answer; the start of `poold` if it answered all.
-    pub fn answers_since(&self) -> Timestamp {
+    pub(crate) fn answers_since(&self) -> Timestamp {
         self.answers_since
     }
 
@@ -246,7 +246,7 @@ impl Observed {
     }
 
     /// Time at which the pool itself last renamed a session.
-    pub fn renamed_at(&self, session: SessionId) -> Option<Timestamp> {
+    pub(crate) fn renamed_at(&self, session: SessionId) -> Option<Timestamp> {
         self.renamed_at.get(&session).copied()
     }
 

@@ -30,7 +30,7 @@ impl Blocked {
     }
 
     /// An obstacle that ends in this time, unless it begins anew. `reason` is for people.
-    pub fn for_time(reason: impl Into<String>, left: Duration) -> Self {
+    pub(crate) fn for_time(reason: impl Into<String>, left: Duration) -> Self {
         Self { reason: reason.into(), obstacle: Obstacle::Timed(left) }
     }
 

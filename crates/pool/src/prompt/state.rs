@@ -36,7 +36,7 @@ impl Prompts {
     }
 
     /// The sessions that prompts are being delivered to.
-    pub fn delivering(&self) -> impl Iterator<Item = SessionId> {
+    pub(crate) fn delivering(&self) -> impl Iterator<Item = SessionId> {
         self.delivering.iter().copied()
     }
 

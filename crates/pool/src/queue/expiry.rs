@@ -23,7 +23,13 @@ pub(crate) fn to_expire(pool: &Pool) -> impl Iterator<Item = (Moment, PendingMes
 /// Maximum number of messages that end in one turn.
 pub const EXPIRY_BATCH: usize = 4096;
 
-/// Ends the messages whose time to live is over, up to [`EXPIRY_BATCH`]; with as many there may be more.
+/// True if the time to live of a message is over.
+pub fn is_overdue(pool: &Pool, now: Timestamp) -> bool {
+    let moment = clock::moment(&pool.clock, now);
+    to_expire(pool).next().is_some_and(|(at, _)| at <= moment)
+}
+
+/// Ends the messages whose time to live is over, up to [`EXPIRY_BATCH`].
 #[must_use]
 pub fn expired(pool: &Pool, now: Timestamp) -> Vec<Event> {
     let moment = clock::moment(&pool.clock, now);

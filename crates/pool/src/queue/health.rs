@@ -22,7 +22,8 @@ use crate::queue::kind_queue::KindQueue;
 use crate::queue::session_queue::SessionQueue;
 use crate::settings::QueueRules;
 use crate::volatile::Volatile;
-use crate::worker::{is_off, is_worked, worker_off};
+use crate::worker::coverage::is_off;
+use crate::worker::{is_worked, worker_off};
 
 /// The lanes that have stood still for longer than they may, by session and kind.
 pub fn stuck(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestamp) -> Vec<StuckLane> {

@@ -56,7 +56,7 @@ impl Pool {
     }
 
     /// Size of a finished message's body in bytes.
-    pub fn finished_size(&self, session: SessionId, id: MessageId) -> Option<u32> {
+    pub(crate) fn finished_size(&self, session: SessionId, id: MessageId) -> Option<u32> {
         Some(self.queues.queue(session)?.find_finished(id)?.size())
     }
 
@@ -83,7 +83,7 @@ impl Pool {
     }
 
     /// The kinds of a session's queued messages: kind, number, time at which the oldest was queued.
-    pub fn waiting_kinds(&self, session: SessionId) -> impl Iterator<Item = (&str, u64, Timestamp)> {
+    pub(crate) fn waiting_kinds(&self, session: SessionId) -> impl Iterator<Item = (&str, u64, Timestamp)> {
         let kinds = self.queues.queue(session).into_iter().flat_map(|queue| queue.kinds());
         kinds.filter_map(|(kind, messages)| Some((kind, messages.waiting(), messages.oldest()?)))
     }

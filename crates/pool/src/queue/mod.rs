@@ -74,13 +74,13 @@ pub use archived::ArchivedMessages;
 pub use backoff::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX};
 pub use claim::{ClaimQuery, begin_typing, came_due, claimable, claimed, next_due};
 pub use doubt::{doubt, doubt_cut_off, settle_doubts, waits_for_person};
-pub use expiry::{EXPIRY_BATCH, expired};
+pub use expiry::{EXPIRY_BATCH, expired, is_overdue};
 pub use health::{changes, stuck};
 pub use lookup::PromptCounts;
 pub use pending::PendingMessage;
 pub use prompts::{deliverable, has_prompt_work, held_prompt, next_prompt, waiting_prompt};
 pub use retention::{KEEP_RANDOM, keep_time, past_retention};
-pub use send::{Body, EarlierMessages, SendInputs, SendOutcome, check_kind, send, strip_controls};
+pub use send::{Body, EarlierMessages, SendInputs, SendOutcome, send, strip_controls};
 pub use settle::{
     LeaseEnd, ack, fail, forget_workers, give_back, is_cut_off, lease_ended, release_dead_worker,
 };

@@ -15,7 +15,7 @@ use protocol::{
 use crate::pool::Pool;
 use crate::refusal::refuse;
 use crate::session::lifecycle::{is_restarting, still_drains};
-use crate::session::restart_budget::policy_restarts;
+use crate::session::restart_budget::{ends_by_itself, policy_restarts};
 use crate::settings::QueueRules;
 use crate::worker::takes_kind;
 
@@ -140,7 +140,7 @@ fn check(send: &Send, body: &Body) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Usage.
-pub fn check_kind(text: &str) -> Result<(), Refusal> {
+pub(crate) fn check_kind(text: &str) -> Result<(), Refusal> {
     let follows = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
     let starts = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     if starts && text.len() <= KIND_MAX && text.bytes().all(follows) {
@@ -176,14 +176,21 @@ fn check_worker_takes(session: &Session, kind: &str) -> Result<(), Refusal> {
 fn check_accepts(session: &Session, wake: bool) -> Result<(), Refusal> {
     // Its policy is about to decide on the next start.
     let is_undecided = policy_restarts(session) && !session.budget.exhausted;
-    let starts = wake || session.budget.due_at.is_some() || is_undecided;
+    let starts = session.budget.due_at.is_some() || is_undecided;
     let goes_on = |why: Reason| why.parks() || matches!(why, Reason::Restarted | Reason::ServerGone);
     match session.lifecycle {
         _ if is_restarting(session) || session.worker.is_some() => Ok(()),
         Lifecycle::Starting | Lifecycle::Live | Lifecycle::Parked | Lifecycle::Lost => Ok(()),
         Lifecycle::Draining if session.reason == Some(Reason::Drained) => Err(still_drains(session)),
         Lifecycle::Draining if starts || session.reason.is_some_and(goes_on) => Ok(()),
-        Lifecycle::Stopped | Lifecycle::Failed if starts => Ok(()),
+        Lifecycle::Draining if wake && ends_by_itself(session) => Ok(()),
+        Lifecycle::Stopped | Lifecycle::Failed if starts || wake => Ok(()),
+        Lifecycle::Draining if wake => {
+            let name = &session.name;
+            let why =
+                format!("{name} is being ended; try again once it is: `poolctl wait {name} --for exit`");
+            refuse(ErrorCode::Refused, why)
+        }
         Lifecycle::Stopped | Lifecycle::Failed | Lifecycle::Draining => refuse(
             ErrorCode::Refused,
             format!(

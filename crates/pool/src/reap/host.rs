@@ -54,7 +54,7 @@ impl Host {
     }
 
     /// Time of the last sample.
-    pub fn sampled_at(&self) -> Option<Timestamp> {
+    pub(crate) fn sampled_at(&self) -> Option<Timestamp> {
         self.sampled.map(|(_, at)| at)
     }
 

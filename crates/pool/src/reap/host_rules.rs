@@ -18,7 +18,7 @@ use crate::volatile::Volatile;
 
 /// Minimum time between the proved end of a session that was parked for the machine and the next one: what it
 /// used has to come free, and to show.
-pub const HOST_PAUSE: Duration = Duration::from_secs(30);
+pub(crate) const HOST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The verdict of a rule about the machine on a running session: it applies to the idlest one that loses
 /// nothing.

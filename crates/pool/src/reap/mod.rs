@@ -36,7 +36,7 @@ pub use explain::explain;
 pub use gather::{all_candidates, candidates, with_inputs, with_rule_inputs};
 pub use grace::ask_grace;
 pub use host::{HOST_RULES, Host, HostUse, Share};
-pub use host_rules::{HOST_PAUSE, held_by_host, host_verdict, note_host, shortages};
+pub use host_rules::{held_by_host, host_verdict, note_host, shortages};
 pub use inputs::ReapInputs;
 pub use orphans::{OrphanClient, OrphanProcess, Orphans, SilentWorker, ended_owner};
 pub use rules::{ResourceUse, RuleInputs, RuleVerdict, SESSION_RULES, rule_action, rule_verdict, violations};

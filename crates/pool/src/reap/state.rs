@@ -261,13 +261,13 @@ impl Reaping {
     }
 
     /// Number of kills by rules that are still allowed within the present minute.
-    pub fn kills_left(&self, settings: &Settings, now: Mono) -> usize {
+    pub(crate) fn kills_left(&self, settings: &Settings, now: Mono) -> usize {
         let recent = self.kills.iter().filter(|at| at.until(now) < MINUTE).count();
         (settings.reap.max_kills_per_minute as usize).saturating_sub(recent)
     }
 
     /// Counts a kill by a rule.
-    pub fn count_kill(&mut self, now: Mono) {
+    pub(crate) fn count_kill(&mut self, now: Mono) {
         self.kills.retain(|at| at.until(now) < MINUTE);
         self.kills.push(now);
     }
@@ -356,10 +356,12 @@ impl Reaping {
             .flatten()
             .chain(servers)
             .collect();
-        let Self { orphans, reported, used, evidence, refused, spared, exited, .. } = self;
-        self.verdicts.retain(|tag, _| live.contains(tag) || named.contains(tag));
+        let Self { orphans, reported, used, evidence, refused, spared, exited, leases, .. } = self;
+        // A leased one is named again if its reaper disconnects.
+        let is_known = |tag: &Tag| live.contains(tag) || named.contains(tag) || leases.is_held(*tag);
+        self.verdicts.retain(|tag, _| is_known(tag));
         self.guarded.retain(|tag| live.contains(tag));
-        self.forced.retain(|tag| live.contains(tag) || named.contains(tag));
+        self.forced.retain(is_known);
         reported.retain(|(tag, _)| named.contains(tag) || orphans.marked.contains_key(tag));
         used.retain(|tag, _| live.contains(tag));
         evidence.retain(|tag, _| live.contains(tag));

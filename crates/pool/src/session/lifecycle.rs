@@ -20,7 +20,8 @@ pub fn begin_end(session: &Session, reason: Reason) -> Event {
 pub fn still_drains(session: &Session) -> Refusal {
     let name = &session.name;
     let why = format!(
-        "{name} finishes what is queued and takes no more messages; `poolctl wait {name} --for exit` waits for its end"
+        "{name} drains: it finishes what is queued, takes nothing more, and stops then; `poolctl wait {name} --for exit` \
+         waits for that"
     );
     Refusal::new(ErrorCode::Refused, why)
 }

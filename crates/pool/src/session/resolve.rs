@@ -32,7 +32,9 @@ pub fn not_running(session: &Session) -> Refusal {
         Lifecycle::Starting => {
             format!("{name} is being started; `poolctl wait {name} --for ready` waits for it")
         }
-        Lifecycle::Live | Lifecycle::Draining => format!("{name} is being ended"),
+        Lifecycle::Live | Lifecycle::Draining => {
+            format!("{name} is being ended; `poolctl wait {name} --for exit` waits for that")
+        }
         _ => format!("{name} does not run; `poolctl restart {name}` starts it"),
     };
     Refusal::new(ErrorCode::Refused, why)

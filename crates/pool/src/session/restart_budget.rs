@@ -103,15 +103,20 @@ pub fn reset_budget(session: &Session) -> Option<Event> {
     changed.then_some(Event::BudgetChanged { session: session.id, budget: fresh })
 }
 
-/// Makes a session start at once that is over, or once it is, because a message that is to start it was sent. Returns no
-/// event for one that runs, or that will run without it.
+/// Makes a session start at once that is over, or that ends by itself once it is over, because a message that is to start
+/// it was sent. Returns no event for any other.
 #[must_use]
 pub fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
-    let is_parked = session.reason.is_some_and(Reason::parks);
-    let is_ending = session.lifecycle == Lifecycle::Draining && !session.takes_prompts() && !is_parked;
+    let over = session.lifecycle.is_over() && !is_restarting(session);
     let budget = Budget { due_at: Some(now), ..Budget::default() };
-    ((session.lifecycle.is_over() || is_ending) && !is_restarting(session))
-        .then_some(Event::BudgetChanged { session: session.id, budget })
+    (over || ends_by_itself(session)).then_some(Event::BudgetChanged { session: session.id, budget })
+}
+
+/// True if a session is ending, for no order of its user or of the pool, and is certain to end.
+pub(crate) fn ends_by_itself(session: &Session) -> bool {
+    use Reason::{Drained, StartupMissingTmux, TmuxGone};
+    let is_end = |why: Reason| !why.is_order() && !matches!(why, Drained | TmuxGone | StartupMissingTmux);
+    session.lifecycle == Lifecycle::Draining && session.reason.is_some_and(is_end)
 }
 
 /// Decides on the sessions that ended, by their policies: the time of the next start, or that there is none.
@@ -178,7 +183,8 @@ fn is_failed_wake(pool: &Pool, session: &Session) -> bool {
     failed && pool.prompts(session.id).waiting > 0
 }
 
-/// True if the session's policy starts it again after this end, which may not be over yet. A session that its user ended stays as it is.
+/// True if the session's policy starts it again after this end, which may not be over yet. A session that its user ended
+/// stays as it is.
 pub(crate) fn policy_restarts(session: &Session) -> bool {
     use Reason::{
         ExecFailed, Exited, Hung, MemoryLimit, Setup, StaleAgent, StartupMissingTmux, TmuxFailed, TmuxGone,

@@ -171,7 +171,7 @@ pub fn evictable(
 ///
 /// # Errors
 /// The reason why it may not be parked.
-pub fn parkable_since(
+pub(crate) fn parkable_since(
     pool: &Pool,
     settings: &Settings,
     session: &Session,

@@ -24,7 +24,7 @@ pub use conversation::{conversation_checked, is_conversation_unchecked};
 pub use drained::drain_waits_for;
 pub use eviction::{
     EvictionInputs, EvictionRank, MIN_STAY, QUANTUM, evictable, is_parkable, loss_if_parked, next_to_park,
-    over_quantum, parkable_since, past_idle_timeout,
+    over_quantum, past_idle_timeout,
 };
 pub use park::begin_park;
 pub use scheduler::{Action, Tick, TickInputs, leaving, tick, victim};

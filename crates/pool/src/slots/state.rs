@@ -114,7 +114,7 @@ impl Scheduler {
     }
 
     /// The ends of the pauses of hosts.
-    pub fn pause_ends(&self) -> impl Iterator<Item = Timestamp> {
+    pub(crate) fn pause_ends(&self) -> impl Iterator<Item = Timestamp> {
         self.paused.values().map(|at| at.after(PAUSE_MAX))
     }
 
@@ -134,7 +134,7 @@ impl Scheduler {
     }
 
     /// Begins to remove a session. Returns false if it is being removed already.
-    pub fn begin_removal(&mut self, session: SessionId) -> bool {
+    pub(crate) fn begin_removal(&mut self, session: SessionId) -> bool {
         self.removing.insert(session)
     }
 
@@ -149,13 +149,13 @@ impl Scheduler {
     }
 
     /// The reason why a draining session without messages is not done.
-    pub fn drain_awaits(&self, session: SessionId) -> Option<&'static str> {
+    pub(crate) fn drain_awaits(&self, session: SessionId) -> Option<&'static str> {
         self.drain_awaits.get(&session).copied()
     }
 
     /// Sets the draining sessions that are done, and the reasons why others are not. Returns true if those that
     /// are done differ from those before.
-    pub fn set_drained(
+    pub(crate) fn set_drained(
         &mut self,
         drained: BTreeSet<SessionId>,
         awaited: BTreeMap<SessionId, &'static str>,
@@ -179,7 +179,7 @@ impl Scheduler {
     }
 
     /// Returns true once, when the state of all sessions at the start of `poold` is known.
-    pub fn begin_restore(&mut self) -> bool {
+    pub(crate) fn begin_restore(&mut self) -> bool {
         !std::mem::replace(&mut self.restored, true)
     }
 
@@ -208,12 +208,12 @@ impl Scheduler {
     }
 
     /// Forgets sessions with another incarnation now.
-    pub fn retain_deferrals(&mut self, pool: &Pool) {
+    pub(crate) fn retain_deferrals(&mut self, pool: &Pool) {
         self.deferred.retain(|session, deferred| runs(pool, *session, deferred.tag));
     }
 
     /// True if the check of an ended incarnation's conversation has a result.
-    pub fn is_conversation_checked(&self, tag: Tag) -> bool {
+    pub(crate) fn is_conversation_checked(&self, tag: Tag) -> bool {
         self.conversations_checked.get(&tag) == Some(&true)
     }
 
@@ -223,12 +223,12 @@ impl Scheduler {
     }
 
     /// Begins to check an ended incarnation's conversation. Returns false if that was begun before.
-    pub fn begin_conversation_check(&mut self, tag: Tag) -> bool {
+    pub(crate) fn begin_conversation_check(&mut self, tag: Tag) -> bool {
         self.conversations_checked.insert(tag, false).is_none()
     }
 
     /// Forgets the checks of other incarnations than these.
-    pub fn retain_checks(&mut self, ended: &BTreeSet<Tag>) {
+    pub(crate) fn retain_checks(&mut self, ended: &BTreeSet<Tag>) {
         self.conversations_checked.retain(|tag, _| ended.contains(tag));
     }
 

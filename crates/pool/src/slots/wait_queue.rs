@@ -96,7 +96,7 @@ impl WaitQueue {
     }
 
     /// Sets the sessions that wait. New ones go to the end, in this order. Returns true if others have left.
-    pub fn set_sessions(&mut self, wanting: &[SessionId]) -> bool {
+    pub(crate) fn set_sessions(&mut self, wanting: &[SessionId]) -> bool {
         let before = self.0.len();
         self.0.retain(|(waiting, _)| match waiting {
             Waiter::Session(session) => wanting.contains(session),
@@ -110,7 +110,7 @@ impl WaitQueue {
     }
 
     /// The first session that is wanted among the first `within` slots.
-    pub fn first_session(&self, pool: &Pool, within: usize) -> Option<SessionId> {
+    pub(crate) fn first_session(&self, pool: &Pool, within: usize) -> Option<SessionId> {
         let mut wanted_so_far = BTreeSet::new();
         for (waiting, wanted) in self.0.iter().filter(|(_, wanted)| wanted.lacks_slot(pool)) {
             wanted_so_far.insert(wanted);

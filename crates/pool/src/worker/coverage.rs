@@ -190,6 +190,6 @@ pub fn waiting(pool: &Pool, host: &Session) -> u64 {
 }
 
 /// True if a user stopped a worker.
-pub fn is_off(host: &Session) -> bool {
+pub(crate) fn is_off(host: &Session) -> bool {
     host.lifecycle == Lifecycle::Stopped && host.reason == Some(Reason::Killed)
 }

@@ -10,8 +10,6 @@ pub(crate) mod host;
 pub(crate) mod state;
 
 pub use claims::{Asked, next_messages, waits_for_host};
-pub use coverage::{
-    check_scope, is_off, is_worked, listed_under, scope_text, takes_kind, waiting, worker_off,
-};
+pub use coverage::{check_scope, is_worked, listed_under, scope_text, takes_kind, waiting, worker_off};
 pub use host::{check_no_host, check_removable, is_hosted};
 pub use state::{HANDLER_END, Registration, WaitingRequest, Worker, Workers};

@@ -9,7 +9,7 @@ const NAMES: [&[u8]; 3] = [b"TMUX", b"TMUX_PANE", b"NOTIFY_SOCKET"];
 const PREFIXES: [&[u8]; 3] = [b"LISTEN_", b"WATCHDOG_", b"POOL_"];
 
 /// True if a variable of this name must not be inherited.
-pub fn is_scrubbed(name: &OsStr) -> bool {
+fn is_scrubbed(name: &OsStr) -> bool {
     let name = name.as_bytes();
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

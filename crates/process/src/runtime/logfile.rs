@@ -36,7 +36,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// The disk is full, or permission is denied.
-pub fn rotate_if_large(path: &Path) -> io::Result<()> {
+fn rotate_if_large(path: &Path) -> io::Result<()> {
     let length = match fs::metadata(path) {
         Ok(found) => found.len(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

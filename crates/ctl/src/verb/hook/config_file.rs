@@ -12,8 +12,6 @@ use crate::atomic_file;
 
 /// The suffix of the backup.
 const BACKUP: &str = ".before-tmux-pool";
-/// Maximal length of a chain of symbolic links.
-const LINKS_MAX: usize = 40;
 
 /// The content of the file; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
@@ -35,7 +33,7 @@ pub(super) fn replace(
     after: Option<&str>,
     keep: bool,
 ) -> io::Result<Option<PathBuf>> {
-    let real = behind_links(path)?;
+    let real = atomic_file::behind_links(path)?;
     if let Some(dir) = real.parent() {
         fs::create_dir_all(dir)?;
     }
@@ -55,18 +53,6 @@ pub(super) fn replace(
         }
     }
     Ok(backup)
-}
-
-/// The file at the end of the symbolic links, which need not exist.
-fn behind_links(path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        match fs::read_link(&path) {
-            Ok(target) => path = path.parent().unwrap_or(Path::new("/")).join(target),
-            Err(_) => return Ok(path),
-        }
-    }
-    Err(io::Error::other("too many symbolic links"))
 }
 
 /// The path of the backup.

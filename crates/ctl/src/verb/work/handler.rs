@@ -6,13 +6,14 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use process::identity;
 use process::kill::{self, KillOptions};
 use process::runtime::dependent::spawn_dependent;
 use process::tree::Evidence;
+use protocol::backoff::Backoff;
 use protocol::paths::Paths;
 use protocol::{Claimed, Message, OsBytes, ProcId, Tag, Token};
 
@@ -32,9 +33,35 @@ pub(super) const VERIFY: Duration = Duration::from_secs(5);
 /// Errors of a start that pass: too many processes or open files, too little memory, a program that is being written.
 const SHORTAGES: [Errno; 5] = [Errno::EAGAIN, Errno::ENOMEM, Errno::EMFILE, Errno::ENFILE, Errno::ETXTBSY];
 
-/// True if a handler could not be started for something that passes.
-pub(super) fn is_shortage(error: &io::Error) -> bool {
-    error.raw_os_error().map(Errno::from_raw).is_some_and(|errno| SHORTAGES.contains(&errno))
+/// Handlers in a row that could not be started for something that passes.
+pub(super) struct Shortage {
+    /// Nothing is claimed before this time.
+    pub until: Option<Instant>,
+    pauses: Backoff,
+    count: u32,
+}
+
+impl Default for Shortage {
+    fn default() -> Self {
+        Self { until: None, pauses: Backoff::new(Duration::from_secs(1), Duration::from_secs(60)), count: 0 }
+    }
+}
+
+impl Shortage {
+    /// Begins a pause after a failed start. Returns false if the failure does not pass, or has lasted for about three
+    /// minutes.
+    pub(super) fn pauses_after(&mut self, error: &io::Error) -> bool {
+        let passes =
+            error.raw_os_error().map(Errno::from_raw).is_some_and(|errno| SHORTAGES.contains(&errno));
+        self.count += 1;
+        self.until = Some(Instant::now() + self.pauses.pause());
+        passes && self.count <= 8
+    }
+
+    /// True after the first of them.
+    pub(super) fn is_new(&self) -> bool {
+        self.count == 1
+    }
 }
 
 /// The settings with which handlers are run.

@@ -15,7 +15,7 @@ use protocol::{Refusal, Request, Token};
 use super::args::Args;
 use super::claimer::{Order, Orders};
 use super::event::WorkEvent;
-use super::handler::{GRACE, HandlerRunner, VERIFY, is_shortage};
+use super::handler::{GRACE, HandlerRunner, Shortage, VERIFY};
 use super::handler_exit::{HandlerExit, Verdict};
 use super::in_work::{HandlerState, MessageInWork, Phase, StopProgress};
 use super::lease_keeper::{LeaseOrder, is_lost};
@@ -37,8 +37,6 @@ const LAST_SETTLE_LIMIT: Duration = Duration::from_secs(3);
 /// takes.
 const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 
-/// Time without claims after the system could not start a handler.
-const START_PAUSE: Duration = Duration::from_secs(1);
 /// The worker: its messages by the tokens of their claims.
 pub(super) struct Worker<'a> {
     context: &'a Context,
@@ -53,8 +51,7 @@ pub(super) struct Worker<'a> {
     idle_since: Instant,
     /// True if messages waited when the last claim was answered with none.
     more_wait: bool,
-    /// Nothing is claimed before this time: the system could not start a handler.
-    paused_until: Option<Instant>,
+    shortage: Shortage,
     /// True after the first signal.
     stop_requested: bool,
     phase: Phase,
@@ -81,7 +78,7 @@ impl<'a> Worker<'a> {
             claiming: None,
             idle_since: Instant::now(),
             more_wait: false,
-            paused_until: None,
+            shortage: Shortage::default(),
             stop_requested: false,
             phase: Phase::Working,
             failed: None,
@@ -129,14 +126,14 @@ impl<'a> Worker<'a> {
             _ => None,
         };
         loop {
-            let Some(until) = by.into_iter().chain(self.first_overdue()).chain(self.paused_until).min()
+            let Some(until) = by.into_iter().chain(self.first_overdue()).chain(self.shortage.until).min()
             else {
                 return events.recv().ok();
             };
             match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(event) => return Some(event),
                 Err(RecvTimeoutError::Timeout)
-                    if self.paused_until.is_some_and(|at| at <= Instant::now()) =>
+                    if self.shortage.until.is_some_and(|at| at <= Instant::now()) =>
                 {
                     return Some(WorkEvent::PauseOver);
                 }
@@ -170,7 +167,7 @@ impl<'a> Worker<'a> {
         let places = if self.args.once { 1 } else { self.args.concurrency };
         let taken = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
         let max = places.saturating_sub(taken).min(CLAIM_MAX);
-        let is_working = matches!(self.phase, Phase::Working) && self.paused_until.is_none();
+        let is_working = matches!(self.phase, Phase::Working) && self.shortage.until.is_none();
         if max == 0 || self.claiming.is_some() || !is_working {
             return;
         }
@@ -194,7 +191,7 @@ impl<'a> Worker<'a> {
     fn handle(&mut self, event: WorkEvent) {
         match event {
             WorkEvent::Signal(signal) => self.stop(signal),
-            WorkEvent::PauseOver => self.paused_until = None,
+            WorkEvent::PauseOver => self.shortage.until = None,
             WorkEvent::Claimed(messages, more_wait) => self.claimed(messages, more_wait),
             WorkEvent::Broken(error) => {
                 self.claiming = None;
@@ -276,10 +273,11 @@ impl<'a> Worker<'a> {
             state: HandlerState::Running,
         };
         let mut why = "not started".to_owned();
-        if matches!(self.phase, Phase::Working) && self.paused_until.is_none() {
+        if matches!(self.phase, Phase::Working) && self.shortage.until.is_none() {
             match self.handlers.start(&claimed, token) {
                 Ok(process) => {
                     running.process = process;
+                    self.shortage = Shortage::default();
                     drop(self.leases.send(LeaseOrder::Hold(ClaimRef { id: running.message.id, token })));
                     self.running.insert(token, running);
                     return;
@@ -296,11 +294,10 @@ impl<'a> Worker<'a> {
 
     /// Pauses if the system lacked something for a moment, and ends the worker otherwise.
     fn not_started(&mut self, error: &io::Error, why: &str) {
-        if is_shortage(error) && !self.args.once {
-            out::note(&format!("poolctl: {why}; tries again in {} s", START_PAUSE.as_secs()));
-            self.paused_until = Some(Instant::now() + START_PAUSE);
-        } else {
+        if self.args.once || !self.shortage.pauses_after(error) {
             self.fail(Error::failed(why));
+        } else if self.shortage.is_new() {
+            out::note(&format!("poolctl: {why}; tries again"));
         }
     }
 

@@ -21,7 +21,7 @@ pub struct WorkerSection {
     pub concurrency: u32,
     /// Time without a message after which its host ends.
     pub idle_end: String,
-    /// Time for which a claim holds without a heartbeat, instead of that of `[queue]`.
+    /// Time for which a claim holds without a heartbeat, from 1s to 24h, instead of that of `[queue]`.
     pub lease: Option<String>,
     /// Run time after which a handler is ended and its attempt has failed; without it, none.
     pub timeout: Option<String>,

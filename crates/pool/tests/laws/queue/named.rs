@@ -512,12 +512,18 @@ fn a_session_that_is_being_ended_takes_what_starts_it_again() {
         pool::session::wake_ended(record, Timestamp(desk.world.now)).is_some()
     };
     let begin_end = |reason| Event::SessionDraining { session, reason, exit: None, missing_since: None };
-    desk.world.emit(begin_end(Reason::Killed));
+    desk.world.emit(begin_end(Reason::Exited));
     assert_eq!(
         (desk.send(PROMPT, |_| ()), desk.send(PROMPT, wakes).is_ok()),
         (Err(ErrorCode::Refused), true)
     );
     assert!(due(&desk), "it starts once it has ended");
+    for order in [Reason::Killed, Reason::DrainDeadline, Reason::TmuxGone] {
+        desk.world.emit(begin_end(order));
+        assert_eq!((desk.send(PROMPT, wakes), due(&desk)), (Err(ErrorCode::Refused), false), "{order:?}");
+    }
+    desk.world.emit(begin_end(Reason::Restarted));
+    assert_eq!((desk.send(PROMPT, wakes).is_ok(), due(&desk)), (true, false), "it runs again without that");
     desk.world.emit(begin_end(Reason::Drained));
     assert_eq!(
         (desk.send(PROMPT, wakes), due(&desk)),
