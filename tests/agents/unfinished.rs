@@ -105,6 +105,23 @@ fn a_prompt_waits_for_the_end_of_a_line_that_was_begun_by_keys() {
 }
 
 #[test]
+fn a_prompt_waits_for_the_end_of_a_line_that_keys_began_while_a_command_ran() {
+    let pool = Pool::with(CONFIG);
+    drop(shell_with_person(&pool, "sh", "$ "));
+    wait_until("nobody is attached", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
+    let work = dir(&pool, "sh").join("work");
+    pool.ok(&["send", "sh", "touch begun; until [ -e over ]; do sleep 0.1; done"]);
+    wait_until("it runs", PATIENCE, || work.join("begun").exists());
+    pool.ok(&["keys", "sh", "r", "m", "Space", "-", "r"]);
+    let message = pool.ok(&["send", "sh", "touch prompt"]);
+    std::fs::write(work.join("over"), "").unwrap();
+    await_reason(&pool, "sh", &message, REASON);
+    pool.ok(&["keys", "sh", "C-u"]);
+    await_done(&pool, "sh", &message);
+    assert!(work.join("prompt").exists());
+}
+
+#[test]
 fn a_program_that_a_person_ended_without_a_newline_is_no_line_of_theirs() {
     let pool = Pool::with(CONFIG);
     let mut person = shell_with_person(&pool, "sh", "$ ");

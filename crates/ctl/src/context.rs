@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use protocol::paths::{Env, Paths};
+use protocol::paths::{DEFAULT_POOL, Env, Paths};
 use protocol::{SessionRef, Token};
 
 use crate::args::{Colour, Global, Limit};
 use crate::error::Error;
+use crate::show::hint;
 use crate::show::out::{self, Style};
 use crate::show::progress::Progress;
 
@@ -46,6 +47,9 @@ impl Context {
         let mut env = Env::from_environment();
         let inherited = env.socket.clone().filter(|socket| !socket.is_empty());
         if let Some(pool) = &global.pool {
+            if env.pool.clone().unwrap_or_else(|| DEFAULT_POOL.into()) != *pool {
+                hint::choose(&pool.to_string_lossy());
+            }
             // The paths of a session's pool are not those of another one.
             if env.pool.as_ref().is_some_and(|own| own != pool) {
                 let socket = env.socket.take().map(PathBuf::from);
@@ -162,7 +166,7 @@ impl Context {
 
     /// Prints a line for people: not with `--json` or `--quiet`.
     pub(crate) fn say(&self, line: &str) -> Result<(), Error> {
-        if self.style.json || self.style.quiet { Ok(()) } else { out::line(line) }
+        if self.style.json || self.style.quiet { Ok(()) } else { out::line(&hint::message(line)) }
     }
 
     /// Prints a remark on standard error with `--verbose`.

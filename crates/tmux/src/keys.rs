@@ -36,6 +36,22 @@ impl Key {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The character that the key gives to a line that is typed, if it gives one.
+    pub fn character(&self) -> Option<char> {
+        match self.0.as_str() {
+            "Enter" | "KPEnter" => Some('\r'),
+            "BSpace" => Some('\u{7f}'),
+            "Space" => Some(' '),
+            name => match (only_character(name), name.strip_prefix("C-").and_then(only_character)) {
+                (Some(character), _) => Some(character),
+                (None, Some(letter)) if letter.is_ascii_alphabetic() => {
+                    Some(char::from(letter.to_ascii_lowercase() as u8 & 0x1f))
+                }
+                _ => None,
+            },
+        }
+    }
 }
 
 impl fmt::Display for Key {

@@ -1,6 +1,6 @@
 //! Output as text for people and as JSON. Each module imports only from those before it:
 //!
-//! - `escape`, `size`: helpers for text;
+//! - `escape`, `hint`, `size`: helpers for text;
 //! - `out`, `time`, `table`, `tree`, `progress`: standard output and its building blocks;
 //! - `json`: the documents; `resources`, `lifecycle`, `agent`, `lock`, `queue`, `change`: parts as text;
 //! - `session`, `status`, `event`: whole sessions, the pool's status and events.
@@ -9,6 +9,7 @@ pub(crate) mod agent;
 pub(crate) mod change;
 pub(crate) mod escape;
 pub(crate) mod event;
+pub(crate) mod hint;
 pub(crate) mod json;
 pub(crate) mod lifecycle;
 pub(crate) mod lock;

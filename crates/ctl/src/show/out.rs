@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::show::hint;
 
 /// The style of the output, decided once at the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,5 +68,5 @@ pub(crate) fn json(document: &impl Serialize) -> Result<(), Error> {
 
 /// Writes a note for people to standard error. A failure to write it is ignored.
 pub(crate) fn note(text: &str) {
-    drop(writeln!(io::stderr(), "{text}"));
+    drop(writeln!(io::stderr(), "{}", hint::message(text)));
 }

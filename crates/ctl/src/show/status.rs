@@ -10,7 +10,7 @@ use crate::show::json::Json;
 use crate::show::out::Style;
 use crate::show::table::Table;
 use crate::show::time::{rfc3339_of_seconds, when};
-use crate::show::{agent, escape, queue, size};
+use crate::show::{agent, escape, hint, queue, size};
 
 /// The components that a pool needs besides `poold`.
 const NEEDED: [&str; 2] = ["tmux-watch", "reaper"];
@@ -66,7 +66,7 @@ pub(crate) fn document(status: &Status) -> Value {
         "quarantined": status.quarantined,
         "free_bytes": status.free_bytes,
         "state_dir": status.state_dir,
-        "problems": status.problems,
+        "problems": status.problems.iter().map(|problem| hint::message(problem)).collect::<Vec<_>>(),
         "room": room_document(&status.room),
         "asking": status.asking.iter().map(asking_document).collect::<Vec<_>>(),
         "inbox": status.inbox,
@@ -125,7 +125,11 @@ pub(crate) fn overview(status: &Status, is_healthy: bool, style: Style, now: Tim
     let mut text = format!("pool {}: {}\n", status.pool, style.paint(code, word));
     text.push_str(&table(status, style, now).render());
     for problem in &status.problems {
-        text.push_str(&format!("{} {}\n", style.paint(31, "problem:"), escape::line(problem)));
+        text.push_str(&format!(
+            "{} {}\n",
+            style.paint(31, "problem:"),
+            escape::line(&hint::message(problem))
+        ));
     }
     text
 }

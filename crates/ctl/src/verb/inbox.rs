@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::poll;
 use crate::show::time::{rfc3339, when};
-use crate::show::{escape, out, time};
+use crate::show::{escape, hint, out, time};
 
 /// Interval of `--watch`.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -90,7 +90,7 @@ fn print(context: &Context, item: &InboxItem) -> Result<(), Error> {
     let (name, since) =
         (context.style.paint(1, &item.name.for_people()), when(item.since, context.style, time::now()));
     out::line(&format!("{name}  {}  {since}  {}", item.kind, escape::line(&item.text)))?;
-    out::line(&format!("    {}", item.next))
+    out::line(&format!("    {}", hint::command(&item.next)))
 }
 
 fn document(item: &InboxItem) -> Value {
@@ -100,7 +100,7 @@ fn document(item: &InboxItem) -> Value {
         "kind": item.kind,
         "since": rfc3339(item.since),
         "text": item.text,
-        "next": item.next,
+        "next": hint::command(&item.next),
     })
 }
 

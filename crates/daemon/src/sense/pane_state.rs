@@ -37,11 +37,12 @@ pub(crate) async fn read_pane(
         let is_starting = turn.age(started_at) < ready_limit;
         let times = (said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago));
         let keys_at = session.and_then(|session| session.keys_at);
-        (session.map(|session| session.id), is_starting, keys_at, times)
+        let keys = (keys_at, turn.volatile.prompts.begun_line(tag).to_owned());
+        (session.map(|session| session.id), is_starting, keys, times)
     };
     let reported =
         daemon.engine.turn(reported).await.map_err(|refusal| Blocked::for_now(refusal.to_string()))?;
-    let (session, is_starting, keys_at, (said_idle_ago, typed_ago, active_ago)) = reported;
+    let (session, is_starting, keys, (said_idle_ago, typed_ago, active_ago)) = reported;
     let starting = session.filter(|_| is_starting);
     let takes_pastes = match starting.filter(|_| agent.asks_for_pastes()) {
         Some(session) if seen.bracketed.is_none() => bracketed_paste::is_enabled(daemon, session, tag).await,
@@ -49,7 +50,7 @@ pub(crate) async fn read_pane(
     };
     let unread = unread_input(daemon, run).await;
     let holds_unfinished_line = match session.filter(|_| agent.confirm == Confirm::Prompt) {
-        Some(session) => unfinished_line::is_left(daemon, (session, tag), &seen, keys_at).await,
+        Some(session) => unfinished_line::is_left(daemon, (session, tag), &seen, keys).await,
         None => false,
     };
     let shell = if agent.confirm == Confirm::Prompt { shell_state(daemon, run).await } else { None };

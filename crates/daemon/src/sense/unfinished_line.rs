@@ -13,14 +13,20 @@ use crate::host::blocking_pool::Purpose;
 /// Longest time between the press of a key and the record of it, either of which may come first.
 const ECHO_LIMIT: Duration = Duration::from_millis(500);
 
-/// True if the row with the cursor has changed since the shell's own prompt was drawn there, and somebody was at
-/// the terminal when it did, or keys were pressed by `poolctl keys` (last `keys_at`). False if the log does not tell.
+/// True if the row with the cursor ends with what `poolctl keys` typed without Enter (`begun`), perhaps while the command
+/// before still ran; or has changed since the shell's own prompt was drawn there, and somebody was at the terminal when
+/// it did, or keys were pressed (last `keys_at`). False if the log does not tell.
 pub(crate) async fn is_left(
     daemon: &Daemon,
     (session, tag): (SessionId, Tag),
     seen: &tmux::PaneSnapshot,
-    keys_at: Option<Timestamp>,
+    (keys_at, begun): (Option<Timestamp>, String),
 ) -> bool {
+    let screen = Screen::new(&seen.screen);
+    let row = screen.lines().nth(seen.cursor.1.into()).unwrap_or_default();
+    if ends_with_begun(row, &begun) {
+        return true;
+    }
     let Some(active_at) = seen.active_at else { return false };
     let (dir, size) = (daemon.paths.logs_of(session), (seen.size.height, seen.size.width));
     let read = move || logs::paused_line(&dir, tag, size).ok().flatten();
@@ -36,12 +42,35 @@ pub(crate) async fn is_left(
         !was_before(person) || keys.is_some_and(|at| !was_before(at))
     };
     let was_there = daemon.engine.turn(was_there).await.unwrap_or(true);
-    let screen = Screen::new(&seen.screen);
-    let row = screen.lines().nth(seen.cursor.1.into()).unwrap_or_default();
     was_there && letters(row).ne(letters(&prompt.row))
 }
 
 /// Returns the letters of a row. Blanks do not count: a text at the right margin moves with the terminal's size.
 fn letters(row: &str) -> impl Iterator<Item = char> {
     row.chars().filter(|letter| !letter.is_whitespace())
+}
+
+/// True if a row ends with the line that was begun, or all of the row is the end of it.
+fn ends_with_begun(row: &str, begun: &str) -> bool {
+    let (row, begun): (Vec<char>, Vec<char>) = (letters(row).collect(), begun.chars().collect());
+    let shown = row.len().min(begun.len());
+    shown > 0 && row[row.len() - shown..] == begun[begun.len() - shown..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends_with_begun;
+
+    #[test]
+    fn a_row_shows_the_line_that_was_begun() {
+        for (row, begun, is_shown) in [
+            ("me@host:~$ rm -rf /", "rm-rf/", true),
+            ("-rf /", "rm-rf/", true),
+            ("me@host:~$ ", "y", false),
+            ("me@host:~$ ls", "", false),
+            ("", "y", false),
+        ] {
+            assert_eq!(ends_with_begun(row, begun), is_shown, "{row:?} {begun:?}");
+        }
+    }
 }

@@ -16,6 +16,6 @@ pub(super) async fn input(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Inp
         return Err(Refusal::new(ErrorCode::Usage, why));
     }
     let tmux = Arc::clone(&daemon.tmux);
-    pane::act(daemon, op, (session, PaneEffect::Input), async move |pane| tmux.input(pane, &bytes).await)
-        .await
+    let effect = PaneEffect::Input(String::from_utf8_lossy(&bytes).into_owned());
+    pane::act(daemon, op, (session, effect), async move |pane| tmux.input(pane, &bytes).await).await
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use protocol::request::Keys;
 use protocol::{ErrorCode, Refusal, Reply};
+use tmux::keys::Key;
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::daemon::Daemon;
@@ -14,7 +15,7 @@ pub(super) async fn keys(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Keys
     if keys.is_empty() {
         return Err(Refusal::new(ErrorCode::Usage, "name at least one key, as in `poolctl keys NAME Enter`"));
     }
-    let tmux = Arc::clone(&daemon.tmux);
-    pane::act(daemon, op, (asked.session, PaneEffect::Keys), async move |pane| tmux.keys(pane, &keys).await)
-        .await
+    let (tmux, typed) = (Arc::clone(&daemon.tmux), keys.iter().filter_map(Key::character).collect());
+    let effect = PaneEffect::Keys(typed);
+    pane::act(daemon, op, (asked.session, effect), async move |pane| tmux.keys(pane, &keys).await).await
 }

@@ -11,29 +11,32 @@ use crate::engine::daemon::{Daemon, pane_of};
 use crate::verb::session_view;
 
 /// An effect on a pane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PaneEffect {
-    /// Its user presses these keys.
-    Keys,
-    /// Its user types these bytes.
-    Input,
+    /// Its user presses keys, which give these characters.
+    Keys(String),
+    /// Its user types this text.
+    Input(String),
     /// A viewer sets its size.
     Resize,
 }
 
 impl PaneEffect {
     /// The purpose of its lock, for people.
-    fn purpose(self) -> &'static str {
+    fn purpose(&self) -> &'static str {
         match self {
-            Self::Keys => "keys",
-            Self::Input => "input",
+            Self::Keys(_) => "keys",
+            Self::Input(_) => "input",
             Self::Resize => "resize",
         }
     }
 
-    /// True if it may leave a line or a dialog half done.
-    fn presses_keys(self) -> bool {
-        self != Self::Resize
+    /// The characters that it types; it may leave a line or a dialog half done.
+    fn typed(&self) -> Option<&str> {
+        match self {
+            Self::Keys(text) | Self::Input(text) => Some(text),
+            Self::Resize => None,
+        }
     }
 }
 
@@ -47,7 +50,7 @@ pub(super) async fn act(
     let session = session_view::resolve(daemon, session).await?;
     let grant = daemon.engine.lock(session.id, kind.purpose()).await?;
     let id = session.id;
-    let begun = op.clone();
+    let (begun, is_typed) = (op.clone(), kind.typed().is_some());
     let begin = move |turn: &mut Turn<'_>| {
         begun.record_begun(turn, id);
         let Some(session) = turn.pool().session(id).cloned() else {
@@ -57,7 +60,7 @@ pub(super) async fn act(
         turn.volatile.attend(session.tag(), now);
         let run = session.incarnation.as_ref().filter(|_| session.takes_prompts());
         let pane = run.and_then(pane_of).ok_or_else(|| pool::session::not_running(&session))?;
-        if kind.presses_keys() {
+        if is_typed {
             turn.emit(Event::KeysPressed(id));
         }
         Ok(pane)
@@ -69,8 +72,9 @@ pub(super) async fn act(
     let conclude = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         // Once more: tmux may have taken the keys long after they were recorded.
-        if kind.presses_keys() {
+        if let Some(text) = kind.typed() {
             turn.emit(Event::KeysPressed(id));
+            turn.volatile.prompts.typed(pane.tag, text);
         }
         turn.volatile.prompts.delivered(pane.tag, now);
         operation.record_answer(turn, &answer);

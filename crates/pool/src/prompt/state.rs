@@ -1,6 +1,6 @@
 //! The volatile state of prompt delivery, lost when `poold` ends: the pane then tells what was typed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use protocol::{MessageId, MessageState, SessionId, Tag, Timestamp};
 
@@ -17,7 +17,12 @@ pub struct Prompts {
     left_to_person: BTreeMap<SessionId, MessageId>,
     delivered_at: BTreeMap<Tag, Timestamp>,
     attended: BTreeSet<Tag>,
+    /// The last letters that `keys` and `input` typed into terminals, where no Enter followed.
+    begun_lines: BTreeMap<Tag, String>,
 }
+
+/// Maximum number of letters of a line that was begun.
+const BEGUN_MAX: usize = 64;
 
 impl Prompts {
     /// Begins to deliver to a session. Returns false if that is under way already.
@@ -109,6 +114,27 @@ impl Prompts {
         &self.delivered_at
     }
 
+    /// Stores what `keys` or `input` typed into a terminal, as the characters that the keys give.
+    pub fn typed(&mut self, tag: Tag, text: &str) {
+        let mut line: VecDeque<char> = self.begun_line(tag).chars().collect();
+        for letter in text.chars() {
+            match letter {
+                // Enter, C-c, C-d and C-u end or discard it.
+                '\r' | '\n' | '\u{3}' | '\u{4}' | '\u{15}' => line.clear(),
+                '\u{7f}' | '\u{8}' => drop(line.pop_back()),
+                letter if letter.is_control() || letter.is_whitespace() => {}
+                letter => line.push_back(letter),
+            }
+        }
+        line.drain(..line.len().saturating_sub(BEGUN_MAX));
+        self.begun_lines.insert(tag, line.into_iter().collect());
+    }
+
+    /// The last letters of the line that was begun in a terminal.
+    pub fn begun_line(&self, tag: Tag) -> &str {
+        self.begun_lines.get(&tag).map_or("", String::as_str)
+    }
+
     /// Notes that a person uses these incarnations: is attached, or acts by `keys`, `input` or `resize`.
     pub fn attend(&mut self, tags: impl IntoIterator<Item = Tag>) {
         self.attended.extend(tags);
@@ -131,6 +157,7 @@ impl Prompts {
         self.left_to_person.retain(|session, _| sessions.contains(session));
         self.delivered_at.retain(|tag, _| runs.contains(tag));
         self.attended.retain(|tag| runs.contains(tag));
+        self.begun_lines.retain(|tag, _| runs.contains(tag));
         self.newer_receipts.retain(|tag| runs.contains(tag));
     }
 }
@@ -192,5 +219,24 @@ mod tests {
         assert_eq!((prompts.left_to_person(ONE), prompts.left_to_person(TWO)), (Some(MessageId(5)), None));
         prompts.retain_left_to_person(&Pool::default());
         assert_eq!(prompts.left_to_person(ONE), None, "no such message is typed");
+    }
+
+    #[test]
+    fn what_was_typed_is_a_begun_line_until_enter() {
+        let mut prompts = Prompts::default();
+        for (typed, begun) in [
+            ("ls -", "ls-"),
+            ("l\u{7f}a", "ls-a"),
+            ("\r", ""),
+            ("echo A\rrm", "rm"),
+            ("\u{3}", ""),
+            ("y", "y"),
+        ] {
+            prompts.typed(tag(1), typed);
+            assert_eq!(prompts.begun_line(tag(1)), begun, "{typed:?}");
+        }
+        prompts.typed(tag(1), &"x".repeat(500));
+        assert_eq!(prompts.begun_line(tag(1)).len(), BEGUN_MAX);
+        assert_eq!(prompts.begun_line(tag(2)), "");
     }
 }

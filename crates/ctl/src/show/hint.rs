@@ -1,0 +1,51 @@
+//! Commands that messages suggest. Where the pool was chosen by `--pool` they name it: as they stand, they would act on
+//! another one.
+
+use std::sync::OnceLock;
+
+/// The pool that the command line of this process chose, unless the environment chooses the same.
+static CHOSEN: OnceLock<String> = OnceLock::new();
+
+/// Has all suggested commands name this pool.
+pub(crate) fn choose(pool: &str) {
+    // The command line chooses one.
+    CHOSEN.set(pool.to_owned()).ok();
+}
+
+/// Returns a message whose commands, in backquotes, name the chosen pool. What is printed by `out::note` or
+/// `Context::say` has passed here.
+pub(crate) fn message(text: &str) -> String {
+    naming(CHOSEN.get(), "`poolctl ", text)
+}
+
+/// Returns a command that names the chosen pool.
+pub(crate) fn command(text: &str) -> String {
+    naming(CHOSEN.get(), "poolctl ", text)
+}
+
+fn naming(pool: Option<&String>, program: &str, text: &str) -> String {
+    match pool {
+        Some(pool) => text.replace(program, &format!("{program}--pool {pool} ")),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suggested_command_names_the_chosen_pool() {
+        let pool = "work".to_owned();
+        let told = |pool| naming(pool, "`poolctl ", "it stopped: `poolctl restart web`, or `poolctl rm web`");
+        assert_eq!(
+            told(Some(&pool)),
+            "it stopped: `poolctl --pool work restart web`, or `poolctl --pool work rm web`"
+        );
+        assert_eq!(told(None), "it stopped: `poolctl restart web`, or `poolctl rm web`");
+        assert_eq!(
+            naming(Some(&pool), "poolctl ", "poolctl restore --all"),
+            "poolctl --pool work restore --all"
+        );
+    }
+}
