@@ -58,7 +58,10 @@ fn keep_private() -> Result<(), Error> {
 /// Writes the file. A regular file, or the one behind a link, appears once all of it is on disk; a pipe, a device, and
 /// whatever `/dev` and `/proc` name, is written to.
 fn write_file(context: &Context, path: &Path) -> Result<(), Error> {
-    let failed = |error: io::Error| Error::failed(format!("{}: {error}", path.display()));
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Error::Output(error),
+        _ => Error::failed(format!("{}: {error}", path.display())),
+    };
     if path.file_name().is_none() || path.is_dir() {
         return Err(Error::usage(format!("{} is not a file", path.display())));
     }
