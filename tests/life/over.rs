@@ -28,7 +28,7 @@ fn p26_a_drained_session_works_off_what_it_has_and_takes_no_more() {
     let shown = pool.show(&id);
     assert_eq!((&shown["lifecycle"], &shown["status"]), (&"draining".into(), &"draining".into()));
     let refused = pool.ctl(&["send", &id, "late"]).expect(5);
-    assert!(refused.stderr.contains("takes no more messages"), "{refused:?}");
+    assert!(refused.stderr.contains("takes nothing more"), "{refused:?}");
     pool.ctl(&["send", &id, "--kind", "observation", "late"]).expect(5);
     pool.tmux_text(&["send-keys", "-t", "=web:", "-X", "cancel"]);
     pool.ok(&["--timeout", "60s", "drain", "--wait", &id]);

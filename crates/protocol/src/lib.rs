@@ -298,6 +298,7 @@ pub mod digest;
 pub mod env;
 pub mod event;
 mod event_kind;
+mod exit;
 pub mod frame;
 pub mod hello;
 pub mod hook;
