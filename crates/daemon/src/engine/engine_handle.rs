@@ -183,11 +183,14 @@ impl EngineHandle {
     }
 }
 
+/// Work for a later turn, of a task that threads may share.
+type SharedWork = Box<dyn FnOnce(&mut Turn<'_>) + Send + Sync>;
+
 /// Work for a later turn, posted when this is dropped, however its task ends.
 #[must_use]
 pub(crate) struct TurnOnDrop {
     engine: EngineHandle,
-    work: Option<Box<dyn FnOnce(&mut Turn<'_>) + Send + Sync>>,
+    work: Option<SharedWork>,
 }
 
 impl TurnOnDrop {
