@@ -1,4 +1,4 @@
-//! How a program ended.
+//! The exit status of a program: a code or a signal.
 
 use serde::{Deserialize, Serialize};
 

@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 /// The pool that the command line of this process chose, unless the environment chooses the same.
 static CHOSEN: OnceLock<String> = OnceLock::new();
 
-/// Has all suggested commands name this pool.
+/// Makes all suggested commands name this pool.
 pub(crate) fn choose(pool: &str) {
-    // The command line chooses one.
+    // Fails if it was set before: a command line has one pool.
     CHOSEN.set(pool.to_owned()).ok();
 }
 

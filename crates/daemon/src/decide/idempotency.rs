@@ -166,11 +166,11 @@ impl ClientOperation {
             Some(OperationState::Begun(session)) => Some(*session),
             _ => None,
         };
-        // The pool completes a restart, whatever its requester was told.
-        let is_completed =
+        // The pool goes on with a restart, whatever its requester was told.
+        let is_continued =
             begun.and_then(|id| turn.pool().session(id)).is_some_and(pool::session::is_restarting);
         let is_answer = is_final || reply.as_ref().is_err_and(is_definite);
-        if begun.is_some() && is_answer && !is_completed {
+        if begun.is_some() && is_answer && !is_continued {
             self.record_answer(turn, reply);
         }
         turn.waiting.withdrawn.remove(&self.id);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::{Pool, queue, reap};
-use protocol::{ProcId, SessionId, Tag};
+use protocol::{ProcId, Session, SessionId, Tag};
 use tokio::time::{Instant, sleep};
 
 use crate::decide::idempotency;
@@ -171,7 +171,7 @@ fn forget_ended(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>) 
 
 /// Returns the last incarnations of all sessions.
 fn runs(pool: &Pool) -> BTreeSet<Tag> {
-    pool.sessions().filter_map(|session| session.incarnation.as_ref()).map(|run| run.tag).collect()
+    pool.sessions().filter_map(Session::tag).collect()
 }
 
 /// Returns the incarnations that have a control group.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use protocol::{MessageId, MessageState, SessionId, Tag, Timestamp};
+use protocol::{MessageId, MessageState, Session, SessionId, Tag, Timestamp};
 
 use crate::pool::Pool;
 use crate::prompt::blocked::Blocked;
@@ -143,7 +143,7 @@ impl Prompts {
     /// Stores at a start of `poold` the incarnations that a person spoke to before, as far as that is on record.
     pub fn keep_attended(&mut self, pool: &Pool) {
         let attended = pool.sessions().filter(|session| session.attended);
-        self.attend(attended.filter_map(|session| session.incarnation.as_ref()).map(|run| run.tag));
+        self.attend(attended.filter_map(Session::tag));
     }
 
     /// Incarnations that a person spoke to.

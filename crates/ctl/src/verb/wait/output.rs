@@ -171,7 +171,7 @@ impl Search {
         }
     }
 
-    /// The output begins within a line: a mark before it is no begin of a line for a pattern.
+    /// Puts a mark before output that begins within a line, so that `^` does not match there.
     fn begin_within_line(&mut self) {
         self.text = "\u{fffd}".into();
     }

@@ -33,7 +33,10 @@ pub(super) const VERIFY: Duration = Duration::from_secs(5);
 /// Errors of a start that pass: too many processes or open files, too little memory, a program that is being written.
 const SHORTAGES: [Errno; 5] = [Errno::EAGAIN, Errno::ENOMEM, Errno::EMFILE, Errno::ENFILE, Errno::ETXTBSY];
 
-/// Handlers in a row that could not be started for something that passes.
+/// Maximum number of such failures in a row. Their pauses, from 1 s to 60 s, take about three minutes.
+const SHORTAGES_MAX: u32 = 8;
+
+/// Failed starts of handlers in a row, for lack of something that the system has again later.
 pub(super) struct Shortage {
     /// Nothing is claimed before this time.
     pub until: Option<Instant>,
@@ -55,7 +58,7 @@ impl Shortage {
             error.raw_os_error().map(Errno::from_raw).is_some_and(|errno| SHORTAGES.contains(&errno));
         self.count += 1;
         self.until = Some(Instant::now() + self.pauses.pause());
-        passes && self.count <= 8
+        passes && self.count <= SHORTAGES_MAX
     }
 
     /// True after the first of them.

@@ -42,7 +42,7 @@ impl Outcome {
         }
     }
 
-    /// How its claim ends; `None` for an acknowledgement.
+    /// The disposition that settles its claim; `None` for an acknowledgement.
     pub(super) fn disposition(self) -> Option<Disposition> {
         match self {
             Self::Done => None,
