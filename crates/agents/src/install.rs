@@ -59,9 +59,6 @@ pub fn install(adapter: Adapter, existing: Option<&str>, poolctl: &Path) -> Resu
 }
 
 /// Returns the configuration without our hooks; none if it has none of them.
-///
-/// # Errors
-/// As [`install`].
 pub fn uninstall(adapter: Adapter, existing: Option<&str>) -> Result<Option<String>, InstallError> {
     handlers::check(adapter)?;
     let Some(existing) = existing.filter(|text| !text.trim().is_empty()) else {

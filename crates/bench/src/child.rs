@@ -25,18 +25,12 @@ pub(crate) struct Spawned(Child);
 
 impl Spawned {
     /// Starts it with pipes for input and output. A Ctrl-C at the terminal does not reach it.
-    ///
-    /// # Errors
-    /// It could not be started.
     pub(crate) fn piped(command: &mut Command) -> Result<Self> {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn();
         child.map(Self).with_context(|| named(command))
     }
 
     /// Starts it with its output in a file.
-    ///
-    /// # Errors
-    /// It could not be started.
     pub(crate) fn logged(command: &mut Command, log: &Path) -> Result<Self> {
         let output = File::options().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
@@ -44,9 +38,6 @@ impl Spawned {
     }
 
     /// Starts a server with its output in a file, and waits until it listens at its socket.
-    ///
-    /// # Errors
-    /// It could not be started, exited, or does not listen.
     pub(crate) fn server(command: &mut Command, socket: &Path, log: &Path) -> Result<Self> {
         let mut server = Self::logged(command, log)?;
         let deadline = Instant::now() + PATIENCE;
@@ -66,17 +57,11 @@ impl Spawned {
     }
 
     /// Returns the identity of the process.
-    ///
-    /// # Errors
-    /// The system does not tell.
     pub(crate) fn id(&self) -> Result<ProcId> {
         process::identity::identify(self.0.id())?.context("a process that has ended")
     }
 
     /// Kills it (SIGKILL) and waits for its exit.
-    ///
-    /// # Errors
-    /// The system call failed.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.0.kill()?;
         self.0.wait()?;

@@ -25,9 +25,6 @@ struct Subject {
 }
 
 /// Runs the suite and prints its table.
-///
-/// # Errors
-/// The pool does not start or stop, or a command fails.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     let pool = Pool::start(&options.bin_dir, sessions)?;
     let measured = measure(&pool, options.runs, sessions);

@@ -61,9 +61,6 @@ struct Row {
 }
 
 /// Runs the suite with this many sessions present, and prints its table.
-///
-/// # Errors
-/// The pool does not start or stop, or a session could not be created.
 pub(crate) fn run(options: &Options, existing: usize) -> Result<()> {
     process::runtime::rlimit::raise_open_files(OPEN_FILES)?;
     let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), existing + 2 * TOGETHER, "")?;
@@ -106,9 +103,6 @@ fn make(makers: &Makers<'_>, maker: Maker, load: Load) -> Result<(Vec<Duration>,
 }
 
 /// Calls `each` for each name, this many at a time; returns the duration of each.
-///
-/// # Errors
-/// The first failure of each thread ends it.
 pub(crate) fn many(
     names: &[String],
     threads: usize,

@@ -38,9 +38,6 @@ struct Measured {
 }
 
 /// Runs the suite beside this many other sessions, and prints its tables.
-///
-/// # Errors
-/// The pool does not start or stop, or a measurement fails.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     process::runtime::rlimit::raise_open_files(OPEN_FILES)?;
     let agents = Agents::find(&options.agents)?;
@@ -50,9 +47,6 @@ pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
 }
 
 /// Wakes agents, and prints the time until they have their first prompt.
-///
-/// # Errors
-/// As [`run`]; or no real agents are installed.
 pub(crate) fn wake(options: &Options, _sessions: usize) -> Result<()> {
     let agents = Agents::find(&options.agents)?;
     if let Some(why) = &agents.missing {
@@ -80,9 +74,6 @@ fn measure(pool: &Pool, agents: &Agents, (options, sessions): (&Options, usize))
 }
 
 /// Starts a session.
-///
-/// # Errors
-/// It does not run.
 fn start(client: &mut Client, new: New) -> Result<Session> {
     let Response::Session(view) = client.call(Request::New(Box::new(new)))? else {
         bail!("unexpected reply of poold instead of a session");

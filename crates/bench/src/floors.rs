@@ -34,9 +34,6 @@ pub(crate) struct Control {
 
 impl Control {
     /// Connects to the pool's server.
-    ///
-    /// # Errors
-    /// The server does not support native connections.
     pub(crate) fn open(pool: &Pool) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let device = Device { own: true, ..Device::new("tmux", pool.tmux_socket()) };
@@ -45,9 +42,6 @@ impl Control {
     }
 
     /// Measures a round trip.
-    ///
-    /// # Errors
-    /// No answer.
     pub(crate) fn round_trip(&mut self) -> Result<Duration> {
         // Notifications since the last call come before the first answer.
         self.ask()?;
@@ -68,9 +62,6 @@ impl Control {
 
 /// Measures the time from the signal that ends a process until its pidfd (on macOS: kqueue) reports the
 /// exit.
-///
-/// # Errors
-/// The process does not start or does not end.
 pub(crate) fn exit_of_a_process() -> Result<Duration> {
     let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().context("sleep")?;
     let killed = kill(child.id());
@@ -95,17 +86,11 @@ pub(crate) struct Journal(File);
 
 impl Journal {
     /// Creates it beside the pool's database, hence on the same disk.
-    ///
-    /// # Errors
-    /// The system call failed.
     pub(crate) fn create(pool: &Pool) -> Result<Self> {
         Ok(Self(File::create(pool.state().join("bench.journal"))?))
     }
 
     /// Measures appending and syncing a page.
-    ///
-    /// # Errors
-    /// The system call failed.
     pub(crate) fn append(&mut self) -> Result<Duration> {
         let began = Instant::now();
         self.0.write_all(&PAGE)?;
@@ -124,9 +109,6 @@ static CALLS: AtomicU64 = AtomicU64::new(1);
 
 impl Client {
     /// Connects as a client.
-    ///
-    /// # Errors
-    /// No daemon listens.
     pub(crate) fn connect(pool: &Pool) -> Result<Self> {
         let hello = Hello::new(Role::Client, pool::NAME, "bench");
         let (connection, _welcome) = Connection::connect(&pool.socket(), &hello)?;
@@ -134,9 +116,6 @@ impl Client {
     }
 
     /// Sends a request, and returns its response.
-    ///
-    /// # Errors
-    /// A refusal, or no answer.
     pub(crate) fn call(&mut self, request: Request) -> Result<Response> {
         // Unique in this pool, which has no other users.
         let op = OpId::Random(u128::from(CALLS.fetch_add(1, Ordering::Relaxed)).to_be_bytes());
@@ -147,9 +126,6 @@ impl Client {
     }
 
     /// Measures changing a label: the smallest request that is committed before its reply.
-    ///
-    /// # Errors
-    /// As [`Client::call`].
     pub(crate) fn commit(&mut self, session: SessionId) -> Result<Duration> {
         let set = BTreeMap::from([("bench".to_owned(), CALLS.load(Ordering::Relaxed).to_string())]);
         let label = Label { session: session.into(), set, remove: Vec::new() };

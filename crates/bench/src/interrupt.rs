@@ -13,9 +13,6 @@ const TICK: Duration = Duration::from_millis(200);
 static TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Makes SIGINT and SIGTERM only fail the next [`check`].
-///
-/// # Errors
-/// The system call failed.
 pub(crate) fn listen() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut int, mut term) = {
@@ -35,18 +32,12 @@ pub(crate) fn listen() -> Result<()> {
 }
 
 /// Fails once the program was interrupted.
-///
-/// # Errors
-/// The program was interrupted.
 pub(crate) fn check() -> Result<()> {
     ensure!(!TOLD.load(Ordering::Relaxed), "interrupted");
     Ok(())
 }
 
 /// Sleeps for this time.
-///
-/// # Errors
-/// The program was interrupted meanwhile.
 pub(crate) fn sleep(time: Duration) -> Result<()> {
     let until = Instant::now() + time;
     loop {

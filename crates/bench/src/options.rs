@@ -124,9 +124,6 @@ pub(crate) struct Options {
 
 impl Options {
     /// Parses the arguments after the program's name; `None` if help is requested.
-    ///
-    /// # Errors
-    /// An unknown word, or an invalid value.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Self>> {
         let suite = match arguments.next().as_ref().and_then(|word| word.to_str()) {
             Some("cli") => Suite::Cli,

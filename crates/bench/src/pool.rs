@@ -25,9 +25,6 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Starts a pool with this many slots.
-    ///
-    /// # Errors
-    /// The directory could not be created, or the pool does not start.
     pub(crate) fn start(bin_dir: &Path, sessions: usize) -> Result<Self> {
         // `/tmp` itself: a socket's path must be short, and TMPDIR may be long.
         let pool = Self::new(bin_dir, Path::new("/tmp"), sessions, "")?;
@@ -36,9 +33,6 @@ impl Pool {
     }
 
     /// Creates a stopped pool below `parent` with this many slots and additional configuration.
-    ///
-    /// # Errors
-    /// The directory could not be created.
     pub(crate) fn new(bin_dir: &Path, parent: &Path, sessions: usize, config: &str) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("pool-bench.").tempdir_in(parent)?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700))?;
@@ -48,25 +42,16 @@ impl Pool {
     }
 
     /// Starts the daemons.
-    ///
-    /// # Errors
-    /// They do not start.
     pub(crate) fn up(&self) -> Result<()> {
         self.poolctl(&["up"]).map(drop)
     }
 
     /// Stops the daemons; the sessions live on.
-    ///
-    /// # Errors
-    /// They do not stop.
     pub(crate) fn down(&self) -> Result<()> {
         self.poolctl(&["down"]).map(drop)
     }
 
     /// Starts the daemons, runs `measure`, and ends everything, whatever the result.
-    ///
-    /// # Errors
-    /// The first error of the three steps.
     pub(crate) fn while_up<T>(&self, measure: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let measured = self.up().and_then(|()| measure(self));
         report("cleaning up");
@@ -77,9 +62,6 @@ impl Pool {
     }
 
     /// Creates this many sessions, and returns their names.
-    ///
-    /// # Errors
-    /// A session could not be created.
     pub(crate) fn create_all(&self, count: usize) -> Result<Vec<String>> {
         report(&format!("creating {count} sessions"));
         let names: Vec<String> = (0..count).map(|n| format!("bench-{n}")).collect();
@@ -91,17 +73,11 @@ impl Pool {
     }
 
     /// Creates a session that waits for input.
-    ///
-    /// # Errors
-    /// The session could not be created.
     pub(crate) fn create(&self, name: &str) -> Result<()> {
         self.new_session(name, &["cat"])
     }
 
     /// Creates a session that runs this program.
-    ///
-    /// # Errors
-    /// The session could not be created.
     pub(crate) fn new_session(&self, name: &str, program: &[&str]) -> Result<()> {
         self.poolctl(&[&["--timeout", "60s", "new", name, "--"], program].concat()).map(drop)
     }
@@ -164,9 +140,6 @@ impl Pool {
 
     /// Ends the sessions, the daemons and the tmux server with everything in it. The directory is removed
     /// on drop.
-    ///
-    /// # Errors
-    /// A process does not end.
     pub(crate) fn stop(&self) -> Result<()> {
         let processes = self.processes();
         let down = self.poolctl(&["--timeout", "120s", "down", "--stop-sessions"]);
@@ -183,9 +156,6 @@ impl Pool {
 }
 
 /// Returns the server of this `tmux` command, and the processes of its panes.
-///
-/// # Errors
-/// tmux or the system does not tell.
 pub(crate) fn processes(mut tmux: Command) -> Result<BTreeSet<ProcId>> {
     let output =
         tmux.args(["list-panes", "-a", "-F", "#{pid} #{pane_pid}"]).stdout(Stdio::piped()).output()?;

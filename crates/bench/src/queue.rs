@@ -97,9 +97,6 @@ struct Measured {
 }
 
 /// Runs the suite, with messages spread over this many sessions, and prints its tables.
-///
-/// # Errors
-/// The pool or a peer does not start, or a measurement fails.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     let pool = pool(options, sessions, CONFIG)?;
     let measured = pool.while_up(|pool| {

@@ -116,9 +116,6 @@ struct Measured {
 }
 
 /// Runs the suite, with one session and with this many concurrent ends, and prints its tables.
-///
-/// # Errors
-/// The pool does not start or stop, or a measurement fails.
 pub(crate) fn run(options: &Options, together: usize) -> Result<()> {
     process::runtime::rlimit::raise_open_files(OPEN_FILES)?;
     let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), AT_REST + 2 * together, "")?;

@@ -17,9 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
 
 /// Waits until these processes have ended, and kills those that do not.
-///
-/// # Errors
-/// The system refuses to inspect or to kill one.
 pub(crate) fn end(processes: &BTreeSet<ProcId>) -> Result<()> {
     let left = wait(processes, PATIENCE)?;
     if left.is_empty() {

@@ -28,9 +28,6 @@ pub(crate) struct Subscriber {
 
 impl Subscriber {
     /// Subscribes; returns once all later events will be received.
-    ///
-    /// # Errors
-    /// No daemon listens, or it does not send its state.
     pub(crate) fn connect(socket: &Path, pool: &str) -> Result<Self> {
         let hello = Hello::new(Role::Subscriber, pool, "bench");
         let (mut connection, _welcome) = Connection::connect(socket, &hello)?;
@@ -55,9 +52,6 @@ impl Subscriber {
 
     /// Returns the next event that is `wanted`, skipping others. `None` if none arrives within
     /// [`PATIENCE`].
-    ///
-    /// # Errors
-    /// The subscription ended.
     pub(crate) fn wait(&self, mut wanted: impl FnMut(&Event) -> bool) -> Result<Option<Seen>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -70,9 +64,6 @@ impl Subscriber {
     }
 
     /// Skips events until none has arrived for this time.
-    ///
-    /// # Errors
-    /// The subscription ended.
     pub(crate) fn quiet(&self, time: Duration) -> Result<()> {
         while self.next(time)?.is_some() {}
         Ok(())

@@ -15,9 +15,6 @@ pub(crate) struct Memory {
 }
 
 /// Returns the processor time used so far by all threads, including those that ended.
-///
-/// # Errors
-/// The process has ended.
 pub(crate) fn cpu(id: ProcId) -> Result<Duration> {
     let vitals =
         process::inspect::resources::resources(id)?.with_context(|| format!("process {id} has ended"))?;

@@ -120,9 +120,6 @@ struct Measured {
 }
 
 /// Runs the suite with this many sessions and prints its tables.
-///
-/// # Errors
-/// The pool does not start or stop, or a measurement fails.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     process::runtime::rlimit::raise_open_files(OPEN_FILES)?;
     let ours = OURS.min(sessions / 2).max(OURS_AT_LEAST);

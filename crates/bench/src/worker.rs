@@ -59,9 +59,6 @@ impl Way {
 }
 
 /// Runs the suite with this many other sessions, and prints its table.
-///
-/// # Errors
-/// The pool does not start or stop, or a handler does not run.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     let place = tempfile::Builder::new().prefix("pool-bench.").tempdir_in("/tmp")?;
     let pipe = place.path().join("lines");

@@ -82,9 +82,6 @@ impl Client {
     }
 
     /// Makes a request that changes nothing.
-    ///
-    /// # Errors
-    /// The daemon refused, or was not reached.
     pub(crate) fn ask(&mut self, request: Request) -> Result<Response, Error> {
         self.call(None, request)
     }

@@ -34,9 +34,6 @@ pub(crate) fn is_ready(fd: BorrowedFd<'_>, flags: PollFlags) -> bool {
 }
 
 /// Waits this long, or until standard output is closed.
-///
-/// # Errors
-/// Standard output is closed.
 pub(crate) fn pause(time: Duration) -> Result<(), Error> {
     let stdout = io::stdout();
     let fds = &mut [PollFd::new(stdout.as_fd(), PollFlags::empty())];
@@ -45,9 +42,6 @@ pub(crate) fn pause(time: Duration) -> Result<(), Error> {
 }
 
 /// Notices a closed standard output where nothing is printed.
-///
-/// # Errors
-/// Standard output is closed.
 pub(crate) fn check_reader() -> Result<(), Error> {
     pause(Duration::ZERO)
 }

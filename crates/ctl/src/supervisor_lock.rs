@@ -30,7 +30,6 @@ impl Drop for SupervisorLock {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Terms {
-    /// The pool.
     pub pool: Option<String>,
     /// The configuration file, if it was named.
     pub config: Option<OsBytes>,

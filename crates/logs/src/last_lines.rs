@@ -11,9 +11,6 @@ const BLOCK: usize = 64 * 1024;
 /// Returns the start offset of the last `lines` lines, and their end, because the log may grow meanwhile. If
 /// there are fewer lines they start at the first byte that is kept. A newline at the very end belongs to the
 /// last line.
-///
-/// # Errors
-/// The files cannot be read.
 pub fn last_lines(dir: &Path, lines: u64) -> io::Result<(u64, u64)> {
     let extents = extents(dir)?;
     let (start, end) = (extents.first().map_or(0, |e| e.0), extents.last().map_or(0, |e| e.1));

@@ -30,9 +30,6 @@ pub use writer_state::{is_complete, should_wait, wait_for_writer};
 
 /// Returns the offset of the first byte that is kept and the offset of the next byte to be written; both are
 /// 0 for a log that does not exist.
-///
-/// # Errors
-/// The files cannot be read.
 pub fn bounds(dir: &Path) -> io::Result<(u64, u64)> {
     log_reader::bounds(dir)
 }

@@ -165,9 +165,6 @@ fn list_files(dir: &Path) -> io::Result<(Parts, Option<File>)> {
 }
 
 /// Returns the start and end offset of each file, oldest first.
-///
-/// # Errors
-/// The files cannot be read.
 pub(crate) fn extents(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
     let (parts, current) = list_files(dir)?;
     let length = current.map_or(Ok(0), |file| file.metadata().map(|found| found.len()))?;

@@ -38,9 +38,6 @@ pub struct PausedLine {
 
 /// Returns the last line of this incarnation's output, for a terminal of this size; `None` if the output did not
 /// go on after a pause in it, or the log does not tell.
-///
-/// # Errors
-/// The files cannot be read.
 pub fn paused_line(dir: &Path, tag: Tag, size: (u16, u16)) -> io::Result<Option<PausedLine>> {
     let entries = times::read(dir)?;
     let Some(begin) = incarnation_start(&entries, tag) else { return Ok(None) };

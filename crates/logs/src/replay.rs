@@ -11,9 +11,6 @@ const BYTES: u64 = 64 * 1024;
 
 /// Returns the last characters of a log, without control sequences, as a terminal with this number of rows and
 /// columns showed them.
-///
-/// # Errors
-/// The files cannot be read.
 pub fn replay(dir: &Path, (rows, columns): (u16, u16), characters: usize) -> io::Result<String> {
     // Up to the present end only: a program may write faster than this reads.
     let (start, end) = log_reader::bounds(dir)?;

@@ -47,9 +47,6 @@ impl Times {
 
 /// Returns the offset after all bytes that are older than this time, in a log that ends at `end`; 0 if the
 /// time is before the first recorded one.
-///
-/// # Errors
-/// The index cannot be read.
 pub fn offset_at(dir: &Path, at: Timestamp, end: u64) -> io::Result<u64> {
     let entries = times::read(dir)?;
     let last = entries.iter().rposition(|entry| entry.at <= at.0);
@@ -63,9 +60,6 @@ pub fn offset_at(dir: &Path, at: Timestamp, end: u64) -> io::Result<u64> {
 
 /// Returns the offset at which the output of this incarnation begins; the end of the log if its writer has
 /// not started.
-///
-/// # Errors
-/// The log cannot be read.
 pub fn start_offset(dir: &Path, tag: Tag) -> io::Result<u64> {
     // The end is read first, so that output written meanwhile is after it.
     let (_, end) = bounds(dir)?;
@@ -73,9 +67,6 @@ pub fn start_offset(dir: &Path, tag: Tag) -> io::Result<u64> {
 }
 
 /// Like [`start_offset`]; `None` if the writer has not started, or its start is not recorded any more.
-///
-/// # Errors
-/// The log cannot be read.
 pub fn recorded_start_offset(dir: &Path, tag: Tag) -> io::Result<Option<u64>> {
     Ok(incarnation_start(&times::read(dir)?, tag))
 }

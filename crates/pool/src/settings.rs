@@ -209,7 +209,6 @@ impl Default for ReapRules {
 /// The limits that control groups can enforce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EnforceableLimits {
-    /// Memory.
     pub memory: bool,
     /// Number of processes and threads.
     pub tasks: bool,
@@ -224,7 +223,6 @@ pub struct RestartRules {
     pub policy: RestartPolicy,
     /// Maximum number of starts within the window.
     pub max: u32,
-    /// The window.
     pub window: Duration,
     /// Pause before the first start; doubles with each failure in a row.
     pub backoff: Duration,
@@ -251,7 +249,6 @@ pub enum Adoption {
     Never,
     /// Sessions whose name has this prefix.
     Prefix(String),
-    /// All.
     All,
 }
 
@@ -270,7 +267,6 @@ pub struct Agent {
     pub resume_args: Vec<String>,
     /// True if it may be parked although it cannot resume.
     pub parkable: bool,
-    /// The limits.
     pub limits: Limits,
     /// Size of its context window in tokens.
     pub context_limit: Option<u64>,

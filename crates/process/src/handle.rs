@@ -91,17 +91,11 @@ impl Handle {
     }
 
     /// True if the process has ended; a zombie has.
-    ///
-    /// # Errors
-    /// [`Error::System`].
     pub fn exited(&self) -> Result<bool, Error> {
         self.wait(Duration::ZERO)
     }
 
     /// Waits at most `limit` for the process to end; true if it has.
-    ///
-    /// # Errors
-    /// [`Error::System`].
     pub fn wait(&self, limit: Duration) -> Result<bool, Error> {
         wait_for_all(vec![self], limit)
     }

@@ -11,17 +11,11 @@ use crate::platform;
 pub use crate::info::{Process, State};
 
 /// Reads the process that has this pid now, zombies included; `None` if there is none.
-///
-/// # Errors
-/// The operating system refuses.
 pub fn read(pid: u32) -> io::Result<Option<Process>> {
     platform::read(pid)
 }
 
 /// Returns the identity of the living process that has this pid; `None` if there is none, or only a zombie.
-///
-/// # Errors
-/// As [`read`].
 pub fn identify(pid: u32) -> io::Result<Option<ProcId>> {
     Ok(platform::basic_info(pid)?.filter(BasicInfo::is_alive).map(|process| process.id))
 }
@@ -35,9 +29,6 @@ pub fn me() -> io::Result<ProcId> {
 }
 
 /// Returns the run state of this process; [`State::Gone`] if its pid belongs to another one now.
-///
-/// # Errors
-/// As [`read`].
 pub fn state(id: ProcId) -> io::Result<State> {
     match platform::basic_info(id.pid) {
         // One that does not answer is blocked in the kernel.
@@ -50,9 +41,6 @@ pub fn state(id: ProcId) -> io::Result<State> {
 }
 
 /// True if this process has ended; a zombie has.
-///
-/// # Errors
-/// As [`read`].
 pub fn exited(id: ProcId) -> io::Result<bool> {
     Ok(matches!(state(id)?, State::Gone | State::Zombie))
 }
@@ -69,9 +57,6 @@ pub fn caller_ignores(signal: nix::sys::signal::Signal) -> bool {
 }
 
 /// Returns an identifier of the current boot; a [`ProcId`] is unique only within one boot.
-///
-/// # Errors
-/// As [`read`].
 pub fn boot_id() -> io::Result<String> {
     platform::boot_id()
 }

@@ -108,9 +108,6 @@ pub enum KillStep {
 }
 
 /// Like [`kill`], and calls `before` ahead of each step.
-///
-/// # Errors
-/// As [`kill`].
 pub fn kill_with_hook(
     evidence: &Evidence,
     options: &KillOptions,

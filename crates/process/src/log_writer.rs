@@ -58,9 +58,6 @@ pub fn write_log(options: &WriterOptions) -> io::Result<()> {
 }
 
 /// As [`write_log`], from this input, in a process that has other work.
-///
-/// # Errors
-/// As [`write_log`].
 pub fn write_from(input: impl io::Read + Send + 'static, options: &WriterOptions) -> io::Result<()> {
     let chunks = stdin_reader::read_chunks(input)?;
     let (_presence, mut log) = open(options)?;

@@ -77,9 +77,6 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 
     /// Reads the next payload, as [`read_payload`] does.
-    ///
-    /// # Errors
-    /// As [`read_payload`].
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         loop {
             if let Some(payload) = self.incoming.take()? {
@@ -94,9 +91,6 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 }
 
 /// Connects and completes the handshake within [`CONNECT_TIMEOUT`].
-///
-/// # Errors
-/// See [`ConnectError`].
 pub async fn connect(path: &Path, hello: &Hello) -> Result<(ReadHalf, WriteHalf, Welcome), ConnectError> {
     tokio::time::timeout(CONNECT_TIMEOUT, handshake(path, hello))
         .await
@@ -135,9 +129,6 @@ async fn dial(path: &Path) -> io::Result<Stream> {
 }
 
 /// Returns the peer of an accepted connection if it runs as this user. To be called before anything is read.
-///
-/// # Errors
-/// See [`PeerError`].
 pub fn check_peer(stream: &Stream) -> Result<Peer, PeerError> {
     let Stream::UdSocket(stream) = stream;
     peer::check(stream)

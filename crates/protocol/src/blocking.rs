@@ -35,18 +35,12 @@ pub struct Connection {
 impl Connection {
     /// Connects and completes the handshake within [`CONNECT_TIMEOUT`], which is also the timeout of each
     /// call until [`Connection::set_timeout`] changes it.
-    ///
-    /// # Errors
-    /// See [`ConnectError`].
     pub fn connect(path: &Path, hello: &Hello) -> Result<(Self, Welcome), ConnectError> {
         Self::connect_within(path, hello, Some(CONNECT_TIMEOUT))
     }
 
     /// Connects as [`Connection::connect`] does, with another timeout for the handshake and for each call;
     /// `None` waits for ever.
-    ///
-    /// # Errors
-    /// See [`ConnectError`].
     pub fn connect_within(
         path: &Path,
         hello: &Hello,
@@ -130,9 +124,6 @@ impl Connection {
 
     /// Makes a call, passes each part to `part` as it arrives, and returns the reply, which holds the last
     /// part.
-    ///
-    /// # Errors
-    /// See [`TransportError`].
     pub fn call_each(
         &mut self,
         op: Option<OpId>,
@@ -166,9 +157,6 @@ impl Connection {
 
     /// Sends a request without waiting for an answer, for requests such as [`Request::Subscribe`]. Returns
     /// the call's id.
-    ///
-    /// # Errors
-    /// See [`TransportError`].
     pub fn send(&mut self, request: Request) -> Result<u64, TransportError> {
         let deadline = Deadline::after(self.timeout);
         self.send_call(Call { id: 0, op: None, lock: None, request }, deadline)
@@ -176,9 +164,6 @@ impl Connection {
 
     /// Reads the next frame of any kind. It may be called again after [`TransportError::Timeout`]: no bytes
     /// are lost.
-    ///
-    /// # Errors
-    /// See [`TransportError`].
     pub fn next_frame(&mut self) -> Result<Frame, TransportError> {
         self.frame(Deadline::after(self.timeout))
     }
@@ -229,9 +214,6 @@ impl AsFd for Connection {
 
 /// Asks `poold` to look at the files of this incarnation. Nobody answers, and a failure is harmless because
 /// `poold` also looks periodically.
-///
-/// # Errors
-/// See [`ConnectError`].
 pub fn nudge(path: &Path, tag: Tag, within: Duration) -> Result<(), ConnectError> {
     let deadline = Deadline::after(Some(within));
     let stream = open(path, deadline)?;

@@ -67,9 +67,6 @@ fn check_grace(ms: Option<u64>) -> Check {
 }
 
 /// Checks the length of a lease.
-///
-/// # Errors
-/// Usage.
 pub fn check_lease(ms: Option<u64>) -> Result<(), Refusal> {
     let is_allowed = ms.is_none_or(|ms| LEASE_MS.contains(&ms));
     if is_allowed { Ok(()) } else { Err(Refusal::new(ErrorCode::Usage, "a lease is from 1s to 24h")) }

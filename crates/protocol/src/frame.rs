@@ -73,9 +73,6 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameError> {
 }
 
 /// Encodes a value as a payload, without the length.
-///
-/// # Errors
-/// As [`encode`].
 pub fn encode_payload<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameError> {
     encode_within(value, FRAME_MAX)
 }
@@ -117,17 +114,11 @@ fn whole<T>(
 }
 
 /// Encodes a value for the store: the same encoding, with up to [`RECORD_MAX`] bytes.
-///
-/// # Errors
-/// As [`encode`].
 pub fn encode_record<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FrameError> {
     encode_within(value, RECORD_MAX)
 }
 
 /// Decodes a record of the store.
-///
-/// # Errors
-/// As [`decode`].
 pub fn decode_record<T: DeserializeOwned>(record: &[u8]) -> Result<T, FrameError> {
     if record.len() > RECORD_MAX {
         return Err(FrameError::TooLong(record.len()));

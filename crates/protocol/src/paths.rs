@@ -242,9 +242,6 @@ impl Paths {
     }
 
     /// Derives the paths from the variables, without accessing the file system.
-    ///
-    /// # Errors
-    /// See [`PathError`].
     pub fn new(env: &Env) -> Result<Self, PathError> {
         let state = env.state_dir()?;
         let run = state.join("run");

@@ -44,7 +44,6 @@ pub enum StoreError {
     Record {
         /// The name of its table.
         table: &'static str,
-        /// Its key.
         key: Vec<u8>,
         /// The damage.
         why: RecordError,

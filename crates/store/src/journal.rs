@@ -29,9 +29,6 @@ impl Reader {
 
     /// As [`Self::events_since`], up to the event with which they reach `bytes`: results of messages are
     /// large. Also returns true if there may be more.
-    ///
-    /// # Errors
-    /// As [`Self::events_since`].
     pub fn events_page(
         &self,
         since: Seq,
@@ -59,18 +56,12 @@ impl Reader {
 
     /// Returns the last sequence number that was trimmed, 0 before the first trim. A subscriber that has seen
     /// all events up to it misses none.
-    ///
-    /// # Errors
-    /// A failure of the storage.
     pub fn floor(&self) -> Result<Seq, StoreError> {
         self.reading(|read| floor(read).map(Seq))
     }
 
     /// Returns the first sequence number in the journal, which follows the floor; none if the journal is
     /// empty.
-    ///
-    /// # Errors
-    /// A failure of the storage.
     pub fn oldest_seq(&self) -> Result<Option<Seq>, StoreError> {
         self.reading(|read| {
             let floor = floor(read)?;

@@ -59,9 +59,6 @@ impl Store {
     }
 
     /// Opens or creates a database over any storage.
-    ///
-    /// # Errors
-    /// As [`Store::open`].
     pub fn with_backend(backend: impl StorageBackend) -> Result<(Self, Loaded), StoreError> {
         let db = builder(true, |_| {}).create_with_backend(backend).map_err(open_error)?;
         migrate::prepare(&db, |_| Ok(()))?;

@@ -12,7 +12,6 @@ use crate::transaction::{Tables, open};
 pub struct Quarantined {
     /// Name of the table it was in.
     pub table: String,
-    /// Its key.
     pub key: Vec<u8>,
     /// The whole record.
     pub bytes: Vec<u8>,

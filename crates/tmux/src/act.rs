@@ -54,9 +54,6 @@ const CLIENT: &str = "#{client_pid}\t#{client_control_mode}\t#{client_readonly}\
 impl Device {
     /// Captures the text of a pane, live or dead, with escape sequences for colours if `ansi`. Empty unless
     /// the answer is [`Answer::Done`].
-    ///
-    /// # Errors
-    /// As any call.
     pub async fn capture(
         &self,
         pane: PaneRef,
@@ -188,9 +185,6 @@ impl Device {
     }
 
     /// Clears the pane's history; its screen stays.
-    ///
-    /// # Errors
-    /// As any call.
     pub async fn clear_history(&self, pane: PaneRef) -> Result<Answer, TmuxError> {
         let target = pane.pane.to_string();
         self.effect(pane, &[&["clear-history", "-t", &target]]).await

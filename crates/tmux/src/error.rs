@@ -14,7 +14,6 @@ pub enum TmuxError {
     /// The tmux binary is older than [`OLDEST`]: it was asked for nothing else.
     #[error("tmux {version} is too old ({}): {OLDEST} or newer is needed", .binary.display())]
     TooOld {
-        /// Its version.
         version: Version,
         /// Its path.
         binary: PathBuf,

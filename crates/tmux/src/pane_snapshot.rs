@@ -45,9 +45,6 @@ const FACTS: &str = concat!(
 
 impl Device {
     /// Takes a snapshot of a pane, in one queue pass.
-    ///
-    /// # Errors
-    /// As any call.
     pub async fn snapshot(&self, pane: PaneRef) -> Result<PaneSnapshot, TmuxError> {
         let target = pane.pane.to_string();
         let mark = format!("SCREEN {}", Nonce::new());

@@ -59,18 +59,12 @@ impl Device {
     }
 
     /// Presses Enter: a carriage return, which reaches the program in copy mode too.
-    ///
-    /// # Errors
-    /// As for [`Device::input`].
     pub async fn enter(&self, pane: PaneRef) -> Result<Answer, TmuxError> {
         self.press_enter(pane, Precondition::Open).await
     }
 
     /// Presses Enter after the text of this token, once. [`Answer::Already`] if that was not the last text
     /// typed, or Enter was pressed.
-    ///
-    /// # Errors
-    /// As for [`Device::paste`].
     pub async fn enter_after(&self, pane: PaneRef, token: Token) -> Result<Answer, TmuxError> {
         self.press_enter(pane, Precondition::Unentered(token)).await
     }
@@ -106,9 +100,6 @@ impl Device {
         Ok((answer, receipt::read(String::from_utf8_lossy(&value).trim_end(), token)))
     }
     /// Sends keys by name, in order.
-    ///
-    /// # Errors
-    /// As for [`Device::input`].
     pub async fn keys(&self, pane: PaneRef, keys: &[Key]) -> Result<Answer, TmuxError> {
         let target = pane.pane.to_string();
         let mut send = vec!["send-keys", "-t", &target, "--"];

@@ -58,9 +58,6 @@ pub(crate) enum ProcessExit {
 
 impl ProcessWatch {
     /// Creates an empty watch.
-    ///
-    /// # Errors
-    /// The operating system has no descriptor left.
     #[expect(
         deprecated,
         reason = "its successor is unsafe; `ExitWatcher` keeps its descriptor as long as it lives"

@@ -97,9 +97,6 @@ pub(crate) struct Source {
 
 impl Source {
     /// Creates an idle source.
-    ///
-    /// # Errors
-    /// The operating system has no descriptor left.
     pub(crate) fn new(device: Device, plan: Plan) -> io::Result<Self> {
         let now = Instant::now();
         Ok(Self {

@@ -34,25 +34,16 @@ pub struct SessionProcesses {
 /// The processes of a machine.
 pub trait Processes: Send + Sync {
     /// Returns the identity of the calling process.
-    ///
-    /// # Errors
-    /// The process table cannot be read.
     fn me(&self) -> io::Result<ProcId>;
     /// Returns the identifier of the current boot; `None` if it cannot be read.
     fn boot_id(&self) -> Option<String>;
     /// Reads the process that has this pid now, zombies included.
-    ///
-    /// # Errors
-    /// The process table cannot be read.
     fn read(&self, pid: u32) -> io::Result<Option<Process>>;
     /// Returns the living process that has this pid; `None` also if that cannot be read.
     fn identify(&self, pid: u32) -> Option<ProcId>;
     /// True if the process is proved to have ended.
     fn has_exited(&self, process: ProcId) -> bool;
     /// Returns a new set of watched processes.
-    ///
-    /// # Errors
-    /// The system is out of descriptors.
     fn watch_exits(&self) -> io::Result<Box<dyn Exits>>;
     /// Returns a process and its descendants; none if they cannot be read.
     fn descendants(&self, root: ProcId) -> Vec<Process>;
@@ -89,9 +80,6 @@ pub trait Processes: Send + Sync {
     /// Returns the pseudo-terminals in use, and their maximum.
     fn terminals(&self) -> Option<(u64, u64)>;
     /// Returns the processes that carry a marker of a pool.
-    ///
-    /// # Errors
-    /// The process table cannot be read.
     fn marked(&self, scanner: &mut MarkerScanner) -> io::Result<Vec<MarkedProcess>>;
     /// True if a log writer works in this directory.
     fn has_log_writer(&self, dir: &Path) -> bool;
@@ -102,9 +90,6 @@ pub trait Processes: Send + Sync {
 /// Processes that are watched for their exits.
 pub trait Exits: Send {
     /// Watches a process; false if it has ended already.
-    ///
-    /// # Errors
-    /// The system is out of descriptors.
     fn watch(&mut self, process: ProcId) -> io::Result<bool>;
     /// Waits for exits. Cancellation loses none.
     ///

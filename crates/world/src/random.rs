@@ -7,17 +7,11 @@ use protocol::Tag;
 /// A source of random bytes.
 pub trait Random: Send + Sync {
     /// Fills the buffer.
-    ///
-    /// # Errors
-    /// The source failed.
     fn fill(&self, bytes: &mut [u8]) -> io::Result<()>;
 }
 
 impl dyn Random + '_ {
     /// Returns a random tag.
-    ///
-    /// # Errors
-    /// The source failed.
     pub fn tag(&self) -> io::Result<Tag> {
         let mut bytes = [0; 16];
         self.fill(&mut bytes)?;
@@ -25,9 +19,6 @@ impl dyn Random + '_ {
     }
 
     /// Returns a random UUID, version 4.
-    ///
-    /// # Errors
-    /// The source failed.
     pub fn uuid(&self) -> io::Result<String> {
         let Tag(mut bytes) = self.tag()?;
         bytes[6] = (bytes[6] & 0x0f) | 0x40;

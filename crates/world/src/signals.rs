@@ -18,9 +18,6 @@ pub enum Signal {
 /// A source of signals.
 pub trait Signals: Send {
     /// Listens from now on. Before, a signal has the effect that the system gives it.
-    ///
-    /// # Errors
-    /// The system refuses.
     fn listen(&mut self) -> io::Result<()>;
     /// Waits for the next signal.
     fn next(&mut self) -> BoxFuture<'_, Signal>;

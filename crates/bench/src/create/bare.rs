@@ -23,9 +23,6 @@ pub(crate) struct Bare<'a> {
 
 impl<'a> Bare<'a> {
     /// Starts it with this many sessions.
-    ///
-    /// # Errors
-    /// tmux fails.
     pub(crate) fn start(pool: &'a Pool, existing: usize) -> Result<Self> {
         let bare = Self { pool, socket: pool.dir().join("bare.sock") };
         // Like the pool's server, and for the same reason: the server runs before its first session.
@@ -40,17 +37,11 @@ impl<'a> Bare<'a> {
     }
 
     /// Creates a session, as a script would.
-    ///
-    /// # Errors
-    /// tmux fails.
     pub(super) fn make(&self, name: &str) -> Result<()> {
         self.run(&new(name))
     }
 
     /// Creates a session that runs this program; returns its first process.
-    ///
-    /// # Errors
-    /// tmux fails, or the process has ended.
     pub(crate) fn run_in(&self, name: &str, program: &[String]) -> Result<ProcId> {
         let mut command = self.command();
         command.args(["new-session", "-d", "-P", "-F", "#{pane_pid}", "-s", name, "--"]).args(program);
@@ -61,9 +52,6 @@ impl<'a> Bare<'a> {
     }
 
     /// Removes sessions.
-    ///
-    /// # Errors
-    /// tmux fails.
     pub(crate) fn remove(&self, names: &[String]) -> Result<()> {
         for names in names.chunks(AT_A_TIME) {
             let targets: Vec<String> = names.iter().map(|name| format!("={name}")).collect();
@@ -74,9 +62,6 @@ impl<'a> Bare<'a> {
     }
 
     /// Ends the server with everything in it.
-    ///
-    /// # Errors
-    /// A process does not end.
     pub(crate) fn end(&self) -> Result<()> {
         let processes = self.processes();
         self.run(&["kill-server"])?;

@@ -41,9 +41,6 @@ pub(super) struct Makers<'a> {
 
 impl<'a> Makers<'a> {
     /// Creates the sessions that are present from the start.
-    ///
-    /// # Errors
-    /// A session could not be created.
     pub(super) fn new(pool: &'a Pool, existing: usize) -> Result<Self> {
         report(&format!("creating {existing} sessions on each of two servers"));
         fill(pool, existing)?;
@@ -51,9 +48,6 @@ impl<'a> Makers<'a> {
     }
 
     /// Creates a session.
-    ///
-    /// # Errors
-    /// It could not be created, or does not run.
     pub(super) fn make(&self, maker: Maker, name: &str) -> Result<()> {
         match maker {
             Maker::Bare => self.bare.make(name),
@@ -63,9 +57,6 @@ impl<'a> Makers<'a> {
     }
 
     /// Removes sessions.
-    ///
-    /// # Errors
-    /// A session is left.
     pub(super) fn remove(&self, maker: Maker, names: &[String]) -> Result<()> {
         if maker == Maker::Bare {
             return self.bare.remove(names);
@@ -80,18 +71,12 @@ impl<'a> Makers<'a> {
     }
 
     /// Ends the bare server, but not the pool.
-    ///
-    /// # Errors
-    /// It does not end.
     pub(super) fn end(&self) -> Result<()> {
         self.bare.end()
     }
 }
 
 /// Creates this many sessions.
-///
-/// # Errors
-/// A session could not be created.
 pub(super) fn fill(pool: &Pool, count: usize) -> Result<()> {
     let names: Vec<String> = (0..count).map(|n| format!("old-{n}")).collect();
     many(&names, AT_A_TIME, |name| ask(pool, name)).map(drop)

@@ -28,9 +28,6 @@ struct Taken {
 }
 
 /// Runs the suite with this many sessions and prints its table.
-///
-/// # Errors
-/// The pool does not start or stop, or a session does not run.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     process::runtime::rlimit::raise_open_files(OPEN_FILES)?;
     let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), sessions, "")?;

@@ -35,7 +35,6 @@ pub(super) enum Kind {
     Fake,
     /// Claude Code.
     Claude,
-    /// Codex.
     Codex,
 }
 
@@ -71,9 +70,6 @@ struct Model {
 
 impl Agents {
     /// Creates the script, and looks for real agents below this directory.
-    ///
-    /// # Errors
-    /// The directory could not be created; or the installed agents are unusable.
     pub(super) fn find(installed: &Path) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("pool-agents.").tempdir_in("/tmp")?;
         fs::write(dir.path().join("fake.sh"), FAKE)?;

@@ -79,9 +79,6 @@ struct HookCaller<'a> {
 }
 
 /// Runs each call in turn.
-///
-/// # Errors
-/// A session could not be created, or a call fails.
 pub(super) fn measure(pool: &Pool) -> Result<Hooks> {
     report(&format!("calling {} hooks {RUNS} times each, in turn", Kind::ALL.len()));
     let mut client = Client::connect(pool)?;

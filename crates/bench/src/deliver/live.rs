@@ -57,9 +57,6 @@ pub(super) struct Live {
 }
 
 /// Measures, with these sessions for the other subscribers.
-///
-/// # Errors
-/// Something does not start, or output is lost.
 pub(super) fn measure(pool: &Pool, sessions: &[SessionId], idle: Duration) -> Result<Live> {
     let bare = Bare::start(pool, 0)?;
     let measured = watch(pool, &bare, sessions, idle);

@@ -69,9 +69,6 @@ pub(super) struct Peers {
 }
 
 /// Sends this many prompts in each way, in turn.
-///
-/// # Errors
-/// Something does not start, or a request fails.
 pub(super) fn measure(pool: &Pool, agents: &Agents, reader: &Reader, runs: usize) -> Result<Peers> {
     let lacks = |(program, package): &(&str, &str)| {
         find(program)

@@ -81,9 +81,6 @@ impl Row {
 }
 
 /// Sends this many prompts to each agent in each way.
-///
-/// # Errors
-/// An agent does not start, or does not take a prompt.
 pub(super) fn measure(pool: &Pool, agents: &Agents, runs: usize) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for kind in agents.kinds.iter().copied() {
@@ -118,9 +115,6 @@ pub(super) struct Chat<'a> {
 
 impl<'a> Chat<'a> {
     /// Starts the agent.
-    ///
-    /// # Errors
-    /// It does not start.
     pub(super) fn begin(pool: &'a Pool, agents: &Agents, (kind, name): (Kind, &str)) -> Result<Self> {
         let (mut client, subscriber) =
             (Client::connect(pool)?, Subscriber::connect(&pool.socket(), pool::NAME)?);
@@ -138,9 +132,6 @@ impl<'a> Chat<'a> {
     }
 
     /// Waits until the agent has finished its first prompt, which the pool delivers when it is ready.
-    ///
-    /// # Errors
-    /// The prompt is not finished.
     pub(super) fn is_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_LIMIT;
         let text = self.text();

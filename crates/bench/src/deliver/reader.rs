@@ -17,9 +17,6 @@ pub(super) struct Reader(Receiver<(Instant, String)>);
 
 impl Reader {
     /// Opens the pipe.
-    ///
-    /// # Errors
-    /// It cannot be opened.
     pub(super) fn open(fifo: &Path) -> Result<Self> {
         // It never reaches its end, because this process is a writer too.
         let pipe = File::options().read(true).write(true).open(fifo)?;

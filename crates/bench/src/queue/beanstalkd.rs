@@ -21,9 +21,6 @@ pub(super) struct Beanstalkd {
 
 impl Beanstalkd {
     /// Starts a server with its files in this directory.
-    ///
-    /// # Errors
-    /// It does not start.
     pub(super) fn start(dir: &Path) -> Result<Self> {
         let (socket, logs) = (dir.join("beanstalkd.sock"), dir.join("beanstalkd"));
         std::fs::create_dir(&logs)?;

@@ -24,9 +24,6 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// Starts it, and waits for its first answer.
-    ///
-    /// # Errors
-    /// It does not start or answer.
     pub(super) fn start(pool: &Pool) -> Result<Self> {
         let (socket, log) = (pool.socket(), pool.dir().join("poold.out"));
         let began = Instant::now();
@@ -39,25 +36,16 @@ impl Daemon {
     }
 
     /// Kills it (SIGKILL).
-    ///
-    /// # Errors
-    /// The system call failed.
     pub(super) fn kill(mut self) -> Result<()> {
         self.process.kill()
     }
 
     /// Returns its memory.
-    ///
-    /// # Errors
-    /// The system does not tell.
     pub(super) fn memory(&self) -> Result<Memory> {
         usage::memory(self.process.id()?).context("this system does not report a process's memory")
     }
 
     /// Returns its status.
-    ///
-    /// # Errors
-    /// No answer.
     pub(super) fn status(&mut self) -> Result<Box<Status>> {
         match self.ask(Request::Status)? {
             Response::Status(status) => Ok(status),

@@ -36,16 +36,10 @@ pub(super) enum Turn {
 /// Protocol of one client.
 pub(super) trait Talk {
     /// Appends the next request.
-    ///
-    /// # Errors
-    /// The request cannot be encoded.
     fn ask(&mut self, to: &mut Vec<u8>) -> Result<()>;
 
     /// Parses the first answer of the received bytes; returns its length and its meaning, or `None` while
     /// it is incomplete.
-    ///
-    /// # Errors
-    /// A refusal, or malformed bytes.
     fn answer(&mut self, from: &[u8]) -> Result<Option<(usize, Turn)>>;
 }
 
@@ -84,18 +78,12 @@ pub(super) struct Done {
 
 impl Client {
     /// Creates a client of a socket without pending answers.
-    ///
-    /// # Errors
-    /// The system call failed.
     pub(super) fn at(socket: UnixStream, talk: impl Talk + 'static) -> Result<Self> {
         let reader = OwnedFd::from(socket.try_clone()?);
         Self::new(None, (reader, socket.into()), talk)
     }
 
     /// Creates a client of a process that reads requests and writes answers.
-    ///
-    /// # Errors
-    /// The process has no pipes, or a system call failed.
     pub(super) fn of(mut server: Spawned, talk: impl Talk + 'static) -> Result<Self> {
         let (reader, writer) = server.pipes().context("a process without pipes")?;
         Self::new(Some(server), (reader, writer), talk)
@@ -166,9 +154,6 @@ impl Client {
 }
 
 /// Runs all clients, each with at most `depth` operations in progress, until all operations are complete.
-///
-/// # Errors
-/// A client fails, no answer comes, or the program is interrupted.
 pub(super) fn drive(clients: &mut [Client], depth: usize, until: Until) -> Result<Done> {
     let began = Instant::now();
     let mut done = Done::default();

@@ -20,9 +20,6 @@ pub(super) struct Append(File);
 
 impl Append {
     /// Creates a file in this directory.
-    ///
-    /// # Errors
-    /// The system call failed.
     pub(super) fn in_dir(dir: &Path) -> Result<Self> {
         Ok(Self(File::create(dir.join("append"))?))
     }
@@ -59,9 +56,6 @@ pub(super) struct BareLog {
 
 impl BareLog {
     /// Starts a server with its file in this directory.
-    ///
-    /// # Errors
-    /// It does not start.
     pub(super) fn start(dir: &Path) -> Result<Self> {
         let socket = dir.join("log.sock");
         let mut command = Command::new(std::env::current_exe()?);

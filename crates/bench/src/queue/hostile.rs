@@ -46,9 +46,6 @@ impl Company {
 
 /// Runs the suite and prints its table. The stuck session is in a pool of its own, so that it does not
 /// affect the other measurements.
-///
-/// # Errors
-/// A pool does not start or stop, or a measurement fails.
 pub(crate) fn run(options: &Options, _sessions: usize) -> Result<()> {
     let [good, bad] = [pool(options, 2, CONFIG)?, pool(options, 2, CONFIG)?];
     let measured = good.while_up(|good| bad.while_up(|bad| measure(options, good, bad)));

@@ -43,9 +43,6 @@ struct Measured {
 }
 
 /// Runs the suite with the messages spread over this many sessions, and prints its table.
-///
-/// # Errors
-/// A pool does not start or stop, or a measurement fails.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     let (full, empty) = (pool(options, sessions, CONFIG)?, pool(options, 1, CONFIG)?);
     report("an idle daemon");

@@ -37,9 +37,6 @@ const BODIES_MAX: usize = 16 * 1024;
 /// A hostile client that acts in small steps.
 pub(super) trait Nuisance {
     /// Takes the next step.
-    ///
-    /// # Errors
-    /// It cannot continue.
     fn step(&mut self) -> Result<()>;
 }
 
@@ -51,9 +48,6 @@ pub(super) struct Deaf {
 
 impl Deaf {
     /// Subscribes at this daemon.
-    ///
-    /// # Errors
-    /// The subscription is refused.
     pub(super) fn at(pool: &Path) -> Result<Self> {
         Ok(Self { pool: pool.to_owned(), socket: subscribe(pool)? })
     }
@@ -93,9 +87,6 @@ pub(super) struct Crowd {
 
 impl Crowd {
     /// Connects them to this daemon; their calls name this session.
-    ///
-    /// # Errors
-    /// A connection is refused.
     pub(super) fn at(pool: &Path, session: &str) -> Result<Self> {
         let many = |count| (0..count).map(|_| dribbler(pool)).collect::<Result<Vec<_>>>();
         let session = SessionRef(session.to_owned());
@@ -145,9 +136,6 @@ pub(super) struct Stuck {
 
 impl Stuck {
     /// Turns this session into a stuck one.
-    ///
-    /// # Errors
-    /// It has no program, or its queue never fills.
     pub(super) fn make(pool: &Path, session: &str) -> Result<Self> {
         let (mut connection, _welcome) =
             Connection::connect(pool, &Hello::new(Role::Client, pool::NAME, "bench"))?;

@@ -56,9 +56,6 @@ impl Server for Poold {
 }
 
 /// Connects, with the handshake.
-///
-/// # Errors
-/// Nobody listens, or the handshake fails.
 pub(super) fn connect(path: &Path, role: Role) -> Result<UnixStream> {
     let mut socket = UnixStream::connect(path)?;
     socket.write_all(&frame::encode(&Hello::new(role, pool::NAME, "bench"))?)?;

@@ -23,9 +23,6 @@ pub(super) struct Pueue {
 
 impl Pueue {
     /// Starts a daemon with its files in this directory.
-    ///
-    /// # Errors
-    /// It does not start.
     pub(super) fn start(dir: &Path) -> Result<Self> {
         let (state, config) = (dir.join("pueue"), dir.join("pueue.yml"));
         let (socket, shown) = (dir.join("pueue.sock"), state.display());

@@ -21,9 +21,6 @@ pub(super) struct Redis {
 
 impl Redis {
     /// Starts a server with its files in this directory.
-    ///
-    /// # Errors
-    /// It does not start.
     pub(super) fn start(dir: &Path) -> Result<Self> {
         let socket = dir.join("redis.sock");
         let mut command = Command::new(PROGRAM);

@@ -31,9 +31,6 @@ struct Peer {
 }
 
 /// Runs the server if the command line asks for it; returns its result.
-///
-/// # Errors
-/// It cannot listen or write.
 pub(crate) fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<Result<()>> {
     arguments.next().filter(|word| word == WORD)?;
     let (socket, file) = arguments.next().zip(arguments.next())?;
@@ -42,9 +39,6 @@ pub(crate) fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option
 }
 
 /// Serves until this many clients have connected and all have left.
-///
-/// # Errors
-/// It cannot accept or write.
 pub(super) fn serve_until(listener: UnixListener, mut log: File, clients: usize) -> Result<()> {
     let (mut peers, mut come): (Vec<Peer>, usize) = (Vec::new(), 0);
     let (mut chunk, mut batch) = (vec![0; CHUNK], Vec::new());

@@ -27,9 +27,6 @@ pub(super) struct Sqlite {
 
 impl Sqlite {
     /// Creates a database in this directory.
-    ///
-    /// # Errors
-    /// It could not be created.
     pub(super) fn create(dir: &Path) -> Result<Self> {
         let file = dir.join("sqlite.db");
         let output = Command::new(PROGRAM)

@@ -34,9 +34,6 @@ pub(super) trait Subject {
     fn can(&self, load: Load) -> bool;
 
     /// Runs the load for this time.
-    ///
-    /// # Errors
-    /// It fails.
     fn run(&mut self, load: Load, time: Duration) -> Result<Done>;
 }
 
@@ -49,9 +46,6 @@ pub(super) trait Server {
     fn can(&self, load: Load) -> bool;
 
     /// Connects the client with this number.
-    ///
-    /// # Errors
-    /// The connection fails.
     fn client(&self, work: Work, number: usize) -> Result<Client>;
 }
 

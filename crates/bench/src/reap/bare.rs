@@ -16,9 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Measures from the first TERM until the handle (on Linux a pidfd) of the last process reports its exit,
 /// for this many programs.
-///
-/// # Errors
-/// They do not start, or do not end.
 pub(super) fn end(program: Program, count: usize) -> Result<Duration> {
     let mut children = Children(Vec::with_capacity(count));
     for _ in 0..count {
@@ -34,9 +31,6 @@ pub(super) fn end(program: Program, count: usize) -> Result<Duration> {
 
 /// Measures from the command that removes this many sessions of a bare tmux until the last of their
 /// processes and the command have ended.
-///
-/// # Errors
-/// They do not start, or do not end.
 pub(super) fn end_in_tmux(tmux: &Bare<'_>, count: usize) -> Result<Duration> {
     let names = crowd::names("bare", count);
     let words = Program::Tree.words();

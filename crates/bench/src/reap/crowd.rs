@@ -37,9 +37,6 @@ pub(super) fn names(stem: &str, count: usize) -> Vec<String> {
 }
 
 /// Creates sessions with these names; returns their ids and programs, in any order.
-///
-/// # Errors
-/// A session could not be created, or does not run.
 pub(super) fn make(pool: &Pool, names: &[String], program: Program) -> Result<Vec<(SessionId, ProcId)>> {
     let made = std::sync::Mutex::new(Vec::new());
     many(names, AT_A_TIME, |name| {
@@ -59,9 +56,6 @@ pub(super) fn make(pool: &Pool, names: &[String], program: Program) -> Result<Ve
 
 impl<'a> Crowd<'a> {
     /// Creates this many sessions.
-    ///
-    /// # Errors
-    /// A session could not be created, or does not run.
     pub(super) fn make(pool: &'a Pool, count: usize, program: Program) -> Result<Self> {
         let names = names("end", count);
         let (sessions, programs): (BTreeSet<_>, Vec<_>) = make(pool, &names, program)?.into_iter().unzip();
@@ -72,9 +66,6 @@ impl<'a> Crowd<'a> {
     }
 
     /// Measures from the first kill request until the last reply, which confirms the end.
-    ///
-    /// # Errors
-    /// A request is refused or fails.
     pub(super) fn kill(&self) -> Result<Sample> {
         let subscriber = Subscriber::connect(&self.pool.socket(), pool::NAME)?;
         let clients = self.names.iter().map(|_| Client::connect(self.pool)).collect::<Result<Vec<_>>>()?;
@@ -97,9 +88,6 @@ impl<'a> Crowd<'a> {
     }
 
     /// Measures from the first signal to a program until the last slot is free.
-    ///
-    /// # Errors
-    /// A slot does not become free.
     pub(super) fn end_programs(&self) -> Result<Sample> {
         let subscriber = Subscriber::connect(&self.pool.socket(), pool::NAME)?;
         let began = Instant::now();
@@ -125,9 +113,6 @@ impl<'a> Crowd<'a> {
     }
 
     /// Removes the sessions.
-    ///
-    /// # Errors
-    /// A session is left.
     pub(super) fn remove(&self) -> Result<()> {
         let remove = |name: &str| {
             let session = SessionRef(name.to_owned());

@@ -31,9 +31,6 @@ pub(super) struct Idle {
 }
 
 /// Measures them for this time.
-///
-/// # Errors
-/// One is missing, or ends.
 pub(super) fn measure(pool: &Pool, time: Duration) -> Result<Idle> {
     let parties = parties(pool)?;
     interrupt::sleep(SETTLE)?;
@@ -50,9 +47,6 @@ pub(super) fn measure(pool: &Pool, time: Duration) -> Result<Idle> {
 }
 
 /// Returns the reaper's memory now; `None` where the system does not tell.
-///
-/// # Errors
-/// The reaper is missing.
 pub(super) fn reaper_memory(pool: &Pool) -> Result<Option<Memory>> {
     Ok(usage::memory(parties(pool)?[0]))
 }

@@ -34,9 +34,6 @@ impl Kind {
 pub(super) struct Locks(pub(super) [Times; Kind::ALL.len()]);
 
 /// Runs each in turn, with this session.
-///
-/// # Errors
-/// A command fails.
 pub(super) fn measure(pool: &Pool, session: &str) -> Result<Locks> {
     let has_flock = Command::new("flock").arg("--version").stdout(Stdio::null()).status().is_ok();
     let mut times: [Times; Kind::ALL.len()] = std::array::from_fn(|_| Times::default());

@@ -43,9 +43,6 @@ pub(super) struct Scan {
 }
 
 /// Fills the machine up to [`PROCESSES`], and scans.
-///
-/// # Errors
-/// A system call failed.
 pub(super) fn measure() -> Result<Scan> {
     let mut crowd = Crowd(Vec::new());
     for _ in bare()?..PROCESSES {

@@ -50,9 +50,6 @@ impl Program {
     }
 
     /// Waits until all processes of these programs run, and returns a handle of each.
-    ///
-    /// # Errors
-    /// They do not start, or one ends.
     pub(super) fn hold(self, roots: &[ProcId]) -> Result<Vec<Handle>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -70,9 +67,6 @@ impl Program {
 }
 
 /// Opens a handle of a live process.
-///
-/// # Errors
-/// The process has ended.
 pub(super) fn held(id: ProcId) -> Result<Handle> {
     match Handle::open(id)? {
         Some(handle) => Ok(handle),

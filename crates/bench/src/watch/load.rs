@@ -62,9 +62,6 @@ impl Parties {
 }
 
 /// Measures the share of a core that each process takes when idle, over this time.
-///
-/// # Errors
-/// A process ends.
 pub(super) fn idle(parties: &Parties, time: Duration) -> Result<Each<f64>> {
     interrupt::sleep(SETTLE)?;
     let (before, began) = (parties.cpu()?, Instant::now());
@@ -74,9 +71,6 @@ pub(super) fn idle(parties: &Parties, time: Duration) -> Result<Each<f64>> {
 }
 
 /// Creates [`STORM`] sessions in quick succession.
-///
-/// # Errors
-/// A session could not be created, or a process ends.
 pub(super) fn storm(world: &World<'_>, parties: &Parties) -> Result<Storm> {
     let mut missing = world::names(STORM);
     let (before, began) = (parties.cpu()?, Instant::now());

@@ -66,9 +66,6 @@ impl Ran {
 
 impl<'a> World<'a> {
     /// Creates this many sessions, `ours` of them the pool's.
-    ///
-    /// # Errors
-    /// A session could not be created, or the pool does not report it.
     pub(super) fn new(pool: &'a Pool, sessions: usize, ours: usize) -> Result<Self> {
         let mut client = Client::connect(pool)?;
         let subscriber = Subscriber::connect(&pool.socket(), pool::NAME)?;
@@ -114,9 +111,6 @@ impl<'a> World<'a> {
     }
 
     /// Returns the watcher's transport and the processes involved, once all of them run.
-    ///
-    /// # Errors
-    /// A process is missing.
     pub(super) fn parties(&mut self) -> Result<(String, Parties)> {
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -27,9 +27,6 @@ pub(crate) fn width(terminal: bool) -> usize {
 }
 
 /// Prints a text, through `$PAGER` if standard output is a terminal with fewer rows.
-///
-/// # Errors
-/// Standard output cannot be written.
 pub(crate) fn show(text: &str, terminal: bool) -> Result<(), Error> {
     let rows = terminal_size().map(|(_, Height(rows))| usize::from(rows));
     let is_long = terminal && rows.is_some_and(|rows| text.lines().count() >= rows);

@@ -77,9 +77,6 @@ fn inlines(text: &str) -> Vec<Inline> {
 }
 
 /// Renders a verb, or the program itself: `poolctl-VERB(1)`, `poolctl(1)`.
-///
-/// # Errors
-/// None that can occur: it is written to memory.
 pub(crate) fn verb(command: &clap::Command) -> io::Result<Vec<u8>> {
     let mut command = command.clone();
     if command.find_subcommand("help").is_some() {

@@ -41,26 +41,17 @@ pub(crate) fn text(text: &str) -> Result<(), Error> {
 }
 
 /// Writes bytes unchanged.
-///
-/// # Errors
-/// As [`text`].
 pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Error> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(Error::Output)
 }
 
 /// Writes a line.
-///
-/// # Errors
-/// As [`text`].
 pub(crate) fn line(line: &str) -> Result<(), Error> {
     text(&format!("{line}\n"))
 }
 
 /// Writes a JSON document on one line.
-///
-/// # Errors
-/// As [`text`].
 pub(crate) fn json(document: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_string(document).map_err(|error| Error::Output(error.into()))?;
     line(&text)

@@ -81,9 +81,6 @@ fn wait(context: &Context, target: &Target) -> Result<SessionView, Error> {
 }
 
 /// Prints how a session ended.
-///
-/// # Errors
-/// Messages are left.
 fn tell(context: &Context, view: &SessionView) -> Result<(), Error> {
     let left = view.queue.queued + view.queue.claimed + view.queue.in_doubt;
     if left > 0 {

@@ -45,9 +45,6 @@ const REDACTED: &str = "…redacted…";
 impl Config {
     /// Returns the configuration with every key, as TOML. The values of agents' and workers' environment variables are
     /// redacted, and the secrets in command lines.
-    ///
-    /// # Errors
-    /// Never, for a configuration that was parsed.
     pub fn to_toml(&self) -> Result<String, ConfigError> {
         let mut shown = self.clone();
         let agents = shown.agents.values_mut().flat_map(|agent| agent.env.values_mut());

@@ -254,9 +254,6 @@ impl EngineHandle {
     }
 
     /// Waits for the session's lock for an action that is already decided, within whatever lock a user holds.
-    ///
-    /// # Errors
-    /// Storage: the daemon ends.
     pub(crate) async fn lock_inside(
         &self,
         session: SessionId,

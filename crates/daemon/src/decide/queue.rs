@@ -148,9 +148,6 @@ fn read(turn: &Turn<'_>, id: Option<MessageId>) -> Result<Option<Message>, Refus
 
 /// Decides on the first message of a session, which may be created in the same turn. Its operation is that of
 /// the creation. `seq` is its number in the journal.
-///
-/// # Errors
-/// As [`send`].
 pub(crate) fn decide_first(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
@@ -216,9 +213,6 @@ fn check_disk(daemon: &Daemon, loaded: &LoadedConfig, more: u64) -> Result<(), R
 }
 
 /// `send` under a user's lock: the message, and those before it, are delivered during the lock.
-///
-/// # Errors
-/// As [`send`].
 pub(crate) fn send_under(
     turn: &mut Turn<'_>,
     daemon: &Daemon,

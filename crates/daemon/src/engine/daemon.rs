@@ -89,9 +89,6 @@ pub struct LoadedConfig {
 
 impl LoadedConfig {
     /// Reads and checks the configuration file.
-    ///
-    /// # Errors
-    /// The first problem.
     pub fn read(paths: &Paths, umask: u32) -> Result<Self, ConfigError> {
         let config = Config::read(&paths.config)?;
         let (settings, daemon) = (config.settings(&paths.sessions, umask)?, config.daemon_settings()?);

@@ -56,9 +56,6 @@ impl EngineHandle {
     }
 
     /// Runs `work` within a turn; the engine itself runs its completion once the turn is on disk.
-    ///
-    /// # Errors
-    /// Storage: the daemon ends.
     pub(crate) fn submit(&self, work: Work) -> Result<(), Refusal> {
         self.queue.post(work).map_err(|Stopped| in_doubt())
     }

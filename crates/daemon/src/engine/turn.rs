@@ -149,9 +149,6 @@ impl<'a> Turn<'a> {
     }
 
     /// Returns a message with its body, including the changes of this turn.
-    ///
-    /// # Errors
-    /// As [`Reader::message`].
     pub(crate) fn message(&self, id: MessageId) -> Result<Option<(Message, Vec<u8>)>, StoreError> {
         let queued = self.events().iter().find_map(|stamped| match &stamped.event {
             Event::MessageQueued(message) if message.id == id => Some((**message).clone()),

@@ -13,9 +13,6 @@ pub(crate) struct Stopped;
 /// The sending side of the engine's queue. The engine ends when the last one is dropped.
 pub(crate) trait WorkQueue: Send + Sync {
     /// Adds work to the queue.
-    ///
-    /// # Errors
-    /// The engine has stopped.
     fn post(&self, work: Work) -> Result<(), Stopped>;
 }
 

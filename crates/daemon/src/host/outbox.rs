@@ -92,9 +92,6 @@ impl Outbox {
     }
 
     /// Sends a reply, in as many frames as it needs. Never waits: a connection has few calls under way.
-    ///
-    /// # Errors
-    /// The peer is gone.
     pub(crate) fn reply(&self, id: u64, reply: Reply) -> Result<(), PeerGone> {
         let sent = Frame::Reply { id, reply };
         // Most replies fit one frame, so measure and encode in one pass.
@@ -112,17 +109,11 @@ impl Outbox {
     }
 
     /// Waits until less than [`BUFFER_MAX`] bytes are buffered.
-    ///
-    /// # Errors
-    /// The peer is gone.
     pub(crate) async fn wait_for_space(&self) -> Result<(), PeerGone> {
         self.wait_until_below(BUFFER_MAX).await
     }
 
     /// Waits until nothing is buffered.
-    ///
-    /// # Errors
-    /// The peer is gone.
     pub(crate) async fn wait_until_empty(&self) -> Result<(), PeerGone> {
         self.wait_until_below(1).await
     }

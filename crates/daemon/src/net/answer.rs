@@ -7,9 +7,6 @@ use crate::host::closing::Step;
 use crate::host::outbox::{Outbox, PeerGone};
 
 /// Answers a call, unless the daemon ends and left it undecided: the next one answers then.
-///
-/// # Errors
-/// The peer is gone.
 pub(super) fn answer_call(
     daemon: &Daemon,
     outbox: &Outbox,

@@ -24,9 +24,6 @@ const AGE_MAX: Duration = Duration::from_millis(100);
 
 /// Takes a new sample, unless the last one is recent and no start has ended since. Resources that do not answer
 /// are unknown, and do not count.
-///
-/// # Errors
-/// The engine has stopped.
 pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     let before = |turn: &mut Turn<'_>| (server(turn), turn.volatile.scheduler.starts_ended());
     let before = daemon.engine.turn(before).await?;

@@ -13,9 +13,6 @@ use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 
 /// Notes the time of the last output of each session whose record may lack it. A later sample takes precedence.
-///
-/// # Errors
-/// The engine has stopped.
 pub(crate) async fn note(daemon: Arc<Daemon>) -> Result<(), Refusal> {
     let context = Arc::clone(&daemon);
     let logs = daemon.engine.turn(move |turn| logs(turn, &context)).await?;

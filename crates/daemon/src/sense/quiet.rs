@@ -22,9 +22,6 @@ struct RunningLog {
 
 /// Samples since when running programs have written nothing, unless the last sample is recent. Programs whose
 /// logs do not answer, or are missing, count as writing.
-///
-/// # Errors
-/// The engine has stopped.
 pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     let context = Arc::clone(daemon);
     let Some(running_logs) = daemon.engine.turn(move |turn| running_logs(turn, &context)).await? else {

@@ -28,9 +28,6 @@ pub(crate) async fn list(daemon: &Daemon) -> TmuxState {
 }
 
 /// Takes and applies a snapshot. Returns the name of its observer.
-///
-/// # Errors
-/// The engine has stopped.
 pub(crate) async fn take(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
     let ask = |turn: &mut Turn<'_>| turn.volatile.observed.request_snapshot();
     let Some(number) = daemon.engine.turn(ask).await? else { return list_and_apply(daemon).await };
@@ -67,9 +64,6 @@ async fn list_and_apply(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
 
 /// Without a watcher, lists tmux before something is shown or acted on, unless the last observation is
 /// recent.
-///
-/// # Errors
-/// The engine has stopped.
 pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     if daemon.watcher_connection.borrow().is_some() {
         return Ok(());

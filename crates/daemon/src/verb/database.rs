@@ -8,9 +8,6 @@ use store::{Reader, StoreError};
 use crate::engine::daemon::Daemon;
 
 /// Returns a reader of the database.
-///
-/// # Errors
-/// The engine has stopped.
 pub(super) async fn reader(daemon: &Arc<Daemon>) -> Result<Reader, Refusal> {
     daemon.engine.turn(|turn| turn.reader()).await
 }

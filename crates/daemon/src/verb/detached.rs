@@ -50,9 +50,6 @@ impl Detached {
 
 /// Records that a program uses the session's directory from the removal of the record on, if one runs. Until then the
 /// record tells that.
-///
-/// # Errors
-/// The file cannot be written.
 pub(super) fn mark(daemon: &Daemon, session: &Session) -> io::Result<()> {
     let Some(run) = session.running() else {
         return Ok(());
@@ -105,9 +102,6 @@ pub(super) fn has_log_writer(session: &Path) -> bool {
 }
 
 /// Takes the pool's marks from the pane of an incarnation.
-///
-/// # Errors
-/// tmux does not answer.
 pub(super) async fn release(daemon: &Daemon, run: &Incarnation) -> Result<(), TmuxError> {
     let Some(pane) = pane_of(run) else { return Ok(()) };
     daemon.tmux.release(pane, run.is_adopted()).await.map(drop)

@@ -14,9 +14,6 @@ pub(super) struct Parts<'a> {
 
 impl Parts<'_> {
     /// Sends a part, in as many frames as it takes. Waits while the client is slow.
-    ///
-    /// # Errors
-    /// The client is gone.
     pub(super) async fn send(&self, part: Response) -> Result<(), Refusal> {
         let (parts, last) = chunks::split(part);
         for part in parts.into_iter().chain(last) {

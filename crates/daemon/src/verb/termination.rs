@@ -68,9 +68,6 @@ pub(super) async fn wait(daemon: &Arc<Daemon>, session: &Session) -> Result<(), 
 }
 
 /// Waits until the incarnation is verified gone, or `unless` is true of the session.
-///
-/// # Errors
-/// As [`wait`].
 pub(super) async fn wait_unless(
     daemon: &Arc<Daemon>,
     session: &Session,

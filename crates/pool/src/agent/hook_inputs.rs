@@ -27,7 +27,6 @@ pub struct HookInputs<'a> {
     pub asked_at: Option<&'a BTreeMap<u64, Moment>>,
     /// The moment of the report.
     pub moment: Moment,
-    /// Now.
     pub now: Timestamp,
 }
 

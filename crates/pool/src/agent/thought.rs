@@ -6,9 +6,6 @@ use protocol::thought::{
 use protocol::{ErrorCode, Refusal, Timestamp};
 
 /// Decides on a publication. Returns none if a newer thought of the same stream was published already.
-///
-/// # Errors
-/// Usage.
 pub fn publish_thought(
     before: Option<&Thought>,
     asked: &Publish,

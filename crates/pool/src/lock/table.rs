@@ -62,9 +62,7 @@ pub struct LockRequest<'a> {
 /// A held lock, as it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockStatus<'a> {
-    /// The token.
     pub token: Token,
-    /// The purpose.
     pub purpose: &'a str,
     /// True for a user's lock.
     pub is_user_lock: bool,

@@ -31,7 +31,6 @@ pub struct Suspects {
 /// An incarnation whose init may have reported something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SuspectRun {
-    /// Its tag.
     pub tag: Tag,
     /// Its init, if that is on record.
     pub init: Option<ProcId>,

@@ -6,11 +6,9 @@ use protocol::{Holder, MessageId, MessageState, SessionId, Timestamp, Token};
 /// A message that is not in a final state, as far as it is in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingMessage<'a> {
-    /// The id.
     pub id: MessageId,
     /// The session that it is for.
     pub session: SessionId,
-    /// The kind.
     pub kind: &'a str,
     /// The priority; higher ones are worked first.
     pub priority: i8,
@@ -18,7 +16,6 @@ pub struct PendingMessage<'a> {
     pub size: u32,
     /// Time at which it was queued.
     pub created_at: Timestamp,
-    /// The state.
     pub state: MessageState,
     /// Number of attempts that began.
     pub attempts: u32,

@@ -22,7 +22,6 @@ use crate::worker::takes_kind;
 /// A body as it is stored and typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
-    /// The bytes.
     pub bytes: Vec<u8>,
     /// Digest by which a repeated request is recognised.
     pub digest: u64,
@@ -35,7 +34,6 @@ pub struct SendInputs<'a> {
     pub session: &'a Session,
     /// The request.
     pub send: &'a Send,
-    /// The body.
     pub body: &'a Body,
     /// The operation id.
     pub op: &'a OpId,
@@ -137,9 +135,6 @@ fn check(send: &Send, body: &Body) -> Result<(), Refusal> {
 }
 
 /// Checks the name of a kind.
-///
-/// # Errors
-/// Usage.
 pub(crate) fn check_kind(text: &str) -> Result<(), Refusal> {
     let follows = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
     let starts = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());

@@ -15,7 +15,6 @@ pub struct ReapInputs<'a> {
     pub state: &'a TmuxState,
     /// Processes of records that are proved to have ended.
     pub exited: &'a BTreeSet<ProcId>,
-    /// Now.
     pub now: Timestamp,
     /// Beginning of the last complete listing of a server that answered.
     pub listed_from: Option<Timestamp>,

@@ -24,7 +24,6 @@ pub struct Orphans {
 /// A process with the tag of an ended incarnation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrphanProcess {
-    /// The process.
     pub process: ProcId,
     /// The name, for people.
     pub command: String,
@@ -48,7 +47,6 @@ pub struct SilentWorker {
     pub id: Option<GeneratorId>,
     /// The session that it is listed under; 0 for none.
     pub session: SessionId,
-    /// The process.
     pub process: ProcId,
     /// Time of its last message, or since which it is known not to be registered.
     pub last_seen_at: Timestamp,

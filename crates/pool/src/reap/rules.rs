@@ -38,9 +38,7 @@ pub struct RuleInputs<'a> {
 /// A session's use of limited resources, in bytes, as last sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResourceUse {
-    /// Memory.
     pub memory: Option<u64>,
-    /// Disk.
     pub disk: Option<u64>,
 }
 

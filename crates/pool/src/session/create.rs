@@ -28,7 +28,6 @@ pub(crate) const SHELL: &str = "shell";
 pub struct CreateInputs<'a> {
     /// A fresh random tag.
     pub tag: Tag,
-    /// Now.
     pub now: Timestamp,
     /// Now as `YYYYmmdd-HHMMSS`, for a generated name.
     pub stamp: &'a str,

@@ -31,7 +31,6 @@ pub fn restart_fresh(session: &Session) -> Vec<Event> {
 pub struct NextRun<'a> {
     /// A fresh random tag.
     pub tag: Tag,
-    /// Now.
     pub now: Timestamp,
     /// The id of a new conversation, if one begins.
     pub conversation: &'a str,

@@ -24,7 +24,6 @@ pub const QUANTUM: Duration = Duration::from_secs(600);
 /// Volatile facts about running sessions.
 #[derive(Debug)]
 pub struct EvictionInputs<'a> {
-    /// Now.
     pub now: Timestamp,
     /// Times since which the programs of sessions have written nothing.
     pub quiet_since: &'a BTreeMap<SessionId, Timestamp>,

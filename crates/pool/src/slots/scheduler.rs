@@ -36,7 +36,6 @@ const LEAVING_LIMIT: Duration = Duration::from_secs(10);
 
 /// Inputs to a tick.
 pub struct TickInputs<'a> {
-    /// The settings.
     pub settings: &'a Settings,
     /// Retention of ended sessions; none for ever.
     pub keep_stopped: Option<Duration>,

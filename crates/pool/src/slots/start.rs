@@ -11,7 +11,6 @@ use crate::turn::Turn;
 /// Random identities of a new incarnation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunIdentity {
-    /// The tag.
     pub tag: Tag,
     /// The id of its conversation, if it begins a new one.
     pub conversation: String,

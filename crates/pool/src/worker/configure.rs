@@ -26,9 +26,6 @@ use crate::settings::{Settings, WorkerSettings};
 const CONCURRENCY_MAX: u32 = 1024;
 
 /// Checks what the configuration and `worker add` have in common.
-///
-/// # Errors
-/// Usage.
 pub fn check(worker: &WorkerSpec) -> Result<(), Refusal> {
     let name = &worker.name;
     Name::of_worker(name).map_err(|why| {
@@ -55,9 +52,6 @@ pub fn check(worker: &WorkerSpec) -> Result<(), Refusal> {
 }
 
 /// Checks the kinds of messages that a worker takes.
-///
-/// # Errors
-/// Usage.
 pub fn check_kinds(kinds: &[String]) -> Result<(), Refusal> {
     kinds.iter().try_for_each(|kind| check_kind(kind))?;
     if kinds.iter().any(|kind| kind == PROMPT) {

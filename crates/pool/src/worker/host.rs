@@ -20,18 +20,12 @@ pub(crate) fn is_over(pool: &Pool, host: Tag) -> bool {
 }
 
 /// Checks that a session is no worker's, before a change that only the worker's own commands make.
-///
-/// # Errors
-/// Refused.
 pub fn check_no_host(session: &Session) -> Result<(), Refusal> {
     session.worker.as_deref().map_or(Ok(()), belongs_to_worker)
 }
 
 /// Checks that a session is no worker's, or is removed as `worker rm` does it. One in the configuration is
 /// removed there.
-///
-/// # Errors
-/// Refused.
 pub fn check_removable(session: &Session, asked: &Remove) -> Result<(), Refusal> {
     let Some(worker) = session.worker.as_deref().filter(|worker| !worker.removed) else { return Ok(()) };
     if worker.configured || asked.keep_tmux || !asked.purge { belongs_to_worker(worker) } else { Ok(()) }

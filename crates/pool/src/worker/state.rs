@@ -107,7 +107,6 @@ impl Worker {
 /// The registration of a worker.
 #[derive(Debug, Clone)]
 pub struct Registration {
-    /// The id.
     pub id: GeneratorId,
     /// The session that it is listed under.
     pub session: Option<SessionId>,

@@ -20,9 +20,6 @@ const KILL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Lists the processes of a group and of its descendants; empty for a group that does not exist or is not
 /// visible in this namespace.
-///
-/// # Errors
-/// The operating system refuses.
 pub fn processes(path: &Path) -> io::Result<Vec<u32>> {
     let mut pids = Vec::new();
     for group in with_subgroups(path)? {
@@ -33,9 +30,6 @@ pub fn processes(path: &Path) -> io::Result<Vec<u32>> {
 
 /// True if a process other than a zombie is in the group or in a descendant; false for a group that does not
 /// exist.
-///
-/// # Errors
-/// The operating system refuses.
 pub fn is_populated(path: &Path) -> io::Result<bool> {
     let events = present(fs::read_to_string(path.join("cgroup.events")))?;
     Ok(events.is_some_and(|events| flat_keyed_value(&events, "populated") == Some(1)))

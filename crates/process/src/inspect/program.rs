@@ -13,9 +13,6 @@ pub use crate::info::Foreground;
 
 /// Returns the working directory of the process that has this pid; `None` if there is none, or only a zombie.
 /// A removed directory has its last path, so the caller has to check whether it exists.
-///
-/// # Errors
-/// The operating system refuses.
 pub fn current_dir(pid: u32) -> io::Result<Option<OsBytes>> {
     platform::current_dir(pid)
 }
@@ -23,9 +20,6 @@ pub fn current_dir(pid: u32) -> io::Result<Option<OsBytes>> {
 /// Returns the program in the foreground of this process's terminal: the leader of the foreground group, or
 /// any member if the leader has ended. `None` without a terminal, a process, or a foreground program. For
 /// display only, because it is read by pid.
-///
-/// # Errors
-/// The operating system refuses.
 pub fn foreground(pid: u32) -> io::Result<Option<Foreground>> {
     let Some(process) = platform::basic_info(pid)? else { return Ok(None) };
     let Some(group) = process.tpgid else { return Ok(None) };
@@ -46,9 +40,6 @@ pub fn foreground(pid: u32) -> io::Result<Option<Foreground>> {
 
 /// Returns the arguments of this process, the program first; `None` if it has ended. A program can rewrite
 /// its arguments; during an exec there are none.
-///
-/// # Errors
-/// The operating system refuses.
 pub fn argv(id: ProcId) -> io::Result<Option<Vec<OsBytes>>> {
     let arguments = platform::argv(id.pid)?;
     // Last: the pid is still this process's, so the arguments were its own.

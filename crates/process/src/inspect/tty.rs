@@ -10,9 +10,6 @@ use protocol::ids::ProcId;
 /// In canonical mode only complete lines count. At most the kernel's buffer of 4 kB; further input waits in
 /// tmux. The terminal is opened for the call, without side effects: it does not become a controlling
 /// terminal, and a hangup is only delayed until it is closed again.
-///
-/// # Errors
-/// The operating system refuses.
 pub fn unread_input(id: ProcId) -> io::Result<Option<u32>> {
     platform::unread_input(id)
 }
@@ -41,9 +38,6 @@ pub enum InputState {
 
 /// Arms detection of reads of this process's terminal from now on. `None` if the process has ended or has no
 /// terminal.
-///
-/// # Errors
-/// The operating system refuses.
 pub fn arm_read_detector(id: ProcId) -> io::Result<Option<ReadDetector>> {
     platform::arm_read_detector(id)
 }
@@ -51,9 +45,6 @@ pub fn arm_read_detector(id: ProcId) -> io::Result<Option<ReadDetector>> {
 /// Returns the state of the input that was typed since the detector was armed; `ends_line` is true if it
 /// ended with Enter. The input must have reached the terminal: tmux has written it once it answers a later
 /// request.
-///
-/// # Errors
-/// The operating system refuses.
 pub fn input_state(id: ProcId, detector: ReadDetector, ends_line: bool) -> io::Result<InputState> {
     platform::input_state(id, detector, ends_line)
 }
@@ -73,9 +64,6 @@ pub struct ShellState {
 
 /// Returns the state of this shell in its terminal; `None` if it has ended or has no terminal, and on systems
 /// that do not report it.
-///
-/// # Errors
-/// The operating system refuses.
 pub fn shell_state(id: ProcId) -> io::Result<Option<ShellState>> {
     platform::shell_state(id)
 }

@@ -43,9 +43,6 @@ pub struct Parts(pub Vec<Part>);
 
 impl Parts {
     /// Lists the parts of a log that may be changing: repeats until two listings are equal.
-    ///
-    /// # Errors
-    /// The directory cannot be read.
     pub fn list_stable(dir: &Path) -> io::Result<Self> {
         let mut parts = Self::list(dir)?;
         loop {

@@ -47,9 +47,6 @@ impl TimeEntry {
 }
 
 /// Reads the index of a log; empty if there is none.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn read(dir: &Path) -> io::Result<Vec<TimeEntry>> {
     let mut text = Vec::new();
     match open_file(&dir.join(logs::TIMES)) {

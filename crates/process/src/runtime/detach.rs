@@ -8,9 +8,6 @@ use crate::runtime::descriptors;
 
 /// Starts a program in a session of its own, without a terminal and with `/dev/null` as standard input. The
 /// caller sets its output, the only files that it inherits.
-///
-/// # Errors
-/// The program cannot be started.
 #[expect(unsafe_code, reason = "setsid is called between fork and exec")]
 pub fn spawn_detached(mut command: Command) -> io::Result<Child> {
     descriptors::keep_from_children();

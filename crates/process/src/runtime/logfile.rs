@@ -23,9 +23,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 const STACK: usize = 128 << 10;
 
 /// Opens a log for appending, and rotates it first if necessary and possible: on a full disk it grows on.
-///
-/// # Errors
-/// The file cannot be created.
 pub fn open(path: &Path) -> io::Result<File> {
     drop(rotate_if_large(path));
     File::options().append(true).create(true).mode(0o600).open(path)
@@ -56,9 +53,6 @@ fn rotate_if_large(path: &Path) -> io::Result<()> {
 
 /// Starts a thread that rotates the log of this process whenever it is too large, as long as standard error
 /// is appended to that file. Output that goes to systemd or to a terminal is left to them.
-///
-/// # Errors
-/// The thread cannot be started.
 pub fn start_rotation(path: PathBuf) -> io::Result<()> {
     let rotate = move || {
         loop {

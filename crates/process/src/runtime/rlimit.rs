@@ -6,9 +6,6 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Raises the soft limit of open files to `cap`, or to the hard limit if that is lower; never lowers it.
 /// Returns the resulting limit.
-///
-/// # Errors
-/// The operating system refuses.
 pub fn raise_open_files(cap: u64) -> io::Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let wanted = hard.min(cap).min(ceiling());

@@ -12,7 +12,6 @@ pub struct Evidence {
     /// The terminal session that its init leads. Session ids are reused like pids, so it counts only if the
     /// leader is still the init, or if a process with the tag is in it.
     pub sid: Option<u32>,
-    /// Its tag.
     pub tag: Tag,
     /// Its control group. Counts only if it is named for the tag.
     pub cgroup: Option<PathBuf>,

@@ -24,7 +24,6 @@ pub enum Marker {
 pub struct MarkedProcess {
     /// Its identity.
     pub process: ProcId,
-    /// Its marker.
     pub marker: Marker,
     /// Socket of its pool: `POOL_SOCKET`.
     pub socket: Option<OsBytes>,

@@ -28,9 +28,6 @@ impl Table {
 
     /// Reads these processes and their descendants: for few sessions on a machine with many processes. If a process
     /// ends meanwhile, living ones can be missing: its siblings, with all below them.
-    ///
-    /// # Errors
-    /// As [`Table::read`].
     pub fn read_below(roots: &[ProcId]) -> io::Result<Self> {
         let roots: Vec<u32> = roots.iter().map(|root| root.pid).collect();
         platform::pids_below(&roots).map(Self::of)
@@ -127,9 +124,6 @@ pub struct Background {
 }
 
 /// Returns a process and its descendants, as [`Table::processes`] of a new table.
-///
-/// # Errors
-/// As [`Table::read`].
 pub fn processes(root: ProcId) -> io::Result<Vec<Process>> {
     Ok(Table::read_below(&[root])?.processes(root))
 }

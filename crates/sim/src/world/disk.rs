@@ -27,7 +27,6 @@ struct Content {
 enum Undo {
     /// Bytes at an offset.
     Bytes(usize, Vec<u8>),
-    /// The length.
     Length(usize, Vec<u8>),
 }
 

@@ -31,9 +31,6 @@ pub(crate) struct Row {
 }
 
 /// Wakes each agent this many times in each way.
-///
-/// # Errors
-/// An agent does not start, or is not parked.
 pub(crate) fn measure(pool: &Pool, agents: &Agents, runs: usize) -> Result<Vec<Row>> {
     let real = agents.kinds.iter().copied().filter(|kind| adapter(*kind).is_some());
     real.map(|kind| {

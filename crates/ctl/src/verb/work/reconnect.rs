@@ -51,9 +51,6 @@ impl Reconnecting {
     }
 
     /// A worker's connection, registered. The first connection is not waited for beyond the usual time limit.
-    ///
-    /// # Errors
-    /// The daemon refused, or was not reached.
     pub(super) fn register(context: &Context, register: &Register) -> Result<(Self, Registered), Error> {
         let mut new = Self::new(context, Role::Generator);
         let mut limit = RetryLimit::new(context.limit());
