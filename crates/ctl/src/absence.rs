@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use process::inspect::machine;
 use process::runtime::logfile;
-use protocol::{ErrorCode, Refusal};
+use protocol::Refusal;
 
 use crate::context::Context;
 use crate::show::{escape, size};
@@ -54,7 +54,7 @@ impl Absence {
         let (state, free) = (self.state.display(), size::short(free));
         let why =
             format!("the disk of {state} is full ({free} left), and poold cannot run: free some space there");
-        Some(Refusal::new(ErrorCode::Storage, why))
+        Some(Refusal::storage(why))
     }
 
     /// The reason for which no daemon answers, if a supervisor runs: `poolctl up` would start none beside it.
@@ -68,7 +68,7 @@ impl Absence {
             let why = format!(
                 "poold runs, but its socket {socket} is gone: `poolctl down` and `poolctl up` make a new one; sessions run on"
             );
-            return Some(Refusal::new(ErrorCode::Unavailable, why));
+            return Some(Refusal::unavailable(why));
         }
         let log = self.poold_log.display();
         let next = match last_error(&logfile::last_lines(&self.poold_log, LOG_LINES)) {
@@ -79,7 +79,7 @@ impl Absence {
             "no poold answers at {socket}, although its supervisor runs (`poolctl up`, pid {pid}) and keeps trying; \
              {next}"
         );
-        Some(Refusal::new(ErrorCode::Unavailable, why))
+        Some(Refusal::unavailable(why))
     }
 }
 

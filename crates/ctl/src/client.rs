@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 use protocol::blocking::Connection;
 use protocol::connect::CONNECT_TIMEOUT;
-use protocol::{
-    ConnectError, ErrorCode, Hello, OpId, Refusal, Reply, Request, Response, Role, Token, TransportError,
-};
+use protocol::{ConnectError, Hello, OpId, Refusal, Reply, Request, Response, Role, Token, TransportError};
 
 use crate::absence::Absence;
 use crate::args::Repeat;
@@ -308,9 +306,8 @@ pub(crate) fn operation(repeat: &Repeat) -> Result<OpId, Error> {
 /// A random operation id.
 pub(crate) fn random_op() -> Result<OpId, Error> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Error::from(Refusal::new(ErrorCode::Failed, format!("cannot get random numbers: {error}")))
-    })?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::from(Refusal::failed(format!("cannot get random numbers: {error}"))))?;
     Ok(OpId::Random(bytes))
 }
 

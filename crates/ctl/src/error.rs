@@ -19,34 +19,34 @@ pub enum Error {
 impl Error {
     /// The error for a bad flag, name or value.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Refusal::new(ErrorCode::Usage, message).into()
+        Refusal::usage(message).into()
     }
 
     /// The error for an operation that was tried and failed.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Refusal::new(ErrorCode::Failed, message).into()
+        Refusal::failed(message).into()
     }
 
     /// The error for a wait that exceeded its time limit.
     pub(crate) fn timeout(message: impl Into<String>) -> Self {
-        Refusal::new(ErrorCode::Timeout, message).into()
+        Refusal::timeout(message).into()
     }
 
     /// The error for an operation that is not possible in the present state.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Refusal::new(ErrorCode::Refused, message).into()
+        Refusal::refused(message).into()
     }
 
     /// The error for something that does not exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Refusal::new(ErrorCode::NotFound, message).into()
+        Refusal::not_found(message).into()
     }
 
     /// The error for a response that does not fit the request.
     pub(crate) fn unexpected(answer: &protocol::Response) -> Self {
         let answer = format!("{answer:?}");
         let shown = protocol::bounds::cut(&answer, 80);
-        Refusal::new(ErrorCode::Protocol, format!("poold gave an unexpected answer: {shown}")).into()
+        Refusal::protocol(format!("poold gave an unexpected answer: {shown}")).into()
     }
 
     /// The code of the error.

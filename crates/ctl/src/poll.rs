@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use protocol::{ErrorCode, Refusal};
+use protocol::Refusal;
 
 use crate::error::Error;
 
@@ -18,7 +18,7 @@ pub(crate) fn wait(fds: &mut [PollFd<'_>], left: Option<Duration>) -> Result<(),
     });
     match poll(fds, timeout) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(error) => Err(Refusal::new(ErrorCode::Failed, format!("cannot wait: {error}"))),
+        Err(error) => Err(Refusal::failed(format!("cannot wait: {error}"))),
     }
 }
 

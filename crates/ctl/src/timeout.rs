@@ -36,7 +36,7 @@ pub(crate) fn with_cause(
         (true, true) => format!("the time is up: {cause}"),
         (false, _) => format!("{told}: {cause}"),
     };
-    Refusal::new(ErrorCode::Timeout, cause).into()
+    Refusal::timeout(cause).into()
 }
 
 /// The cause of the wait, as far as it shows in the state of tmux and, unless the error says more, of the session.

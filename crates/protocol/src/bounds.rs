@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use crate::hook::{Hook, HookEvent, ToolUse};
 use crate::ids::MessageId;
 use crate::reap::Outcome;
-use crate::refusal::{ErrorCode, Refusal};
+use crate::refusal::Refusal;
 use crate::request::{AddWorker, Approve, Claim, Label, Messages, New, Observe, Register, Request, View};
 use crate::text::{LABELS_MAX, OsBytes, SessionRef};
 use crate::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
@@ -40,7 +40,7 @@ fn at_most(what: &str, got: usize, max: usize) -> Check {
     if got <= max {
         return Ok(());
     }
-    Err(Refusal::new(ErrorCode::Usage, format!("{what}: {got}, over the limit of {max}")))
+    Err(Refusal::usage(format!("{what}: {got}, over the limit of {max}")))
 }
 
 fn check_word(what: &str, text: &str) -> Check {
@@ -63,13 +63,13 @@ fn check_session(session: &SessionRef) -> Check {
 fn check_grace(ms: Option<u64>) -> Check {
     let too_long = ms.is_some_and(|ms| ms > GRACE_MAX_MS);
     let why = format!("a grace is {GRACE_MAX_MS} ms at most");
-    if too_long { Err(Refusal::new(ErrorCode::Usage, why)) } else { Ok(()) }
+    if too_long { Err(Refusal::usage(why)) } else { Ok(()) }
 }
 
 /// Checks the length of a lease.
 pub fn check_lease(ms: Option<u64>) -> Result<(), Refusal> {
     let is_allowed = ms.is_none_or(|ms| LEASE_MS.contains(&ms));
-    if is_allowed { Ok(()) } else { Err(Refusal::new(ErrorCode::Usage, "a lease is from 1s to 24h")) }
+    if is_allowed { Ok(()) } else { Err(Refusal::usage("a lease is from 1s to 24h")) }
 }
 
 fn check_ids(ids: &[MessageId]) -> Check {
@@ -80,7 +80,7 @@ impl Request {
     /// Checks the size of every field. Whether a value is allowed is checked later.
     ///
     /// # Errors
-    /// [`ErrorCode::Usage`], with the field and its limit.
+    /// Usage, with the field and its limit.
     #[expect(
         clippy::too_many_lines,
         reason = "every request is named, so that a new one cannot be forgotten"

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Seq};
-use crate::refusal::{ErrorCode, Refusal};
+use crate::refusal::Refusal;
 
 /// "Pool": distinguishes this protocol from other bytes.
 pub const MAGIC: u32 = 0x506f_6f6c;
@@ -41,7 +41,7 @@ impl Hello {
     /// # Errors
     /// The refusal to send: not this protocol, another pool, or which side to upgrade.
     pub fn check(&self, pool: &str) -> Result<u16, Refusal> {
-        let refuse = |message: String| Err(Refusal::new(ErrorCode::Protocol, message));
+        let refuse = |message: String| Err(Refusal::protocol(message));
         let name = self.build.chars().filter(|c| !c.is_control()).take(80).collect::<String>();
         if self.magic != MAGIC {
             return refuse("this is the socket of poold, and that is not its protocol".to_owned());

@@ -19,6 +19,51 @@ impl Refusal {
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
+
+    /// Creates a refusal with [`ErrorCode::Failed`].
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Failed, message)
+    }
+
+    /// Creates a refusal with [`ErrorCode::Usage`].
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Usage, message)
+    }
+
+    /// Creates a refusal with [`ErrorCode::NotFound`].
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::NotFound, message)
+    }
+
+    /// Creates a refusal with [`ErrorCode::Conflict`].
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Conflict, message)
+    }
+
+    /// Creates a refusal with [`ErrorCode::Refused`].
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Refused, message)
+    }
+
+    /// Creates a refusal with [`ErrorCode::Unavailable`].
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Unavailable, message)
+    }
+
+    /// Creates a refusal with [`ErrorCode::Timeout`].
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Timeout, message)
+    }
+
+    /// Creates a refusal with [`ErrorCode::Storage`].
+    pub fn storage(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Storage, message)
+    }
+
+    /// Creates a refusal with [`ErrorCode::Protocol`].
+    pub fn protocol(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Protocol, message)
+    }
 }
 
 /// The closed list of error codes. Each has an exit code of `poolctl`.

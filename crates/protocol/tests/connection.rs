@@ -105,10 +105,10 @@ fn a_call_is_answered() {
         assert_eq!(call, Call { id: 1, op: Some(asked), lock: Some(of_lock), request: Request::Ping });
         served.reply(call.id, Response::Done);
         let call: Call = served.expect();
-        let refusal = Refusal::new(ErrorCode::NotFound, "no such session");
+        let refusal = Refusal::not_found("no such session");
         served.send(&Frame::Reply { id: call.id, reply: Err(refusal) });
         served.expect::<Call>();
-        let refusal = Refusal::new(ErrorCode::Protocol, "what is that?");
+        let refusal = Refusal::protocol("what is that?");
         served.send(&Frame::Reply { id: 0, reply: Err(refusal) });
     });
     let (mut connection, welcomed) = Connection::connect(&daemon.path, &hello()).unwrap();
@@ -172,7 +172,7 @@ fn a_first_question_and_a_hello_that_is_not_welcome() {
         daemon.thread.join().unwrap();
         asked.map(|(_, answer)| answer)
     };
-    let refused = asked(|mut served| served.send(&HelloReply::Err(Refusal::new(ErrorCode::Protocol, "no"))));
+    let refused = asked(|mut served| served.send(&HelloReply::Err(Refusal::protocol("no"))));
     assert!(matches!(&refused, Err(ConnectError::Refused(r)) if r.message == "no"), "{refused:?}");
     let newer = asked(|mut served| served.send(&welcome(VERSION + 1)));
     assert!(matches!(newer, Err(ConnectError::Version { .. })), "{newer:?}");

@@ -309,7 +309,7 @@ impl State {
     fn lease(&self, tag: Tag) -> Reply {
         let found = self.candidates.values().find(|candidate| candidate.tag == tag);
         let Some(candidate) = found.filter(|_| !self.refused.contains(&tag)) else {
-            return Err(Refusal::new(ErrorCode::Conflict, "somebody else has it"));
+            return Err(Refusal::conflict("somebody else has it"));
         };
         let token = Token { epoch: Epoch(1), n: self.leases.len() as u64 };
         Ok(Response::Lease(Box::new(lease(candidate.clone(), token, &self.tmux_socket))))

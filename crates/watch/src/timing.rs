@@ -45,7 +45,7 @@ pub(crate) fn pause_after(backoff: &mut Backoff, error: &Error) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use protocol::{ErrorCode, Refusal, TransportError};
+    use protocol::{Refusal, TransportError};
 
     use super::*;
 
@@ -66,7 +66,7 @@ mod tests {
         let (mut backoff, lost) = (backoff(), Error::Lost(TransportError::Closed));
         let pauses: Vec<u128> = (0..7).map(|_| pause_after(&mut backoff, &lost).as_millis()).collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 2000, 2000]);
-        let second = Error::Refused(Refusal::new(ErrorCode::Conflict, "one is enough"));
+        let second = Error::Refused(Refusal::conflict("one is enough"));
         assert_eq!(pause_after(&mut super::backoff(), &second), BACKOFF.1);
     }
 }

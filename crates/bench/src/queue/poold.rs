@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_an_error() {
-        let refusal = Refusal::new(ErrorCode::Refused, "full");
+        let refusal = Refusal::refused("full");
         let frame = frame::encode(&Frame::Reply { id: 1, reply: Err(refusal) }).unwrap();
         assert!(calls(1).answer(&frame[..frame.len() - 1]).unwrap().is_none());
         assert!(calls(1).answer(&frame).is_err());

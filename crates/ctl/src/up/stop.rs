@@ -74,7 +74,7 @@ fn check_unlocked(context: &Context, sessions: &[SessionView]) -> Result<(), Err
         view.session.name,
         escape::line(&lock.purpose)
     );
-    Err(Refusal::new(ErrorCode::Conflict, why).into())
+    Err(Refusal::conflict(why).into())
 }
 
 fn end_all(context: &Context, (sessions, workers): (&[SessionView], &[SessionView])) -> Result<(), Error> {

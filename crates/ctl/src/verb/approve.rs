@@ -3,7 +3,7 @@
 use protocol::activity::{Ask, AskKind};
 use protocol::reply::SessionView;
 use protocol::request::Approve;
-use protocol::{ErrorCode, Refusal, Request};
+use protocol::{Refusal, Request};
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_session};
@@ -64,7 +64,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
 
 /// The question of the session, if it can be answered from here.
 fn answerable(view: &SessionView, answers: &[String]) -> Result<Ask, Error> {
-    let conflict = |message: String| Err(Refusal::new(ErrorCode::Conflict, message).into());
+    let conflict = |message: String| Err(Refusal::conflict(message).into());
     let name = &view.session.name;
     let Some(ask) = view.activity.ask.clone() else {
         return conflict(format!("{name} asks for nothing"));

@@ -3,7 +3,7 @@
 use logs::Times;
 use protocol::reply::LogFiles;
 use protocol::session::{Session, Size};
-use protocol::{ErrorCode, OsBytes, Refusal, SessionId, SessionRef, Timestamp};
+use protocol::{OsBytes, Refusal, SessionId, SessionRef, Timestamp};
 use serde_json::json;
 
 use crate::calls;
@@ -68,7 +68,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if args.stderr {
         if !session.spec.separate_stderr {
             let why = "its standard error is its terminal: it was created without `--stderr separate`";
-            return Err(Refusal::new(ErrorCode::Refused, format!("{}: {why}", session.name)).into());
+            return Err(Refusal::refused(format!("{}: {why}", session.name)).into());
         }
         files = stderr_of(&files);
     }

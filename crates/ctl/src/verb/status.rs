@@ -73,7 +73,7 @@ fn status_or_progress(context: &Context) -> Result<Status, Error> {
     match context.client().ask_once(Request::Status, RECOVERY_LIMIT).and_then(calls::expect_status) {
         Err(error) if matches!(error.code(), ErrorCode::Unavailable | ErrorCode::Timeout) => {
             let recovering = format!("poold (pid {pid}) is recovering its database: {percent} %");
-            Err(Refusal::new(ErrorCode::Unavailable, recovering).into())
+            Err(Refusal::unavailable(recovering).into())
         }
         answered => answered,
     }

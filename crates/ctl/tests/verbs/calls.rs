@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use protocol::reply::Sent;
 use protocol::session::Exit;
-use protocol::{
-    Breaker, ErrorCode, Lifecycle, MessageId, OpId, Refusal, Request, Response, SessionRef, Timestamp,
-};
+use protocol::{Breaker, Lifecycle, MessageId, OpId, Refusal, Request, Response, SessionRef, Timestamp};
 use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok};
@@ -145,7 +143,7 @@ fn a_list_comes_in_parts() {
 }
 
 fn a_refusal_has_its_code() {
-    let no = || Refusal::new(ErrorCode::NotFound, "no session \"wen\x1b\": did you mean web?");
+    let no = || Refusal::not_found("no session \"wen\x1b\": did you mean web?");
     let pool = Pool::new(move |_| Answer::Reply(Err(no())));
     let ran = pool.run("show wen");
     assert_eq!((ran.code, ran.err.as_str()), (3, "poolctl: no session \"wen\\x1b\": did you mean web?\n"));
@@ -234,7 +232,7 @@ fn a_timeout_says_what_was_waited_for() {
                 ok(Response::Session(Box::new(view)))
             }
             Request::Drain(_) => ok(Response::Session(Box::new(session("web")))),
-            _ if bare => Answer::Reply(Err(Refusal::new(ErrorCode::Timeout, "the wait timed out"))),
+            _ if bare => Answer::Reply(Err(Refusal::timeout("the wait timed out"))),
             _ => Answer::Silence,
         });
         let ran = pool.run(&format!("{line} --timeout 500ms"));
@@ -284,7 +282,7 @@ fn send_reads_standard_input() {
 fn a_send_whose_wait_runs_out_names_its_message() {
     let pool = Pool::new(|call| match &call.request {
         Request::Send(_) => ok(sent(7)),
-        _ => Answer::Reply(Err(Refusal::new(ErrorCode::Timeout, "the wait timed out"))),
+        _ => Answer::Reply(Err(Refusal::timeout("the wait timed out"))),
     });
     for line in ["send web x --wait done", "send web x --result", "send web x --wait done --json"] {
         let ran = pool.run(&format!("{line} --timeout 500ms"));
@@ -338,7 +336,7 @@ fn a_session_is_also_the_one_of_this_shell() {
 fn kill_goes_on_after_a_failure() {
     let pool = Pool::new(|call| match &call.request {
         Request::Kill(kill) if kill.session.0.starts_with("bad") => {
-            Answer::Reply(Err(Refusal::new(ErrorCode::NotFound, format!("no {}", kill.session))))
+            Answer::Reply(Err(Refusal::not_found(format!("no {}", kill.session))))
         }
         _ => ok(Response::Session(Box::new(session("web")))),
     });
@@ -362,7 +360,7 @@ fn attach_needs_a_terminal() {
 fn rpc_answers_every_line() {
     let pool = Pool::new(|call| match call.request {
         Request::Ping => ok(Response::Done),
-        _ => Answer::Reply(Err(Refusal::new(ErrorCode::NotFound, "no"))),
+        _ => Answer::Reply(Err(Refusal::not_found("no"))),
     });
     let mut child = pool.poolctl(["rpc"]).stdin(Stdio::piped()).spawn().unwrap();
     let lines =

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use protocol::reply::Checked;
-use protocol::{ErrorCode, OsBytes, Refusal, Request, Response};
+use protocol::{OsBytes, Refusal, Request, Response};
 use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok};
@@ -60,7 +60,7 @@ fn a_backup_is_made_where_it_was_asked_for() {
     let document: Value = serde_json::from_str(&ran.success()).unwrap();
     assert_eq!(document, json!({"path": path.to_str().unwrap(), "bytes": 5, "written": "5 bytes of it\n"}));
     assert_eq!(pool.request(), Request::Backup { path: OsBytes::from(path.as_os_str()) });
-    let pool = Pool::new(|_| Answer::Reply(Err(Refusal::new(ErrorCode::Conflict, "is there"))));
+    let pool = Pool::new(|_| Answer::Reply(Err(Refusal::conflict("is there"))));
     assert_eq!(pool.run("backup /tmp").code, 4);
 }
 

@@ -4,8 +4,8 @@ use protocol::message::{Holder, Step};
 use protocol::reply::{ClaimView, GeneratorView};
 use protocol::request::{ClaimRef, Messages, Purge, ResolveMessage};
 use protocol::{
-    Call, ErrorCode, Frame, GeneratorId, Message, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal,
-    Request, Response, SessionId, SessionRef, Timestamp,
+    Call, Frame, GeneratorId, Message, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal, Request,
+    Response, SessionId, SessionRef, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ fn holds(messages: Vec<Message>) -> impl Fn(&Call) -> Answer + Send + Sync {
                 message.status.state = state;
                 ok(Response::Message(Box::new(message)))
             }
-            None => Answer::Reply(Err(Refusal::new(ErrorCode::NotFound, format!("no message {id}")))),
+            None => Answer::Reply(Err(Refusal::not_found(format!("no message {id}")))),
         };
         match &call.request {
             Request::Show(_) => ok(Response::Session(Box::new(session("web")))),

@@ -13,8 +13,7 @@ use protocol::reply::LogFiles;
 use protocol::request::{Keys, Subscribe};
 use protocol::session::Exit;
 use protocol::{
-    ErrorCode, Event, Frame, Lifecycle, Reason, Refusal, Request, Response, Seq, SessionId, Stamped,
-    Timestamp,
+    Event, Frame, Lifecycle, Reason, Refusal, Request, Response, Seq, SessionId, Stamped, Timestamp,
 };
 use serde_json::Value;
 
@@ -90,7 +89,7 @@ fn run_keeps_the_code_where_it_cannot_remove() {
     let pool = Pool::new(|call| match &call.request {
         Request::New(_) => ok(Response::Session(Box::new(session("web")))),
         Request::Wait(_) => ok(stopped(3)),
-        _ => Answer::Reply(Err(Refusal::new(ErrorCode::Refused, "not\x1bnow"))),
+        _ => Answer::Reply(Err(Refusal::refused("not\x1bnow"))),
     });
     let ran = pool.run("run web --rm --no-stream -- program");
     assert_eq!((ran.code, ran.err.as_str()), (3, "poolctl: sess_1 could not be removed: not\\x1bnow\n"));
@@ -292,9 +291,7 @@ fn following_goes_on_where_it_was_cut() {
             (0, None) => Answer::Frames(vec![frame(3, true)]),
             (1, None) => Answer::Frames(vec![frame(3, true), Frame::Synced { seq: Seq(4) }, frame(5, false)]),
             (2, Some(5)) => Answer::Frames(vec![frame(6, false), Frame::Lagged { from: Seq(6), to: Seq(9) }]),
-            (3, Some(6)) => {
-                Answer::Reply(Err(protocol::Refusal::new(protocol::ErrorCode::Refused, "enough")))
-            }
+            (3, Some(6)) => Answer::Reply(Err(protocol::Refusal::refused("enough"))),
             other => panic!("{other:?}"),
         }
     });

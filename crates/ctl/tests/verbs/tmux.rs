@@ -9,7 +9,7 @@ use protocol::diff::Change;
 use protocol::reply::{WatchSetup, WatcherCommand};
 use protocol::request::{Adopt, Observe, View};
 use protocol::tmux::{TmuxSession, TmuxState};
-use protocol::{ErrorCode, Frame, OpId, Refusal, Request, Response, Seq, TmuxSessionId};
+use protocol::{Frame, OpId, Refusal, Request, Response, Seq, TmuxSessionId};
 use serde_json::Value;
 
 use crate::fake::{Answer, Pool, Ran, ok, until};
@@ -50,7 +50,7 @@ fn observed(observes: &[Observe]) -> Vec<Frame> {
 }
 
 fn enough() -> Answer {
-    Answer::Reply(Err(Refusal::new(ErrorCode::Refused, "enough")))
+    Answer::Reply(Err(Refusal::refused("enough")))
 }
 
 /// A daemon whose connection is lost once, lags once, and is refused the third time.
@@ -182,14 +182,14 @@ fn feed_waits_for_answers() {
 }
 
 fn feed_ends_when_its_place_is_taken() {
-    let pool = Pool::new(|_| Answer::Reply(Err(Refusal::new(ErrorCode::Conflict, "pid 9 has taken over"))));
+    let pool = Pool::new(|_| Answer::Reply(Err(Refusal::conflict("pid 9 has taken over"))));
     let (child, mut stdin) = feed(&pool, &["--take-over", "--json"]);
     stdin.write_all(b"\"alive\"\n").unwrap();
     let ran = Ran::new(&child.wait_with_output().unwrap());
     let error: Value = serde_json::from_str(&ran.err).unwrap();
     assert_eq!((ran.code, error["error"]["message"].as_str()), (4, Some("pid 9 has taken over")));
     // It may be replaced while it has nothing to send.
-    let refusal = Refusal::new(ErrorCode::Conflict, "pid 9 has taken over");
+    let refusal = Refusal::conflict("pid 9 has taken over");
     let told = Frame::Reply { id: 0, reply: Err(refusal) };
     let pool = Pool::new(move |_| Answer::Among(Vec::new(), Ok(Response::Done), vec![told.clone()]));
     let (child, mut stdin) = feed(&pool, &[]);

@@ -63,8 +63,7 @@ impl ClientOperation {
             }
             other => other.clone(),
         };
-        let bytes = protocol::frame::encode_record(&content)
-            .map_err(|e| Refusal::new(ErrorCode::Usage, e.to_string()))?;
+        let bytes = protocol::frame::encode_record(&content).map_err(|e| Refusal::usage(e.to_string()))?;
         Ok(Self { id, digest: digest(&bytes), asker: Weak::new(), under: None, interrupted_on: None })
     }
 
@@ -218,7 +217,7 @@ fn kept_operation(turn: &Turn<'_>, forgotten: &Event) -> Option<Event> {
         "this was queued as message {id}, which has been removed since, with its session or by `queue purge`; \
          send it with a new operation id to queue it again"
     );
-    let reply = protocol::frame::encode_payload(&Reply::Err(Refusal::new(ErrorCode::NotFound, why))).ok()?;
+    let reply = protocol::frame::encode_payload(&Reply::Err(Refusal::not_found(why))).ok()?;
     Some(Event::OperationDone { op, digest: message.digest, reply, at })
 }
 
@@ -239,7 +238,7 @@ pub(crate) fn used_for_sending(turn: &Turn<'_>, op: &OpId, digest: u64) -> Optio
 
 /// Returns the refusal of an id that was used with other content.
 pub(crate) fn id_reused() -> Refusal {
-    Refusal::new(ErrorCode::Conflict, "this operation id was used for something else")
+    Refusal::conflict("this operation id was used for something else")
 }
 
 /// Checks an operation id.
@@ -247,7 +246,7 @@ pub(crate) fn id_reused() -> Refusal {
 /// # Errors
 /// Usage: it is missing or invalid.
 pub(crate) fn check_id(id: Option<OpId>) -> Result<OpId, Refusal> {
-    let usage = |message: &str| Err(Refusal::new(ErrorCode::Usage, message));
+    let usage = |message: &str| Err(Refusal::usage(message));
     let Some(id) = id else { return usage("a request that changes something needs an operation id") };
     if let OpId::Named(name) = &id {
         let printable = name.bytes().all(|b| b.is_ascii_graphic());
@@ -259,9 +258,8 @@ pub(crate) fn check_id(id: Option<OpId>) -> Result<OpId, Refusal> {
 }
 
 fn decode(reply: &[u8]) -> Reply {
-    protocol::frame::decode_record::<Reply>(reply).unwrap_or_else(|e| {
-        Err(Refusal::new(ErrorCode::Storage, format!("the stored answer is unreadable: {e}")))
-    })
+    protocol::frame::decode_record::<Reply>(reply)
+        .unwrap_or_else(|e| Err(Refusal::storage(format!("the stored answer is unreadable: {e}"))))
 }
 
 /// Forgets operations that are too old, or beyond the limits: some at a time, oldest first. Those that are in progress

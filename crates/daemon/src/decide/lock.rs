@@ -9,7 +9,7 @@ use pool::lock::{LockRequest, NotHeld, OuterLock, Ticket, UserLock, WaiterOutcom
 use protocol::message::PROMPT;
 use protocol::reply::LockView;
 use protocol::session::SessionLock;
-use protocol::{ErrorCode, Event, Message, ProcId, Refusal, SessionId, Token};
+use protocol::{Event, Message, ProcId, Refusal, SessionId, Token};
 use tokio::sync::oneshot;
 
 use crate::engine::Turn;
@@ -39,7 +39,7 @@ pub(crate) fn current() -> Option<Token> {
 
 /// Returns the refusal of an action under a lock that is no longer held.
 pub(crate) fn not_held() -> Refusal {
-    Refusal::new(ErrorCode::Conflict, "that lock is no longer held")
+    Refusal::conflict("that lock is no longer held")
 }
 
 /// Refuses an action on a session on which another client holds a user's lock.
@@ -67,7 +67,7 @@ pub(crate) fn check_unlocked(
     let why = format!(
         "{name} is locked{by}{purpose}; `poolctl lock {name} -- …` waits for it, and --force takes it away"
     );
-    Err(Refusal::new(ErrorCode::Conflict, why))
+    Err(Refusal::conflict(why))
 }
 
 /// Clips a long purpose.

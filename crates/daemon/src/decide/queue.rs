@@ -21,9 +21,7 @@ use crate::engine::engine_handle::in_doubt;
 /// Returns the refusal for a message that could not be read.
 fn unreadable(error: &StoreError) -> Refusal {
     match error {
-        StoreError::Record { .. } => {
-            Refusal::new(ErrorCode::Storage, format!("{error}; `poolctl check` tells more"))
-        }
+        StoreError::Record { .. } => Refusal::storage(format!("{error}; `poolctl check` tells more")),
         _ => in_doubt(),
     }
 }
@@ -52,7 +50,7 @@ pub(crate) fn shown_with_steps(turn: &Turn<'_>, id: MessageId) -> Reply {
 }
 
 pub(crate) fn no_such_message(id: MessageId) -> Refusal {
-    Refusal::new(ErrorCode::NotFound, format!("no message {id}"))
+    Refusal::not_found(format!("no message {id}"))
 }
 
 /// Returns the body as it is stored: a prompt as it will be typed, anything else byte for byte.
@@ -61,8 +59,7 @@ pub(crate) fn body(asked: &mut Send) -> Result<Body, Refusal> {
     if asked.kind != PROMPT {
         return Ok(Body { digest: digest(&bytes), bytes });
     }
-    let text =
-        String::from_utf8(bytes).map_err(|_| Refusal::new(ErrorCode::Usage, "the text is not UTF-8"))?;
+    let text = String::from_utf8(bytes).map_err(|_| Refusal::usage("the text is not UTF-8"))?;
     let bytes = queue::strip_controls(&text).into_bytes();
     // The same text, raw and escaped, is two different requests.
     Ok(Body { digest: digest(&bytes) ^ u64::from(asked.raw), bytes })
@@ -80,7 +77,7 @@ fn escaped(daemon: &Daemon, session: &Session, asked: &Send, body: Body) -> Resu
     }
     let text = String::from_utf8_lossy(&body.bytes);
     if agents::prompt::is_blank(&text) {
-        return Err(Refusal::new(ErrorCode::Usage, "the text is blank: an agent takes nothing from it"));
+        return Err(Refusal::usage("the text is blank: an agent takes nothing from it"));
     }
     if asked.raw {
         return Ok(body);
@@ -206,7 +203,7 @@ fn check_disk(daemon: &Daemon, loaded: &LoadedConfig, more: u64) -> Result<(), R
                 "the disk of {} has {free} MiB left, and [queue] min_free_disk keeps {least}: make room there",
                 daemon.paths.state.display()
             );
-            Err(Refusal::new(ErrorCode::Refused, why))
+            Err(Refusal::refused(why))
         }
         _ => Ok(()),
     }
@@ -252,7 +249,7 @@ pub(crate) fn heartbeat(turn: &mut Turn<'_>, connection: u64, held: &[ClaimRef])
         return Ok(Response::Done);
     }
     let why = format!("no longer held under these tokens: {}", stale.join(", "));
-    Err(Refusal::new(ErrorCode::Conflict, why))
+    Err(Refusal::conflict(why))
 }
 
 /// `ack`. A repeat gets the same reply.

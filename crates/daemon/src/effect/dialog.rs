@@ -11,7 +11,7 @@ use pool::{Agent, agent, prompt, session};
 use protocol::activity::{Ask, AskKind};
 use protocol::event::AgentEvent;
 use protocol::request::Approve;
-use protocol::{ErrorCode, Event, Refusal, SessionId};
+use protocol::{Event, Refusal, SessionId};
 use tmux::{Answer, Key, PaneRef};
 use tokio::time::{Instant, sleep};
 
@@ -151,7 +151,7 @@ pub(crate) fn choice(
     let shown = agent::current_activity(turn.pool(), session);
     let is_meant = |ask: &&Ask| ask.kind == AskKind::Dialog && asked.ask.is_none_or(|meant| meant == ask.id);
     let Some(ask) = shown.ask.as_ref().filter(is_meant) else { return Ok(None) };
-    let conflict = |why: String| Err(Refusal::new(ErrorCode::Conflict, why));
+    let conflict = |why: String| Err(Refusal::conflict(why));
     let choices = screen::choices(&ask.text);
     let [said] = asked.answers.as_slice() else {
         return conflict(format!("{} shows a dialog: `poolctl approve {0} --answer N`", session.name));
@@ -176,7 +176,7 @@ pub(crate) fn choice(
 /// # Errors
 /// Conflict: the dialog is not there, or does not close.
 pub(crate) async fn choose(daemon: &Daemon, choice: &DialogChoice) -> Result<(), Refusal> {
-    let conflict = |why: &str| Err(Refusal::new(ErrorCode::Conflict, why));
+    let conflict = |why: &str| Err(Refusal::conflict(why));
     let seen = read_screen(daemon, &choice.agent, choice.pane).await.ok().and_then(|(_, look)| look?.dialog);
     if !seen.is_some_and(|seen| is_same(&seen, &choice.dialog)) {
         return conflict("its dialog is no longer on its screen: look at what it asks now");

@@ -70,15 +70,12 @@ pub(crate) async fn with_slot<R: Send + 'static>(
     let look = move |turn: &mut Turn<'_>| {
         if requester.is_gone(turn) {
             turn.volatile.scheduler.waiting.leave(waiter);
-            return Some(Err(Refusal::new(
-                ErrorCode::Refused,
-                "its request was given up before there was a slot",
-            )));
+            return Some(Err(Refusal::refused("its request was given up before there was a slot")));
         }
         if turn.volatile.scheduler.holds_starts() {
             turn.volatile.scheduler.waiting.leave(waiter);
             let why = "the pool is about to be stopped, and starts nothing";
-            return Some(Err(Refusal::new(ErrorCode::Refused, why)));
+            return Some(Err(Refusal::refused(why)));
         }
         let wanted = wanted.resolve(turn.pool());
         let ahead = turn.volatile.scheduler.waiting.ahead(turn.pool(), waiter, &wanted);
@@ -102,7 +99,7 @@ pub(crate) async fn with_slot<R: Send + 'static>(
         Ok(decided) => decided,
         Err(refusal) if refusal.code == ErrorCode::Timeout => {
             let why = format!("no slot came free within {}", humantime::format_duration(limit));
-            Err(Refusal::new(ErrorCode::Refused, format!("the pool is full: {why}")))
+            Err(Refusal::refused(format!("the pool is full: {why}")))
         }
         Err(refusal) => Err(refusal),
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use protocol::Refusal;
 use protocol::tmux::Server;
-use protocol::{ErrorCode, Refusal};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
@@ -20,7 +20,7 @@ pub(crate) async fn check(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     // It may have been started since.
     tmux_snapshot::take(daemon).await?;
     if is_absent(daemon).await? {
-        return Err(Refusal::new(ErrorCode::Unavailable, none_answers(daemon)));
+        return Err(Refusal::unavailable(none_answers(daemon)));
     }
     Ok(())
 }

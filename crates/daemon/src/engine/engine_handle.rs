@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) use pool::WaitsFor;
-use protocol::{ErrorCode, Refusal, SessionId};
+use protocol::{Refusal, SessionId};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -26,8 +26,7 @@ pub(crate) struct EngineHandle {
 
 /// Returns the refusal of what was in progress when the store failed or the daemon ended.
 pub(crate) fn in_doubt() -> Refusal {
-    Refusal::new(
-        ErrorCode::Storage,
+    Refusal::storage(
         "the daemon is stopping or its database failed; this may be stored: repeat it with the same operation \
          id",
     )
@@ -153,7 +152,7 @@ impl EngineHandle {
                 // It may have come true meanwhile, and then its effects are part of that turn.
                 Err(_) if self.remove_condition(id).await? => {
                     waiting.cancel();
-                    return Err(Refusal::new(ErrorCode::Timeout, "the wait timed out"));
+                    return Err(Refusal::timeout("the wait timed out"));
                 }
                 Err(_) => answered.await,
             },

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{ErrorCode, Refusal};
+use protocol::Refusal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use world::World;
@@ -117,7 +117,7 @@ impl BlockingPool {
 
 /// Returns the refusal for a request for which no thread was free.
 pub(crate) fn refusal(error: io::Error) -> Refusal {
-    Refusal::new(ErrorCode::Refused, error.to_string())
+    Refusal::refused(error.to_string())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use protocol::{ErrorCode, Frame, Refusal, Reply, frame};
+use protocol::{Frame, Refusal, Reply, frame};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use world::transport::Sender;
@@ -168,7 +168,7 @@ fn encode(sent: Frame) -> Result<Vec<u8>, PeerGone> {
         (Ok(bytes), _) => Ok(bytes),
         (Err(error), Frame::Reply { id, .. } | Frame::Part { id, .. }) => {
             let why = format!("the answer does not fit a frame: {error}");
-            let reply = Err(Refusal::new(ErrorCode::Failed, why));
+            let reply = Err(Refusal::failed(why));
             frame::encode(&Frame::Reply { id, reply }).map_err(|_| PeerGone)
         }
         (Err(_), _) => Err(PeerGone),

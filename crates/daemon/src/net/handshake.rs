@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::aio::FrameReader;
 use protocol::hello::HelloReply;
-use protocol::{ErrorCode, Hello, ProcId, Refusal, Welcome, frame, job};
+use protocol::{Hello, ProcId, Refusal, Welcome, frame, job};
 use world::transport::{Incoming, Receiver, Sender};
 
 use crate::engine::daemon::{BUILD, Daemon};
@@ -40,7 +40,7 @@ async fn greet(
     let payload = match reader.next().await {
         Ok(payload) => payload?,
         Err(error) => {
-            let refusal = Refusal::new(ErrorCode::Protocol, format!("not a tmux-pool frame: {error}"));
+            let refusal = Refusal::protocol(format!("not a tmux-pool frame: {error}"));
             refuse(&*writer, refusal).await;
             return None;
         }
@@ -50,7 +50,7 @@ async fn greet(
         return None;
     }
     let checked = frame::decode::<Hello>(&payload)
-        .map_err(|e| Refusal::new(ErrorCode::Protocol, format!("not a tmux-pool hello: {e}")))
+        .map_err(|e| Refusal::protocol(format!("not a tmux-pool hello: {e}")))
         .and_then(|hello| Ok((hello.check(daemon.paths.pool.as_str())?, hello)));
     let (version, hello) = match checked {
         Ok(checked) => checked,
@@ -77,7 +77,7 @@ async fn greet(
 async fn turn_away((mut reader, writer): Halves) -> Option<Connection> {
     if let Ok(Some(_)) = reader.next().await {
         let full = "poold has as many connections as it can hold; try again when some have ended";
-        refuse(&*writer, Refusal::new(ErrorCode::Unavailable, full)).await;
+        refuse(&*writer, Refusal::unavailable(full)).await;
     }
     None
 }

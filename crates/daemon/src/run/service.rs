@@ -119,8 +119,6 @@ mod tests {
     use std::cell::Cell;
     use std::future::pending;
 
-    use protocol::ErrorCode;
-
     use super::*;
 
     /// Returns the number of feeds, up to three, while the engine answers or hangs.
@@ -152,7 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn o03_feeding_ends_with_the_engine() {
-        let ended = || async { Err(Refusal::new(ErrorCode::Unavailable, "the engine has ended")) };
+        let ended = || async { Err(Refusal::unavailable("the engine has ended")) };
         feed_watchdog(Duration::from_secs(3), (ended, || true), || panic!("it was fed")).await;
     }
 }

@@ -8,7 +8,7 @@ use pool::slots;
 use protocol::reap::Rule;
 use protocol::reply::Capacity as CapacityView;
 use protocol::tmux::Server;
-use protocol::{ErrorCode, Refusal, ServerId};
+use protocol::{Refusal, ServerId};
 
 use crate::engine::Turn;
 use crate::engine::daemon::{Daemon, LoadedConfig};
@@ -60,7 +60,7 @@ pub(crate) fn latest(daemon: &Daemon) -> MachineSample {
 /// Refused, with the short resource and the remedy.
 pub(crate) fn check(turn: &Turn<'_>, daemon: &Daemon) -> Result<(), Refusal> {
     match short_of(daemon).next() {
-        Some(why) => Err(Refusal::new(ErrorCode::Refused, why)),
+        Some(why) => Err(Refusal::refused(why)),
         None => check_server(turn, daemon),
     }
 }
@@ -117,7 +117,7 @@ pub(crate) fn startable(turn: &Turn<'_>, daemon: &Daemon) -> usize {
 fn check_server(turn: &Turn<'_>, daemon: &Daemon) -> Result<(), Refusal> {
     let unsettled = unsettled(turn, daemon);
     let full = server(turn).and_then(|server| near_file_limit(latest(daemon), server, unsettled));
-    full.map_or(Ok(()), |why| Err(Refusal::new(ErrorCode::Refused, why)))
+    full.map_or(Ok(()), |why| Err(Refusal::refused(why)))
 }
 
 fn server(turn: &Turn<'_>) -> Option<ServerId> {

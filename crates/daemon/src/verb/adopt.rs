@@ -37,7 +37,7 @@ pub(super) async fn adopt(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Ado
     let find = move |turn: &mut Turn<'_>| {
         let state = turn.volatile.observed.state();
         if let Server::Unknown(silence) = &state.server {
-            return Err(Refusal::new(ErrorCode::Unavailable, server::no_answer(silence, &socket)));
+            return Err(Refusal::unavailable(server::no_answer(silence, &socket)));
         }
         pool::session::adopt_target(turn.pool(), state, &target)
     };
@@ -72,11 +72,11 @@ async fn already_adopted(
                     "it belongs to {id} ({}), which has ended; `poolctl restart` starts it again",
                     s.name
                 );
-                Err(Refusal::new(ErrorCode::Conflict, why))
+                Err(Refusal::conflict(why))
             }
             Some(s) if has_other_workspace(&s) => {
                 let why = format!("it is {id} already, with the workspace {}", s.workspace);
-                Err(Refusal::new(ErrorCode::Conflict, why))
+                Err(Refusal::conflict(why))
             }
             Some(_) => session_view::reply(turn, &context, id),
             None => failed_elsewhere(id),
@@ -91,7 +91,7 @@ async fn already_adopted(
 
 fn failed_elsewhere(session: SessionId) -> Reply {
     let why = format!("its adoption by another client, as {session}, failed; try again");
-    Err(Refusal::new(ErrorCode::Conflict, why))
+    Err(Refusal::conflict(why))
 }
 
 /// Decides the adoption, marks the pane, and answers with the session.
@@ -188,7 +188,7 @@ async fn last_use(
 ) -> Result<Option<Timestamp>, Refusal> {
     match daemon.tmux.pane_use(adoptee.server.into(), adoptee.id).await {
         Ok(told) if told.piped && !replace_pipe => {
-            Err(Refusal::new(ErrorCode::Conflict, format!("{} was not adopted: {PIPED}", adoptee.id)))
+            Err(Refusal::conflict(format!("{} was not adopted: {PIPED}", adoptee.id)))
         }
         told => Ok(told.ok().map(|told| Timestamp(told.active_at.saturating_mul(1000)))),
     }
@@ -201,7 +201,7 @@ async fn program(
     adoptee: &ForeignPane,
     active_at: Option<Timestamp>,
 ) -> Result<ForeignProgram, Refusal> {
-    let ended = || Refusal::new(ErrorCode::Refused, format!("the program in {} has ended", adoptee.id));
+    let ended = || Refusal::refused(format!("the program in {} has ended", adoptee.id));
     let mut process = adoptee.pane.process.ok_or_else(ended)?;
     for _ in 0..ARGV_TRIES {
         let argv = daemon.world.processes.argv(process).ok_or_else(ended)?;
@@ -217,7 +217,7 @@ async fn program(
         }
         sleep(ARGV_PAUSE).await;
     }
-    Err(Refusal::new(ErrorCode::Failed, format!("{} has no command line", adoptee.id)))
+    Err(Refusal::failed(format!("{} has no command line", adoptee.id)))
 }
 
 /// True for the init of an incarnation, which may have been given back to its user: `REAPER exec RUN/TAG.job`.
@@ -264,10 +264,10 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session, replace_pipe: bool) -> Res
         Err(error) if !error.in_doubt() => {
             abandon(daemon, record, ErrorCode::Unavailable, &error.to_string()).await
         }
-        Err(error) => Err(Refusal::new(
-            ErrorCode::Unavailable,
-            format!("{error}; {} stays starting until it is known whether its pane is marked", record.id),
-        )),
+        Err(error) => Err(Refusal::unavailable(format!(
+            "{error}; {} stays starting until it is known whether its pane is marked",
+            record.id
+        ))),
     }
 }
 

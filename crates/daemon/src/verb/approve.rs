@@ -10,7 +10,7 @@ use protocol::activity::Ask;
 use protocol::event::AgentEvent;
 use protocol::hook::Decision;
 use protocol::request::Approve;
-use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, Reply, Response, Session, SessionId};
+use protocol::{Activity, ActivityState, Event, Refusal, Reply, Response, Session, SessionId};
 use tokio::time::timeout;
 
 use crate::decide::asks;
@@ -37,7 +37,7 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: A
         let session = session::resolve(turn.pool(), &asked.session)?.clone();
         let ask = answerable_ask(turn, &context, &session, asked.ask)?;
         agent::check_answer(&ask, &asked, session.name.as_str())?;
-        let no_hook = || Refusal::new(ErrorCode::Conflict, only_at_terminal(&session));
+        let no_hook = || Refusal::conflict(only_at_terminal(&session));
         let hook = turn.waiting.decisions.take(session.id, ask.id);
         let hook = hook.filter(|hook| !hook.is_closed()).ok_or_else(no_hook)?;
         let taken = turn.waiting.decisions.sent(session.id, ask.id);
@@ -62,7 +62,7 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: A
             if is_at_work(turn, &session) {
                 restore(turn, &session, ask);
             }
-            Err(Refusal::new(ErrorCode::Conflict, only_at_terminal(&session)))
+            Err(Refusal::conflict(only_at_terminal(&session)))
         };
         operation.record_answer(turn, &reply);
         reply
@@ -128,7 +128,7 @@ fn answerable_ask(
     session: &Session,
     wanted: Option<u64>,
 ) -> Result<Ask, Refusal> {
-    let conflict = |why: String| Err(Refusal::new(ErrorCode::Conflict, why));
+    let conflict = |why: String| Err(Refusal::conflict(why));
     let now = agent::current_activity(turn.pool(), session);
     let Some(shown) = now.ask.clone().filter(|_| agent::waits_for_person(&now)) else {
         return conflict(format!("{} asks for nothing now", session.name));

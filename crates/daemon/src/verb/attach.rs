@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::paths::is_same;
 use protocol::reply::AttachCommand;
 use protocol::request::Attach;
-use protocol::{ErrorCode, Lifecycle, OsBytes, Refusal, Reply, Response, Session, TmuxSessionId};
+use protocol::{Lifecycle, OsBytes, Refusal, Reply, Response, Session, TmuxSessionId};
 use tmux::TmuxError;
 
 use crate::decide::lock;
@@ -33,7 +33,7 @@ pub(super) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
     };
     // An attaching client passes its terminal and its whole environment to the server at this socket.
     if let Err(error @ TmuxError::Untrusted(_)) = tmux::trust::probe(&daemon.device.socket) {
-        return Err(Refusal::new(ErrorCode::Refused, error.to_string()));
+        return Err(Refusal::refused(error.to_string()));
     }
     Ok(Response::Attach(command(daemon, &session, target, &asked)))
 }

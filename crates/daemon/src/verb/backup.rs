@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorCode, OsBytes, Refusal, Reply, Response};
+use protocol::{OsBytes, Refusal, Reply, Response};
 use store::{StoreError, maintenance};
 
 use crate::engine::daemon::Daemon;
@@ -11,7 +11,7 @@ use crate::verb::database;
 
 pub(super) async fn backup(daemon: &Arc<Daemon>, path: OsBytes) -> Reply {
     if !path.as_path().is_absolute() {
-        return Err(Refusal::new(ErrorCode::Usage, "the path of a backup is absolute"));
+        return Err(Refusal::usage("the path of a backup is absolute"));
     }
     let reader = database::reader(daemon).await?;
     let file = path.as_path().display().to_string();
@@ -20,7 +20,7 @@ pub(super) async fn backup(daemon: &Arc<Daemon>, path: OsBytes) -> Reply {
             .and_then(|()| Ok(std::fs::metadata(path.as_path())?.len()))
     });
     let bytes = made.await.map_err(blocking_pool::refusal)?.map_err(|error| match error {
-        StoreError::Io(error) => Refusal::new(ErrorCode::Failed, format!("{file}: {error}")),
+        StoreError::Io(error) => Refusal::failed(format!("{file}: {error}")),
         other => database::refusal(&other),
     })?;
     Ok(Response::Text(format!("{bytes} bytes")))

@@ -1,6 +1,6 @@
 //! The connection of a client's request.
 
-use protocol::{ErrorCode, ProcId, Refusal};
+use protocol::{ProcId, Refusal};
 
 use crate::host::outbox::Outbox;
 use crate::verb::parts::Parts;
@@ -26,5 +26,5 @@ impl Caller {
 
 /// Returns the refusal of a request that the role of its connection does not allow.
 pub(super) fn other_role() -> Refusal {
-    Refusal::new(ErrorCode::Usage, "that request belongs to another role")
+    Refusal::usage("that request belongs to another role")
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::request::{Capture, Extent};
-use protocol::{ErrorCode, OsBytes, Refusal, Reply, Response, Session};
+use protocol::{OsBytes, Refusal, Reply, Response, Session};
 use tmux::Answer;
 use tmux::act::Lines;
 
@@ -37,12 +37,9 @@ async fn last_screen(daemon: &Daemon, session: &Session) -> Reply {
         .await
     {
         Some(Ok(screen)) => Ok(Response::Screen(OsBytes(screen))),
-        _ => Err(Refusal::new(
-            ErrorCode::NotFound,
-            format!(
-                "{} does not run, and no last screen of it was kept; `poolctl logs` has its output",
-                session.name
-            ),
-        )),
+        _ => Err(Refusal::not_found(format!(
+            "{} does not run, and no last screen of it was kept; `poolctl logs` has its output",
+            session.name
+        ))),
     }
 }

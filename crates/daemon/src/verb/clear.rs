@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorCode, Refusal, Reply, Response, Session, SessionRef};
+use protocol::{Refusal, Reply, Response, Session, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::daemon::{Daemon, pane_of};
@@ -36,12 +36,10 @@ pub(super) async fn empty_log(daemon: &Daemon, session: &Session) -> Result<(), 
     };
     match daemon.blocking.with_timeout(Purpose::Logs, clear).await {
         Some(Ok(())) => Ok(()),
-        Some(Err(error)) => Err(Refusal::new(
-            ErrorCode::Failed,
-            format!("the log of {} is not emptied: {error}", session.name),
-        )),
-        None => Err(Refusal::new(
-            ErrorCode::Failed,
+        Some(Err(error)) => {
+            Err(Refusal::failed(format!("the log of {} is not emptied: {error}", session.name)))
+        }
+        None => Err(Refusal::failed(
             "the file system does not answer, and the log may not be empty; try again once it does",
         )),
     }

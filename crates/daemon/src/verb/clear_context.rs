@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::message::PROMPT;
 use protocol::request::{ClearContext, Send};
-use protocol::{ErrorCode, Lifecycle, OpId, OsBytes, Refusal, Reply, Session, Token};
+use protocol::{Lifecycle, OpId, OsBytes, Refusal, Reply, Session, Token};
 
 use crate::decide::{idempotency, queue};
 use crate::engine::Turn;
@@ -46,7 +46,7 @@ fn command(daemon: &Daemon, session: &Session, is_repeat: bool) -> Result<String
     let (kind, name) = (&session.spec.agent, &session.name);
     let refused = |why: String| {
         let cure = format!("`poolctl reset {name}` begins anew in a new process");
-        Err(Refusal::new(ErrorCode::Refused, format!("{why}; {cure}")))
+        Err(Refusal::refused(format!("{why}; {cure}")))
     };
     let Some(clear) = daemon.loaded().settings.agent_of(session).clear.clone() else {
         return refused(format!(

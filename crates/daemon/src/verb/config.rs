@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorCode, Refusal, Reply, Response};
+use protocol::{Refusal, Reply, Response};
 
 use crate::config::file::Config;
 use crate::config::values::ConfigError;
@@ -17,7 +17,7 @@ const FROM_NEXT_START: &str = "; [logs] counts for each session from its next st
 /// Answers with the configuration in force, as TOML.
 pub(super) fn config(daemon: &Daemon) -> Reply {
     let loaded = daemon.loaded();
-    let text = loaded.config.to_toml().map_err(|e| Refusal::new(ErrorCode::Failed, e.to_string()))?;
+    let text = loaded.config.to_toml().map_err(|e| Refusal::failed(e.to_string()))?;
     let pending = needs_restart(&daemon.startup_config, &loaded.config);
     let note = if pending {
         format!("# Not in force before a restart of poold: {AT_START}.\n")
@@ -37,8 +37,7 @@ fn needs_restart(startup: &Config, config: &Config) -> bool {
 
 /// Reads the configuration file again. Answers whether it changed, and which changes need a restart.
 pub(crate) fn reload(daemon: &Daemon) -> Reply {
-    let usage =
-        |e: ConfigError| Refusal::new(ErrorCode::Usage, format!("{e}; the configuration is as before"));
+    let usage = |e: ConfigError| Refusal::usage(format!("{e}; the configuration is as before"));
     let mut loaded = LoadedConfig::read(&daemon.paths, daemon.settings().umask).map_err(usage)?;
     Arc::make_mut(&mut loaded.settings).enforceable = daemon.settings().enforceable;
     let restart = needs_restart(&daemon.startup_config, &loaded.config);

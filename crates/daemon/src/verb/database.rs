@@ -16,7 +16,7 @@ pub(super) async fn reader(daemon: &Arc<Daemon>) -> Result<Reader, Refusal> {
 /// the database nothing is answered any more.
 pub(super) fn read_failed(daemon: &Daemon, error: &StoreError) -> Refusal {
     daemon.engine.post(|_| ());
-    Refusal::new(ErrorCode::Storage, error.to_string())
+    Refusal::storage(error.to_string())
 }
 
 /// Returns the refusal for an error of the database.

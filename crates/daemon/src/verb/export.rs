@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use protocol::{ErrorCode, Frame, Refusal, Reply, Response};
+use protocol::{Frame, Refusal, Reply, Response};
 use store::maintenance;
 use tokio::sync::mpsc;
 
@@ -33,7 +33,7 @@ pub(super) async fn export(daemon: &Arc<Daemon>, parts: Parts<'_>) -> Reply {
         let part = Frame::Part { id: parts.call, part: Response::Text(text) };
         if parts.outbox.send(part).await.is_err() {
             // The writing thread notices at its next part.
-            return Err(Refusal::new(ErrorCode::Unavailable, "the client is gone"));
+            return Err(Refusal::unavailable("the client is gone"));
         }
     }
     match writing.await.ok_or_else(in_doubt)? {

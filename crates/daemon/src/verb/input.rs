@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::request::{INPUT_MAX, Input};
-use protocol::{ErrorCode, OsBytes, Refusal, Reply};
+use protocol::{OsBytes, Refusal, Reply};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::daemon::Daemon;
@@ -13,7 +13,7 @@ pub(super) async fn input(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Inp
     let Input { session, bytes: OsBytes(bytes) } = asked;
     if bytes.is_empty() || bytes.len() > INPUT_MAX {
         let why = format!("input has 1 to {INPUT_MAX} bytes");
-        return Err(Refusal::new(ErrorCode::Usage, why));
+        return Err(Refusal::usage(why));
     }
     let tmux = Arc::clone(&daemon.tmux);
     let effect = PaneEffect::Input(String::from_utf8_lossy(&bytes).into_owned());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::request::Keys;
-use protocol::{ErrorCode, Refusal, Reply};
+use protocol::{Refusal, Reply};
 use tmux::keys::Key;
 
 use crate::decide::idempotency::ClientOperation;
@@ -11,9 +11,9 @@ use crate::engine::daemon::Daemon;
 use crate::verb::pane::{self, PaneEffect};
 
 pub(super) async fn keys(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Keys) -> Reply {
-    let keys = tmux::keys::parse(&asked.keys).map_err(|e| Refusal::new(ErrorCode::Usage, e.to_string()))?;
+    let keys = tmux::keys::parse(&asked.keys).map_err(|e| Refusal::usage(e.to_string()))?;
     if keys.is_empty() {
-        return Err(Refusal::new(ErrorCode::Usage, "name at least one key, as in `poolctl keys NAME Enter`"));
+        return Err(Refusal::usage("name at least one key, as in `poolctl keys NAME Enter`"));
     }
     let (tmux, typed) = (Arc::clone(&daemon.tmux), keys.iter().filter_map(Key::character).collect());
     let effect = PaneEffect::Keys(typed);

@@ -8,7 +8,7 @@ use pool::lock::Ticket;
 use protocol::reply::Locked;
 use protocol::request::Lock;
 use protocol::session::SessionLock;
-use protocol::{ErrorCode, OpId, Refusal, Reply, Response, SessionId, Token};
+use protocol::{OpId, Refusal, Reply, Response, SessionId, Token};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -36,7 +36,7 @@ pub(super) async fn lock(
 ) -> Reply {
     let op = idempotency::check_id(op)?;
     if asked.purpose.len() > PURPOSE_MAX {
-        return Err(Refusal::new(ErrorCode::Usage, format!("the purpose is over {PURPOSE_MAX} bytes")));
+        return Err(Refusal::usage(format!("the purpose is over {PURPOSE_MAX} bytes")));
     }
     let session = session_view::resolve(daemon, asked.session.clone()).await?.id;
     let lease_ms = asked.lease_ms.unwrap_or(LEASE_MS);
@@ -115,9 +115,7 @@ fn enqueue(
     lock: SessionLock,
     grant: oneshot::Sender<Result<Token, Refusal>>,
 ) -> Result<(), Refusal> {
-    if turn.pool().session(session).is_none() {
-        return Err(pool::session::not_found(turn.pool(), &session.to_string()));
-    }
+    pool::session::get(turn.pool(), session)?;
     let purpose = lock.purpose.clone();
     match turn.volatile.locks.request_user_lock(session, ticket, &purpose, force) {
         Some(given) => {
@@ -142,7 +140,7 @@ async fn timed_out(daemon: &Daemon, session: SessionId) -> Refusal {
         Ok(Some(refusal)) => refusal.message,
         _ => format!("the lock of {session} did not come free"),
     };
-    Refusal::new(ErrorCode::Timeout, format!("the wait timed out: {why}"))
+    Refusal::timeout(format!("the wait timed out: {why}"))
 }
 
 /// Extends the lease of a lock.
@@ -156,10 +154,8 @@ fn renew_lease(turn: &mut Turn<'_>, session: SessionId, token: Token) -> Reply {
     if turn.volatile.user_locks.renew(session, token, deadline) {
         return Ok(Response::Done);
     }
-    match turn.pool().session(session) {
-        Some(_) => Err(lock::not_held()),
-        None => Err(pool::session::not_found(turn.pool(), &session.to_string())),
-    }
+    pool::session::get(turn.pool(), session)?;
+    Err(lock::not_held())
 }
 
 /// Releases a lock, if it is still held.

@@ -154,7 +154,7 @@ fn settled_outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply
                 "{id} ({0}) was lost before it was known to run; `poolctl restore {0}` starts it",
                 session.name
             );
-            Err(Refusal::new(ErrorCode::Failed, why))
+            Err(Refusal::failed(why))
         }
         None => outcome(turn, daemon, id),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ErrorCode, Event, Refusal, Reply, Response, SessionRef};
+use protocol::{Event, Refusal, Reply, Response, SessionRef};
 use tmux::{Answer, PaneRef, TmuxError};
 
 use crate::decide::idempotency::ClientOperation;
@@ -53,9 +53,7 @@ pub(super) async fn act(
     let (begun, is_typed) = (op.clone(), kind.typed().is_some());
     let begin = move |turn: &mut Turn<'_>| {
         begun.record_begun(turn, id);
-        let Some(session) = turn.pool().session(id).cloned() else {
-            return Err(pool::session::not_found(turn.pool(), &id.to_string()));
-        };
+        let session = pool::session::get(turn.pool(), id)?.clone();
         let now = turn.now();
         turn.volatile.attend(session.tag(), now);
         let run = session.incarnation.as_ref().filter(|_| session.takes_prompts());
@@ -87,7 +85,7 @@ pub(super) async fn act(
 
 /// Returns the reply for the result of an effect.
 pub(super) fn reply_of(effect: Result<Answer, TmuxError>) -> Reply {
-    let failed = |message: &str| Err(Refusal::new(ErrorCode::Failed, message));
+    let failed = |message: &str| Err(Refusal::failed(message));
     match effect {
         Ok(Answer::Done) => Ok(Response::Done),
         Ok(Answer::InMode) => failed("the pane is in copy mode, which would swallow it; nothing was typed"),
@@ -99,15 +97,15 @@ pub(super) fn reply_of(effect: Result<Answer, TmuxError>) -> Reply {
         Ok(Answer::NotOurs) => failed("the pane has lost the pool's mark; nothing was done"),
         Ok(Answer::OtherServer) => failed("another tmux server answers; nothing was done"),
         Err(error) if error.in_doubt() => {
-            Err(Refusal::new(ErrorCode::Unavailable, format!("{error}; it may have been done")))
+            Err(Refusal::unavailable(format!("{error}; it may have been done")))
         }
-        Err(error) => Err(Refusal::new(ErrorCode::Unavailable, format!("{error}; nothing was done"))),
+        Err(error) => Err(Refusal::unavailable(format!("{error}; nothing was done"))),
     }
 }
 
 /// Returns the refusal of a look at a pane that showed nothing. A look changes nothing, so nothing is in doubt.
 pub(super) fn unseen(look: Result<Answer, TmuxError>) -> Refusal {
-    let failed = |why: &str| Refusal::new(ErrorCode::Failed, format!("{why}; its screen was not read"));
+    let failed = |why: &str| Refusal::failed(format!("{why}; its screen was not read"));
     match look {
         Ok(Answer::Dead | Answer::Gone) => failed("its program ended"),
         Ok(Answer::NotOurs) => failed("the pane has lost the pool's mark"),
@@ -121,12 +119,11 @@ pub(super) fn unseen(look: Result<Answer, TmuxError>) -> Refusal {
             | Answer::Piped,
         ) => failed("tmux showed nothing"),
         Err(error @ TmuxError::TooLong(_)) => {
-            Refusal::new(ErrorCode::Refused, format!("{error}; ask for fewer lines with --lines"))
+            Refusal::refused(format!("{error}; ask for fewer lines with --lines"))
         }
-        Err(error) => Refusal::new(
-            ErrorCode::Unavailable,
-            format!("{error}; its screen was not read: `poolctl status` shows how the server is"),
-        ),
+        Err(error) => Refusal::unavailable(format!(
+            "{error}; its screen was not read: `poolctl status` shows how the server is"
+        )),
     }
 }
 

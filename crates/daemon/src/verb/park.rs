@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::request::Park;
 use protocol::session::Reason;
-use protocol::{ErrorCode, Lifecycle, Refusal, Reply, Session, SessionId, Tag};
+use protocol::{Lifecycle, Refusal, Reply, Session, SessionId, Tag};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
@@ -36,12 +36,12 @@ pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park
         let runs_on = now.is_some_and(|s| is_restarted(s) || is_starting_or_live(s));
         let reply = if ends.is_some() && now.is_some_and(is_restarted) {
             let why = format!("{} was restarted before it was parked", session.name);
-            Err(Refusal::new(ErrorCode::Conflict, why))
+            Err(Refusal::conflict(why))
         } else if continues || kept.is_some() && runs_on {
             let why =
                 kept.unwrap_or_else(|| "something would be lost, or a client attached meanwhile".to_owned());
             let why = format!("{} is not parked: {why}; park --force parks it all the same", session.name);
-            Err(Refusal::new(ErrorCode::Conflict, why))
+            Err(Refusal::conflict(why))
         } else {
             session_view::reply(turn, &context, id)
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use protocol::paths::Paths;
 use protocol::reply::Pruned;
 use protocol::request::{Prune, Remove};
-use protocol::{ErrorCode, Lifecycle, Name, Refusal, Reply, Response, Session, SessionId, Timestamp};
+use protocol::{Lifecycle, Name, Refusal, Reply, Response, Session, SessionId, Timestamp};
 use world::processes::Processes;
 
 use crate::decide::idempotency::ClientOperation;
@@ -85,9 +85,8 @@ async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pr
     // A directory with an id that is not given out yet may be in creation.
     let keep = move |id: SessionId| known.contains(&id) || id.0 >= next;
     let work = move || leftovers.remove(&keep, &ages, &*processes);
-    let failed = |error: std::io::Error| {
-        Refusal::new(ErrorCode::Failed, format!("unused directories were not looked for: {error}"))
-    };
+    let failed =
+        |error: std::io::Error| Refusal::failed(format!("unused directories were not looked for: {error}"));
     let found = daemon.blocking.without_timeout(Purpose::Removal, work).await.map_err(failed)?;
     pruned.directories = found.directories;
     pruned.bytes += found.bytes;

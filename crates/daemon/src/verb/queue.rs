@@ -8,9 +8,7 @@ use pool::session;
 use pool::worker::HANDLER_END;
 use protocol::message::PROMPT;
 use protocol::request::{Messages, Purge, ResolveMessage};
-use protocol::{
-    ErrorCode, Event, Message, MessageId, MessageState, OsBytes, Refusal, Reply, Response, SessionRef,
-};
+use protocol::{Event, Message, MessageId, MessageState, OsBytes, Refusal, Reply, Response, SessionRef};
 
 use crate::decide::blocked::blocked_prompt;
 use crate::decide::idempotency::{self, ClientOperation};
@@ -131,7 +129,7 @@ pub(super) async fn retry(daemon: &Arc<Daemon>, op: &ClientOperation, id: Messag
                 "{id} was cancelled in work, and its handler may still run: retry it in {} s",
                 left.as_secs() + 1
             );
-            return Err(Refusal::new(ErrorCode::Conflict, why));
+            return Err(Refusal::conflict(why));
         }
         pool::queue::retry(turn.pool(), &daemon.loaded().settings.queue, id, turn.now())
     };

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use pool::queue::ArchivedMessages;
 use protocol::request::Remove;
 use protocol::session::Reason;
-use protocol::{
-    ErrorCode, Event, Lifecycle, MessageId, OsBytes, Refusal, Response, Session, SessionId, Timestamp,
-};
+use protocol::{Event, Lifecycle, MessageId, OsBytes, Refusal, Response, Session, SessionId, Timestamp};
 use store::Reader;
 
 use crate::decide::idempotency::{self, ClientOperation};
@@ -122,7 +120,7 @@ async fn remove_for(
                     "{id} is removed, but its pane keeps the pool's marks: {why}; the next start of poold takes them away"
                 )
             };
-            let refusal = Refusal::new(ErrorCode::Failed, what);
+            let refusal = Refusal::failed(what);
             // In place of the answer that was recorded with the removal of the record.
             if let Some(op) = op.cloned() {
                 let answer = Err(refusal.clone());
@@ -169,9 +167,7 @@ struct Archived {
 async fn archive_all(daemon: &Arc<Daemon>, removal: &Removal, id: SessionId) -> Result<Archived, Refusal> {
     let wanted = removal.clone();
     let read = move |turn: &mut Turn<'_>| {
-        let Some(session) = turn.pool().session(id).cloned() else {
-            return Err(pool::session::not_found(turn.pool(), &id.to_string()));
-        };
+        let session = pool::session::get(turn.pool(), id)?.clone();
         check_removable(turn, &session, &wanted)?;
         Ok((session, ArchivedMessages::of(turn.pool(), id), turn.reader(), turn.now()))
     };
@@ -190,7 +186,7 @@ async fn archive_all(daemon: &Arc<Daemon>, removal: &Removal, id: SessionId) -> 
         let name = archive::unused_name(&archives, &name);
         archive::write(&archives, &name, contents).map_err(std::io::Error::other)
     };
-    let failed = |why: String| Refusal::new(ErrorCode::Failed, not_archived(id, &why));
+    let failed = |why: String| Refusal::failed(not_archived(id, &why));
     match daemon.blocking.without_timeout(Purpose::Removal, write).await {
         Ok(Ok(path)) => {
             tracing::info!(session = %id, path = %path.display(), "archived");
@@ -208,7 +204,7 @@ async fn mark_detached(daemon: &Arc<Daemon>, id: SessionId) -> Result<(), Refusa
     detached::mark(daemon, &session).map_err(|error| {
         let name = &session.name;
         let why = format!("{name} stays in the pool, as its directory cannot be marked as in use: {error}");
-        Refusal::new(ErrorCode::Failed, why)
+        Refusal::failed(why)
     })
 }
 
@@ -287,7 +283,7 @@ impl Archived {
         }
         let (name, path) = (&session.name, self.path.display());
         let why = format!("{name} was used while it was archived, and stays; try again ({path} is kept)");
-        Err(Refusal::new(ErrorCode::Conflict, why))
+        Err(Refusal::conflict(why))
     }
 }
 
@@ -297,7 +293,7 @@ fn check_removable(turn: &Turn<'_>, session: &Session, removal: &Removal) -> Res
     check_ended(turn, session, removal)?;
     if session.lifecycle.holds_slot() && !asked.keep_tmux {
         let why = format!("{} was started again meanwhile", session.name);
-        return Err(Refusal::new(ErrorCode::Conflict, why));
+        return Err(Refusal::conflict(why));
     }
     if asked.force {
         Ok(())
@@ -318,7 +314,7 @@ fn check_ended(turn: &Turn<'_>, session: &Session, removal: &Removal) -> Result<
         }
     };
     let why = || format!("{} was used since it had ended, and stays", session.name);
-    if was_used { Err(Refusal::new(ErrorCode::Conflict, why())) } else { Ok(()) }
+    if was_used { Err(Refusal::conflict(why())) } else { Ok(()) }
 }
 
 /// Refuses a session that is locked or in use, before anything is ended.

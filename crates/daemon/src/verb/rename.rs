@@ -18,9 +18,7 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
     let grant = daemon.engine.lock(id, "rename").await?;
     let operation = op.clone();
     let decide = move |turn: &mut Turn<'_>| {
-        let Some(session) = turn.pool().session(id).cloned() else {
-            return Err(pool::session::not_found(turn.pool(), &id.to_string()));
-        };
+        let session = pool::session::get(turn.pool(), id)?.clone();
         if operation.interrupted_on.is_some() {
             check_repeat(&session, &asked)?;
         }
@@ -75,7 +73,7 @@ fn check_repeat(session: &Session, asked: &Rename) -> Result<(), Refusal> {
         "{name} may have been renamed again since, and keeps its name; a new operation id renames it to {}",
         asked.name
     );
-    Err(Refusal::new(ErrorCode::Conflict, why))
+    Err(Refusal::conflict(why))
 }
 
 /// Renames the tmux session, if there is one.

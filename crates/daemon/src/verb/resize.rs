@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::request::Resize;
-use protocol::{ErrorCode, Refusal, Reply};
+use protocol::{Refusal, Reply};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::daemon::{Daemon, tmux_size};
@@ -13,7 +13,7 @@ use crate::verb::pane::{self, PaneEffect};
 pub(super) async fn resize(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Resize) -> Reply {
     let Resize { session, size } = asked;
     if size.cols == 0 || size.rows == 0 {
-        return Err(Refusal::new(ErrorCode::Usage, "a terminal has columns and rows"));
+        return Err(Refusal::usage("a terminal has columns and rows"));
     }
     let (tmux, size) = (Arc::clone(&daemon.tmux), tmux_size(size));
     pane::act(daemon, op, (session, PaneEffect::Resize), async move |pane| tmux.resize(pane, size).await)

@@ -94,9 +94,7 @@ pub(super) async fn processes(daemon: &Daemon, session: &Session) -> Vec<TreePro
 
 /// Returns the reply that shows a session.
 pub(super) fn reply(turn: &Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
-    let Some(session) = turn.pool().session(id) else {
-        return Err(pool::session::not_found(turn.pool(), &id.to_string()));
-    };
+    let session = pool::session::get(turn.pool(), id)?;
     Ok(Response::Session(Box::new(view_of(turn, daemon, &daemon.tmux_socket(), session))))
 }
 

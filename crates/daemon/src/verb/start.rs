@@ -35,8 +35,8 @@ pub(super) async fn check_directory(daemon: &Daemon, cwd: &OsBytes) -> Result<()
     let shown = path.display().to_string();
     match daemon.blocking.with_timeout(Purpose::UserDirs, move || path.is_dir()).await {
         Some(true) => Ok(()),
-        Some(false) => Err(Refusal::new(ErrorCode::Usage, format!("{shown} is not a directory"))),
-        None => Err(Refusal::new(ErrorCode::Failed, format!("{shown} does not answer"))),
+        Some(false) => Err(Refusal::usage(format!("{shown} is not a directory"))),
+        None => Err(Refusal::failed(format!("{shown} does not answer"))),
     }
 }
 
@@ -79,9 +79,7 @@ pub(super) fn conclude(turn: &mut Turn<'_>, daemon: &Daemon, op: &ClientOperatio
 
 /// Returns the answer after a launch, from the session's state.
 pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
-    let Some(session) = turn.pool().session(id) else {
-        return Err(pool::session::not_found(turn.pool(), &id.to_string()));
-    };
+    let session = pool::session::get(turn.pool(), id)?;
     let detail = session.detail.clone().unwrap_or_default();
     let is_limit = detail.starts_with(LIMIT_NOT_HELD);
     let advice = if is_limit { ", and `--limits best-effort` starts it without" } else { "" };
@@ -94,13 +92,10 @@ pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Re
                 session.name
             ),
         )),
-        Lifecycle::Starting => Err(Refusal::new(
-            ErrorCode::Unavailable,
-            format!(
-                "tmux does not answer; {id} ({}) stays starting until it is known whether it runs",
-                session.name
-            ),
-        )),
+        Lifecycle::Starting => Err(Refusal::unavailable(format!(
+            "tmux does not answer; {id} ({}) stays starting until it is known whether it runs",
+            session.name
+        ))),
         _ => session_view::reply(turn, daemon, id),
     }
 }
@@ -159,7 +154,7 @@ pub(super) async fn start_stopped(
         Some(reply) => reply,
         None if options.clear || options.fresh && !options.is_restart => {
             let why = "it was started by somebody else before it was reset; try again";
-            Err(Refusal::new(ErrorCode::Conflict, why))
+            Err(Refusal::conflict(why))
         }
         None => ensure_running(daemon, op, id).await,
     }
@@ -179,9 +174,7 @@ pub(crate) async fn start_next<R: Send + 'static>(
     }
     let (context, under, begins) = (Arc::clone(daemon), lock::current(), requester.clone());
     let decide = move |turn: &mut Turn<'_>, ahead: usize| {
-        let Some(session) = turn.pool().session(id).cloned() else {
-            return Err(pool::session::not_found(turn.pool(), &id.to_string()));
-        };
+        let session = pool::session::get(turn.pool(), id)?.clone();
         if session.lifecycle.holds_slot() {
             return Ok(SlotDecision::Done(None));
         }
@@ -192,7 +185,7 @@ pub(crate) async fn start_next<R: Send + 'static>(
         }
         if options.is_restart && !between {
             let why = format!("{} was killed before it started again", session.name);
-            return Err(Refusal::new(ErrorCode::Conflict, why));
+            return Err(Refusal::conflict(why));
         }
         if !between && session.worker.is_none() {
             if pool::slots::free(turn.pool(), &context.settings()) <= ahead {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::reply::UsageView;
-use protocol::{ErrorCode, Refusal, Reply, Response, Session, SessionRef};
+use protocol::{Refusal, Reply, Response, Session, SessionRef};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
@@ -35,8 +35,7 @@ pub(super) async fn stats(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> R
     };
     match daemon.blocking.with_timeout(Purpose::Processes, measure).await {
         Some(views) => Ok(Response::Usage(views)),
-        None => Err(Refusal::new(
-            ErrorCode::Failed,
+        None => Err(Refusal::failed(
             "the process table or the file system does not answer; try again once it does",
         )),
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use protocol::reply::Synced;
 use protocol::tmux::Server;
-use protocol::{ErrorCode, Refusal, Reply, Response, SessionId};
+use protocol::{Refusal, Reply, Response, SessionId};
 use tokio::time::Instant;
 
 use crate::engine::Turn;
@@ -31,7 +31,7 @@ pub(super) async fn sync(daemon: &Arc<Daemon>) -> Reply {
         let seen = turn.volatile.observed.state();
         if let Server::Unknown(silence) = &seen.server {
             let why = &silence.detail;
-            return Err(Refusal::new(ErrorCode::Unavailable, format!("tmux was not seen: {why}")));
+            return Err(Refusal::unavailable(format!("tmux was not seen: {why}")));
         }
         let events = turn.reader().events_since(before, EVENTS_MAX).unwrap_or_default();
         let mut changed: Vec<SessionId> = events.iter().filter_map(|e| e.event.session()).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::reply::Terminal;
-use protocol::{ErrorCode, OsBytes, Refusal, Reply, Response, SessionRef};
+use protocol::{OsBytes, Refusal, Reply, Response, SessionRef};
 use tmux::Answer;
 
 use crate::engine::daemon::{Daemon, pane_of};
@@ -19,7 +19,7 @@ pub(super) async fn terminal(daemon: &Arc<Daemon>, asked: SessionRef) -> Reply {
     // Read before the screen, so that the log after this offset continues from the screen without a gap.
     let bounds =
         daemon.blocking.with_timeout(Purpose::Logs, move || logs::bounds(&dir)).await.and_then(Result::ok);
-    let (_, offset) = bounds.ok_or_else(|| Refusal::new(ErrorCode::Failed, "its log cannot be read"))?;
+    let (_, offset) = bounds.ok_or_else(|| Refusal::failed("its log cannot be read"))?;
     let glance = match daemon.tmux.snapshot(pane).await {
         Ok(glance) if glance.answer == Answer::Done => glance,
         other => return Err(pane::unseen(other.map(|glance| glance.answer))),

@@ -101,7 +101,7 @@ pub(super) async fn wait_unless(
                 false => "the reaper has not begun, and may hang: see `poolctl status`",
             };
             let why = format!("{} is not verified gone yet; {how}", session.name);
-            Err(Refusal::new(ErrorCode::Timeout, why))
+            Err(Refusal::timeout(why))
         }
         Err(refusal) => Err(refusal),
     }
@@ -118,7 +118,7 @@ fn outcome(
     if current.is_none_or(unless) {
         return Some(Ok(()));
     }
-    let failed = |what: String| Some(Err(Refusal::new(ErrorCode::Failed, what)));
+    let failed = |what: String| Some(Err(Refusal::failed(what)));
     match turn.volatile.reaping.verdict(tag)? {
         Outcome::Gone { .. } | Outcome::Spared { .. } => None,
         Outcome::Survivors { left } => failed(format!("not all of it is gone; left: {}", left.join(", "))),
@@ -130,7 +130,7 @@ fn outcome(
 }
 
 fn runs_on() -> Refusal {
-    Refusal::new(ErrorCode::Conflict, "its end was taken back, and it runs on")
+    Refusal::conflict("its end was taken back, and it runs on")
 }
 
 /// Closes the pane, which hangs up its programs, where no reaper is connected to verify their end. That is an error. A
@@ -160,12 +160,9 @@ async fn close_pane(
         None => "its pane is not known".to_owned(),
     };
     drop(grant);
-    Err(Refusal::new(
-        ErrorCode::Failed,
-        format!(
-            "no reaper is connected, so nobody verified that the processes of {} are gone; {done}. \
+    Err(Refusal::failed(format!(
+        "no reaper is connected, so nobody verified that the processes of {} are gone; {done}. \
              Start it (`poolctl up`): it goes on from here",
-            session.name
-        ),
-    ))
+        session.name
+    )))
 }

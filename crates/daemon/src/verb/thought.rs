@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pool::{agent, session};
 use protocol::event::AgentEvent;
 use protocol::thought::Publish;
-use protocol::{ErrorCode, Event, PaneId, Refusal, Reply, Session, SessionRef};
+use protocol::{Event, PaneId, Refusal, Reply, Session, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;
@@ -46,7 +46,7 @@ fn resolve(turn: &Turn<'_>, target: &SessionRef) -> Result<Session, Refusal> {
     let Some(session) = by_pane else { return session::resolve(turn.pool(), target).cloned() };
     if let Some(name) = name.filter(|name| *name != session.name.as_str()) {
         let why = format!("the pane {pane} is in {}, and not in {name}", session.name);
-        return Err(Refusal::new(ErrorCode::Conflict, why));
+        return Err(Refusal::conflict(why));
     }
     Ok(session.clone())
 }

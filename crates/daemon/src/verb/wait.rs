@@ -7,8 +7,8 @@ use protocol::activity::{AskKind, Source};
 use protocol::message::PROMPT;
 use protocol::request::{Until, Wait};
 use protocol::{
-    ActivityState, ErrorCode, Lifecycle, MessageId, MessageState, Refusal, Reply, Response, Session,
-    SessionId, Timestamp,
+    ActivityState, Lifecycle, MessageId, MessageState, Refusal, Reply, Response, Session, SessionId,
+    Timestamp,
 };
 
 use crate::decide::queue;
@@ -50,7 +50,7 @@ async fn wait_for_log(daemon: &Daemon, session: &Session) {
 /// Returns the refusal of a wait for a prompt of a session that only a person can move on.
 fn left_to_person(turn: &Turn<'_>, session: &Session) -> Option<(MessageId, Refusal)> {
     let (id, why) = pool::prompt::left_to_person(turn.pool(), &turn.volatile.prompts, session)?;
-    Some((id, Refusal::new(ErrorCode::Failed, why)))
+    Some((id, Refusal::failed(why)))
 }
 
 /// Returns the message once it is final. Refused if only a person can make it so.
@@ -90,7 +90,7 @@ fn message_result(
     match turn.pool().message_state(session.id, id) {
         None => {
             let why = format!("no message {id} of {}", session.name);
-            Some(Err(Refusal::new(ErrorCode::NotFound, why)))
+            Some(Err(Refusal::not_found(why)))
         }
         Some(state) => reached(state).then(|| queue::shown_with_steps(turn, id)),
     }
@@ -174,10 +174,7 @@ fn activity_result(
     let over = !session.lifecycle.holds_slot() && !will_wake && is_settled(turn, daemon, session);
     over.then(|| {
         let word = pool::session::lifecycle_label(session.lifecycle);
-        Err(Refusal::new(
-            ErrorCode::Failed,
-            format!("{} is {word}: its agent does nothing more", session.name),
-        ))
+        Err(Refusal::failed(format!("{} is {word}: its agent does nothing more", session.name)))
     })
 }
 
@@ -185,7 +182,7 @@ fn activity_result(
 fn result(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Option<Reply> {
     let Some(session) = turn.pool().session(id) else {
         let why = format!("{id} was removed during the wait");
-        return Some(Err(Refusal::new(ErrorCode::NotFound, why)));
+        return Some(Err(Refusal::not_found(why)));
     };
     match until {
         Until::Exit => (!session.lifecycle.holds_slot()).then(|| session_view::reply(turn, daemon, id)),

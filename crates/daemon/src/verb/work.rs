@@ -38,17 +38,17 @@ pub(super) async fn register(daemon: &Arc<Daemon>, caller: &Caller, asked: Regis
     if process.is_none() {
         let why =
             "a generator is ended before its messages go to another, and its process cannot be identified";
-        return Err(Refusal::new(ErrorCode::Unavailable, why));
+        return Err(Refusal::unavailable(why));
     }
     let register = move |turn: &mut Turn<'_>| {
         pool::worker::check_scope(turn.pool(), &asked.scope)?;
         let session = pool::worker::listed_under(turn.pool(), &asked.scope);
         let id = GeneratorId(turn.next_seq().0);
         let Some(worker) = turn.volatile.workers.get(connection) else {
-            return Err(Refusal::new(ErrorCode::Unavailable, "the connection has ended"));
+            return Err(Refusal::unavailable("the connection has ended"));
         };
         if worker.registration().is_some() {
-            return Err(Refusal::new(ErrorCode::Usage, "a connection registers once"));
+            return Err(Refusal::usage("a connection registers once"));
         }
         let registration = Registration { id, session, scope: asked.scope, kinds: asked.kinds.clone() };
         turn.volatile.workers.register(connection, registration);
@@ -63,7 +63,7 @@ pub(super) async fn register(daemon: &Arc<Daemon>, caller: &Caller, asked: Regis
 pub(super) async fn claim(daemon: &Arc<Daemon>, caller: &Caller, op: Option<OpId>, asked: Claim) -> Reply {
     pool::worker::configure::check_kinds(&asked.kinds)?;
     if asked.max == 0 || asked.max > CLAIM_MAX {
-        return Err(Refusal::new(ErrorCode::Usage, format!("a claim is for 1 to {CLAIM_MAX} messages")));
+        return Err(Refusal::usage(format!("a claim is for 1 to {CLAIM_MAX} messages")));
     }
     let (wanted, connection, process) = (asked.scope.clone(), caller.connection, caller.process);
     let begin = move |turn: &mut Turn<'_>| {
@@ -117,7 +117,7 @@ impl ClaimRequest {
     fn claim(&self, turn: &mut Turn<'_>) -> Option<Result<UnsentClaims, Refusal>> {
         let now = turn.now();
         if !turn.volatile.workers.seen(self.connection, now) {
-            return Some(Err(Refusal::new(ErrorCode::Unavailable, "the connection has ended")));
+            return Some(Err(Refusal::unavailable("the connection has ended")));
         }
         if let Err(refusal) = pool::worker::check_scope(turn.pool(), &self.asked.scope) {
             return Some(Err(refusal));

@@ -8,7 +8,7 @@ use protocol::bounds::{LIST_MAX, cut};
 use protocol::event::AgentEvent;
 use protocol::hook::{Hook, HookEvent, Notice, Start, ToolUse};
 use protocol::request::Approve;
-use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, SessionId, Timestamp};
+use protocol::{Activity, ActivityState, Event, Refusal, SessionId, Timestamp};
 
 use crate::clock::Moment;
 use crate::pool::Pool;
@@ -98,7 +98,7 @@ fn is_for(ask: &Ask, used: &ToolUse) -> bool {
 /// # Errors
 /// Conflict, with the right form of answer: texts for questions, yes or no for a permission.
 pub fn check_answer(ask: &Ask, said: &Approve, name: &str) -> Result<(), Refusal> {
-    let conflict = |why: String| Err(Refusal::new(ErrorCode::Conflict, why));
+    let conflict = |why: String| Err(Refusal::conflict(why));
     let questions = if ask.kind == AskKind::Question { ask.text.lines().count() } else { 0 };
     match (said.deny, questions, said.answers.len()) {
         (true, _, 0) => Ok(()),

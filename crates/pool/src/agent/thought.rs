@@ -3,7 +3,7 @@
 use protocol::thought::{
     FINGERPRINT_MAX, Publish, STREAMS_MAX, StreamPosition, THOUGHT_MAX, Thought, ThoughtSource,
 };
-use protocol::{ErrorCode, Refusal, Timestamp};
+use protocol::{Refusal, Timestamp};
 
 /// Decides on a publication. Returns none if a newer thought of the same stream was published already.
 pub fn publish_thought(
@@ -64,7 +64,7 @@ fn other_streams(
 }
 
 fn check(asked: &Publish) -> Result<(), Refusal> {
-    let usage = |why: String| Err(Refusal::new(ErrorCode::Usage, why));
+    let usage = |why: String| Err(Refusal::usage(why));
     if asked.text.as_ref().is_some_and(|text| text.len() > THOUGHT_MAX) {
         return usage(format!("a thought has at most {THOUGHT_MAX} bytes"));
     }

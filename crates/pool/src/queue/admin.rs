@@ -21,11 +21,11 @@ use crate::settings::QueueRules;
 /// The session and state of a message.
 fn find(pool: &Pool, id: MessageId) -> Result<(SessionId, MessageState), Refusal> {
     let found = pool.find_message(id);
-    found.ok_or_else(|| Refusal::new(ErrorCode::NotFound, format!("no message {id}")))
+    found.ok_or_else(|| Refusal::not_found(format!("no message {id}")))
 }
 
 fn pending(pool: &Pool, session: SessionId, id: MessageId) -> Result<PendingMessage<'_>, Refusal> {
-    let gone = || Refusal::new(ErrorCode::NotFound, format!("no message {id}"));
+    let gone = || Refusal::not_found(format!("no message {id}"));
     pool.pending_message(session, id).ok_or_else(gone)
 }
 

@@ -6,8 +6,8 @@ use protocol::message::{Holder, REASON_MAX, RESULT_MAX};
 use protocol::request::{ClaimRef, Disposition};
 use protocol::session::Reason;
 use protocol::{
-    ErrorCode, Event, Lifecycle, MessageReason, MessageState, MessageStatus, OsBytes, ProcId, Refusal,
-    Session, SessionId, Tag, Timestamp, Token,
+    Event, Lifecycle, MessageReason, MessageState, MessageStatus, OsBytes, ProcId, Refusal, Session,
+    SessionId, Tag, Timestamp, Token,
 };
 
 use crate::pool::Pool;
@@ -27,7 +27,7 @@ fn current_claim(pool: &Pool, held: ClaimRef) -> Result<PendingMessage<'_>, Refu
         let ClaimRef { id, token } = held;
         let why =
             format!("token {token} does not hold message {id}: it was revoked, settled or never issued");
-        Refusal::new(ErrorCode::Conflict, why)
+        Refusal::conflict(why)
     })
 }
 
@@ -43,7 +43,7 @@ pub fn ack(
 ) -> Result<Vec<Event>, Refusal> {
     if result.as_ref().is_some_and(|result| result.0.len() > RESULT_MAX) {
         let why = format!("a result has at most {RESULT_MAX} bytes");
-        return Err(Refusal::new(ErrorCode::Usage, why));
+        return Err(Refusal::usage(why));
     }
     let message = current_claim(pool, held)?;
     let done = status_changed(
@@ -65,7 +65,7 @@ pub fn fail(
     now: Timestamp,
 ) -> Result<Vec<Event>, Refusal> {
     if reason.len() > REASON_MAX {
-        return Err(Refusal::new(ErrorCode::Usage, format!("a reason has at most {REASON_MAX} bytes")));
+        return Err(Refusal::usage(format!("a reason has at most {REASON_MAX} bytes")));
     }
     let message = current_claim(pool, held)?;
     Ok(match then {

@@ -73,7 +73,7 @@ pub fn adopt_target(pool: &Pool, state: &TmuxState, target: &str) -> Result<Adop
         return refuse(ErrorCode::Unavailable, "no tmux server answers at the pool's tmux socket");
     };
     let id = pane_meant(state, target)?;
-    let missing = || Refusal::new(ErrorCode::NotFound, format!("no pane {id} in this tmux server"));
+    let missing = || Refusal::not_found(format!("no pane {id} in this tmux server"));
     let pane = state.panes.get(&id).ok_or_else(missing)?.clone();
     let tagged = pane.tag.and_then(|tag| pool.tagged(tag)).map(|session| session.id);
     if let Some(session) = tagged.or_else(|| adopter(pool, server, id)) {

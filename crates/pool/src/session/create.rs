@@ -99,7 +99,7 @@ pub fn create(
 pub fn pool_full(pool: &Pool, settings: &Settings) -> Refusal {
     let (used, of) = (pool.slots_used(), settings.max_sessions);
     let how = "kill or park a session, wait with --wait-slot, or raise [pool] max_sessions";
-    Refusal::new(ErrorCode::Refused, format!("the pool is full: {used} of {of} slots are taken; {how}"))
+    Refusal::refused(format!("the pool is full: {used} of {of} slots are taken; {how}"))
 }
 
 fn name_taken_hint(name: &Name, other: &Session) -> String {

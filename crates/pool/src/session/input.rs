@@ -12,7 +12,7 @@ use crate::refusal::refuse;
 const LAUNCH_MAX: usize = 512 * 1024;
 
 pub(crate) fn check_name(text: &str) -> Result<Name, Refusal> {
-    text.parse().map_err(|e| Refusal::new(ErrorCode::Usage, format!("bad name: {e}")))
+    text.parse().map_err(|e| Refusal::usage(format!("bad name: {e}")))
 }
 
 pub(crate) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {

@@ -1,7 +1,7 @@
 //! Transitions of the lifecycle that several commands share.
 
 use protocol::session::Reason;
-use protocol::{ErrorCode, Event, Exit, Lifecycle, Refusal, Session, SessionId};
+use protocol::{Event, Exit, Lifecycle, Refusal, Session, SessionId};
 
 /// True if the next incarnation is decided already: the session restarts, or its start is due at a known
 /// time.
@@ -23,7 +23,7 @@ pub fn still_drains(session: &Session) -> Refusal {
         "{name} drains: it finishes what is queued, takes nothing more, and stops then; `poolctl wait {name} --for exit` \
          waits for that"
     );
-    Refusal::new(ErrorCode::Refused, why)
+    Refusal::refused(why)
 }
 
 /// Ends a session's incarnation, which is proved gone. The reason determines the next state.

@@ -81,7 +81,7 @@ pub use park::park;
 pub use pin::pin;
 pub use remove::{REMOVE_HINT, remove};
 pub use rename::rename;
-pub use resolve::{not_found, not_running, resolve};
+pub use resolve::{get, not_found, not_running, resolve};
 pub use restart::{NextRun, next_incarnation, restart, restart_fresh};
 pub use restart_budget::{
     check_restarts, decide_restarts, fails_each_time, is_held_as_copy, reset_budget, shift_due_starts,

@@ -1,6 +1,6 @@
 //! Resolution of what a user wrote to a session: exact, never by prefix.
 
-use protocol::{ErrorCode, Lifecycle, Refusal, Session, SessionId, SessionRef};
+use protocol::{Lifecycle, Refusal, Session, SessionId, SessionRef};
 
 use crate::pool::Pool;
 
@@ -10,7 +10,7 @@ const NEAREST: usize = 3;
 /// Finds the session with this id, name or workspace; with `@` before it, that of the worker of this name.
 ///
 /// # Errors
-/// [`ErrorCode::NotFound`], with similar names.
+/// Not found, with similar names.
 pub fn resolve<'a>(pool: &'a Pool, wanted: &SessionRef) -> Result<&'a Session, Refusal> {
     if let Some(worker) = wanted.0.strip_prefix('@') {
         return pool.worker(worker).ok_or_else(|| no_worker(worker));
@@ -22,7 +22,7 @@ pub fn resolve<'a>(pool: &'a Pool, wanted: &SessionRef) -> Result<&'a Session, R
 fn no_worker(wanted: &str) -> Refusal {
     let shown: String = wanted.chars().take(80).collect();
     let why = format!("no worker {shown:?}; `poolctl worker ls` shows what there is");
-    Refusal::new(ErrorCode::NotFound, why)
+    Refusal::not_found(why)
 }
 
 /// The refusal of what only a running session can do.
@@ -37,7 +37,15 @@ pub fn not_running(session: &Session) -> Refusal {
         }
         _ => format!("{name} does not run; `poolctl restart {name}` starts it"),
     };
-    Refusal::new(ErrorCode::Refused, why)
+    Refusal::refused(why)
+}
+
+/// Returns the session with this id.
+///
+/// # Errors
+/// Not found.
+pub fn get(pool: &Pool, id: SessionId) -> Result<&Session, Refusal> {
+    pool.session(id).ok_or_else(|| not_found(pool, &id.to_string()))
 }
 
 /// The refusal of an unknown session.
@@ -49,7 +57,7 @@ pub fn not_found(pool: &Pool, wanted: &str) -> Refusal {
         [] => "; `poolctl ls --all` shows what there is".to_owned(),
         near => format!("; did you mean {}?", near.join(", ")),
     };
-    Refusal::new(ErrorCode::NotFound, format!("no session {shown:?}{hint}"))
+    Refusal::not_found(format!("no session {shown:?}{hint}"))
 }
 
 /// Similarity of two words, from 0 to 1: at least 0.8 for those that one slip of a finger makes of each other.

@@ -29,9 +29,7 @@ const CONCURRENCY_MAX: u32 = 1024;
 pub fn check(worker: &WorkerSpec) -> Result<(), Refusal> {
     let name = &worker.name;
     Name::of_worker(name).map_err(|why| {
-        Refusal::new(
-            ErrorCode::Usage,
-            format!(
+        Refusal::usage(format!(
                 "bad name of a worker {name:?}: {why}; the rules are those of session names, with at most 32 characters"
             ),
         )
@@ -150,7 +148,7 @@ pub fn add(
         max_restarts: asked.max_restarts,
     };
     let made = record(settings, poolctl, &wanted, (SessionId(pool.next_session()), now));
-    let made = made.ok_or_else(|| Refusal::new(ErrorCode::Usage, format!("bad name {name:?}")))?;
+    let made = made.ok_or_else(|| Refusal::usage(format!("bad name {name:?}")))?;
     input::check_launch_size(&made.spec.command, &made.spec.env)?;
     Ok(made)
 }

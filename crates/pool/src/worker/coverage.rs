@@ -3,7 +3,7 @@
 use protocol::message::PROMPT;
 use protocol::session::Reason;
 use protocol::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
-use protocol::{ErrorCode, Lifecycle, Refusal, Session, SessionId, SessionRef};
+use protocol::{Lifecycle, Refusal, Session, SessionId, SessionRef};
 
 use crate::pool::Pool;
 use crate::session::resolve::resolve;
@@ -61,7 +61,7 @@ pub fn check_scope(pool: &Pool, scope: &ClaimScope) -> Result<(), Refusal> {
         ClaimScope::Sessions(Selection::Named(sessions)) => match sessions.first() {
             Some(first) if named(pool, sessions).next().is_none() => resolve(pool, first).map(drop),
             Some(_) => Ok(()),
-            None => Err(Refusal::new(ErrorCode::Usage, "no session is named")),
+            None => Err(Refusal::usage("no session is named")),
         },
         ClaimScope::Sessions(Selection::Matching { .. }) => Ok(()),
         ClaimScope::Host(tag) => {
@@ -71,7 +71,7 @@ pub fn check_scope(pool: &Pool, scope: &ClaimScope) -> Result<(), Refusal> {
                 Some(_) => return Ok(()),
                 None => "this is not the present host of a worker: `poolctl worker` starts them".to_owned(),
             };
-            Err(Refusal::new(ErrorCode::Conflict, why))
+            Err(Refusal::conflict(why))
         }
     }
 }

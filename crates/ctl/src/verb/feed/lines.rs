@@ -1,7 +1,7 @@
 //! Parses a line of the feed into observations.
 
 use protocol::request::{Observe, View};
-use protocol::{Call, ErrorCode, Refusal, Request, frame, parts};
+use protocol::{Call, Refusal, Request, frame, parts};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -40,9 +40,8 @@ struct Line {
 impl Lines {
     /// The state before the first line.
     pub(super) fn new() -> Result<Self, Error> {
-        let random = getrandom::u64().map_err(|error| {
-            Refusal::new(ErrorCode::Failed, format!("cannot get random numbers: {error}"))
-        })?;
+        let random = getrandom::u64()
+            .map_err(|error| Refusal::failed(format!("cannot get random numbers: {error}")))?;
         Ok(Self { watcher: random >> (u64::BITS - EXACT_BITS), seq: 0, extra: 0 })
     }
 

@@ -200,7 +200,7 @@ fn await_decision(mut connection: Connection, hook: Hook, end: Instant) -> Resul
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Refusal::new(ErrorCode::Timeout, "poold did not answer in time"));
+            return Err(Refusal::timeout("poold did not answer in time"));
         }
         let mut watched = vec![PollFd::new(connection.as_fd(), PollFlags::POLLIN)];
         watched.extend(reader.map(|stdout| PollFd::new(stdout.as_fd(), PollFlags::empty())));

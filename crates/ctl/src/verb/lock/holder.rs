@@ -101,7 +101,7 @@ impl<'a> Holder<'a> {
 
     fn report_loss(&self, why: &str) {
         let loss = format!("the lock of {} is lost: {why}", self.locked.session);
-        self.report(&Refusal::new(ErrorCode::Conflict, loss).into());
+        self.report(&Refusal::conflict(loss).into());
     }
 
     fn pass_on(&self, signal: Signal) {

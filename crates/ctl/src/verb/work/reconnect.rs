@@ -61,7 +61,7 @@ impl Reconnecting {
                     Some(Ok(Response::Registered(registered))) => return Ok((new, registered)),
                     Some(Ok(other)) => return Err(Error::unexpected(&other)),
                     Some(Err(refusal)) => return Err(refusal.into()),
-                    None => Refusal::new(ErrorCode::Unavailable, "the connection to poold was lost"),
+                    None => Refusal::unavailable("the connection to poold was lost"),
                 },
                 Err(error) if new.client.may_come_back(&error) => error.refusal(),
                 Err(error) => return Err(error.refusal().into()),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use protocol::{Call, ErrorCode, ProcId, Refusal, Reply, Request, Role, frame};
+use protocol::{Call, ProcId, Refusal, Reply, Request, Role, frame};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -51,8 +51,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
             Ok(call) => call,
             Err(error) => {
                 // No call has the id 0: the answer says why the connection ends.
-                let why =
-                    Refusal::new(ErrorCode::Protocol, format!("not a request that poold knows: {error}"));
+                let why = Refusal::protocol(format!("not a request that poold knows: {error}"));
                 drop(outbox.reply(0, Err(why)));
                 return tracing::info!(%error, "a client was disconnected");
             }

@@ -140,7 +140,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
     }
     let lock = daemon.engine.lock_inside(lock_id(session, tag), "reap");
     let Ok(grant) = timeout(LOCK_LIMIT, lock).await else {
-        return Err(Refusal::new(ErrorCode::Conflict, format!("{session} is locked")));
+        return Err(Refusal::conflict(format!("{session} is locked")));
     };
     let grant = grant?;
     // A worker has no screen.
@@ -159,7 +159,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
         reap::note_silent_workers(turn);
         let found = candidates(turn, &context).into_iter().find(|c| c.tag == tag && c.session == session);
         let Some(candidate) = found else {
-            return Err(Refusal::new(ErrorCode::NotFound, "there is no reason for it any more"));
+            return Err(Refusal::not_found("there is no reason for it any more"));
         };
         reap::lease_taken(turn, &candidate);
         turn.emit(Event::ReapStarted { session, kind: candidate.kind, tag, token });
@@ -263,13 +263,13 @@ fn lost_its_server(turn: &Turn<'_>, session: &Session) -> bool {
 /// Records a verdict, if its lease is still valid.
 async fn settle(daemon: &Arc<Daemon>, leases: &mut Leases, verdict: Verdict) -> Reply {
     let Some((grant, candidate)) = leases.held.remove(&verdict.token) else {
-        return Err(Refusal::new(ErrorCode::Conflict, "that lease is not valid any more"));
+        return Err(Refusal::conflict("that lease is not valid any more"));
     };
     let verdict = Verdict { outcome: verdict.outcome.within_bounds(), ..verdict };
     // A task of its own: a reaper that disconnects now does not undo its verdict.
     let verdict = record(Arc::clone(daemon), (grant, candidate), verdict);
     let settled = daemon.world.detach("verdict", verdict);
-    settled.await.unwrap_or_else(|| Err(Refusal::new(ErrorCode::Unavailable, "the verdict was not recorded")))
+    settled.await.unwrap_or_else(|| Err(Refusal::unavailable("the verdict was not recorded")))
 }
 
 /// Records a verdict whose lease was valid, and releases the session's lock.

@@ -41,7 +41,7 @@ pub(super) async fn register(
             let who = who(other.pid);
             if !takes_over {
                 let why = format!("{who} watches already; --take-over takes its place");
-                return Err(Refusal::new(ErrorCode::Conflict, why));
+                return Err(Refusal::conflict(why));
             }
             turn.emit(Event::WatcherLost { reason: format!("{who} made room for {}", self::who(pid)) });
         }
@@ -100,7 +100,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
         let payload = tokio::select! {
             biased;
             () = async { drop(watched.wait_for(|other| other.is_some_and(|other| other > mine)).await) } => {
-                let gone = Err(Refusal::new(ErrorCode::Conflict, "another watcher has taken over"));
+                let gone = Err(Refusal::conflict("another watcher has taken over"));
                 // No call has the id 0: the answer says why the connection ends.
                 drop(connection.outbox.reply(0, gone));
                 return "it made room for another".to_owned();
@@ -128,7 +128,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
         let reply = match call.request {
             Request::Observe(observe) => stream.take(daemon, observe.within_bounds()).await,
             Request::WatchingBy(means) => stream.watching_by(daemon, means).await,
-            _ => Err(Refusal::new(ErrorCode::Usage, "a watcher only observes")),
+            _ => Err(Refusal::usage("a watcher only observes")),
         };
         let replaced = reply.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Conflict);
         if answer_call(daemon, &connection.outbox, (call.id, reply)).is_err() || replaced {
@@ -173,7 +173,7 @@ impl Stream {
                 let whole = parts::join(self.partial.take().map(|(_, before)| before), state);
                 if whole.panes.len() > PANES_MAX || whole.sessions.len() > PANES_MAX {
                     let why = format!("a snapshot of over {PANES_MAX} panes or sessions");
-                    return Err(Refusal::new(ErrorCode::Usage, why));
+                    return Err(Refusal::usage(why));
                 }
                 if more {
                     (self.in_sync, self.partial) = (false, Some((part.saturating_add(1), whole)));
@@ -247,7 +247,7 @@ fn still_watcher(turn: &Turn<'_>, connection: u64) -> Result<(), Refusal> {
         Some(watcher) if watcher.connection == connection => Ok(()),
         other => {
             let who = who(other.as_ref().and_then(|other| other.pid));
-            Err(Refusal::new(ErrorCode::Conflict, format!("{who} has taken over")))
+            Err(Refusal::conflict(format!("{who} has taken over")))
         }
     }
 }
