@@ -16,5 +16,4 @@ mod manual;
 mod queue;
 mod reaping;
 mod tidy;
-mod traps;
 mod watching;
