@@ -33,7 +33,7 @@ fn w25_w26_w38_one_answer_has_the_colours_the_output_and_the_thought_of_every_se
     wait_until("all of it is there", PATIENCE, || {
         listed(&pool, "web")["replay"].as_str().unwrap_or_default().ends_with("é🦀")
     });
-    let (web, shown) = (listed(&pool, "web"), pool.show("web"));
+    let (web, shown) = (listed(&pool, "web"), pool.json(&["show", "web"]));
     for key in ["replay", "theme", "thought", "transport_health"] {
         assert_eq!(web[key], shown[key], "{key}: as in show");
     }

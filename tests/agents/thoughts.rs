@@ -359,16 +359,16 @@ fn w26_the_replay_is_the_last_500_characters_whatever_they_are_made_of() {
     let id = pool.script("web", script);
     let mut replay = String::new();
     wait_until("all of it is there", PATIENCE, || {
-        replay = pool.show(&id)["replay"].as_str().unwrap_or_default().to_owned();
+        replay = pool.json(&["show", &id])["replay"].as_str().unwrap_or_default().to_owned();
         replay.ends_with("é🦀")
     });
     assert_eq!(replay, format!("{}é🦀", "漢".repeat(498)));
     assert_eq!(pool.lines(&["ls"])[0]["replay"], Value::Null, "of one that is asked for alone");
     // Sessions that have ended, and sessions that never wrote.
     pool.ok(&["kill", &id]);
-    assert!(pool.show(&id)["replay"].as_str().unwrap().starts_with('漢'));
+    assert!(pool.json(&["show", &id])["replay"].as_str().unwrap().starts_with('漢'));
     let silent = pool.ok(&["new", "silent", "--", "sleep", "1000"]);
-    assert_eq!(pool.show(&silent)["replay"], "");
+    assert_eq!(pool.json(&["show", &silent])["replay"], "");
 }
 
 #[test]

@@ -60,10 +60,11 @@ fn park_waits_for_a_launch_in_progress() {
 #[test]
 fn park_waits_for_the_launch_of_a_restart() {
     let pool = Pool::with("[reaper]\ngrace = '700ms'\n");
-    let id = pool.script("web", "trap '' TERM; echo begins; while :; do sleep 0.1; done");
-    wait_until("it ignores TERM", PATIENCE, || pool.ok(&["logs", &id]).contains("begins"));
+    let id = pool.script("web", "trap '' HUP TERM; echo begins; while :; do sleep 0.1; done");
+    wait_until("it ignores signals", PATIENCE, || pool.ok(&["logs", &id]).contains("begins"));
     let mut restart = Talk::start(pool.poolctl().args(["restart", &id]));
-    pool.await_lifecycle(&id, "draining");
+    let is_told = || pool.event_kinds(&id).iter().any(|kind| kind == "session_draining");
+    wait_until("it drains", PATIENCE, is_told);
     pool.ok(&["park", &id]);
     restart.await_end();
     let shown = pool.show(&id);

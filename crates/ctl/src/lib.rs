@@ -46,6 +46,7 @@ mod tail;
 mod targets;
 #[cfg(test)]
 mod testing;
+mod threads;
 mod timeout;
 mod up;
 mod verb;
@@ -55,8 +56,16 @@ use std::process::ExitCode;
 
 pub use error::Error;
 
+use protocol::reply::SessionView;
+
 use cli::Cli;
 use context::Context;
+use show::json::SessionJson;
+
+/// The document that `show --json` prints of a session, except for what is read from its log.
+pub fn session_document(view: &SessionView) -> serde_json::Value {
+    serde_json::json!(SessionJson::new(view, show::time::now()).in_full(view, (None, None)))
+}
 
 /// True for an agent's call of its hook, which ends with 0 even after a panic.
 pub fn is_hook(args: &[OsString]) -> bool {
