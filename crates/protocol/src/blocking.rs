@@ -264,11 +264,10 @@ fn dial(path: &Path, deadline: Deadline) -> io::Result<Stream> {
 }
 
 fn read_some(mut stream: &Stream, into: &mut Vec<u8>, deadline: Deadline) -> io::Result<usize> {
-    let end = into.len();
-    into.resize(end + CHUNK, 0);
-    let read = retry(stream.as_fd(), PollFlags::POLLIN, deadline, || stream.read(&mut into[end..]));
-    into.truncate(end + read.as_ref().copied().unwrap_or(0));
-    read
+    let mut chunk = [0; CHUNK];
+    let read = retry(stream.as_fd(), PollFlags::POLLIN, deadline, || stream.read(&mut chunk))?;
+    into.extend_from_slice(&chunk[..read]);
+    Ok(read)
 }
 
 fn write_all(mut stream: &Stream, mut bytes: &[u8], deadline: Deadline) -> io::Result<()> {
