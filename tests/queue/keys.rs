@@ -4,7 +4,7 @@ use protocol::{ErrorCode, OpId, Request, Response};
 use serde_json::json;
 
 use super::support::{Client, pool, refused, send, sending, shown};
-use crate::harness::Program;
+use crate::harness::{PATIENCE, Program, wait_until};
 
 #[test]
 fn d02_a_key_stands_for_one_message_over_a_kill() {
@@ -67,7 +67,7 @@ fn o01_an_operation_is_done_once_and_has_one_content() {
 
 #[test]
 fn o01_what_was_queued_is_not_queued_again_where_its_message_was_removed() {
-    let pool = pool("");
+    let pool = pool("[queue]\nkeep_count = 1\n");
     let send = |op: &str| pool.ctl(&["send", "web", "--kind", "a", "--op-id", op, "text"]);
     let (purged, removed) = (send("o1").expect(0), send("o2").expect(0));
     pool.ok(&["queue", "cancel", "web", purged.text()]);
@@ -83,8 +83,16 @@ fn o01_what_was_queued_is_not_queued_again_where_its_message_was_removed() {
         assert!(refusal.stderr.contains(removed.text()), "{}", refusal.stderr);
         pool.restart_poold();
     }
-    send("o3").expect(0);
-    assert_eq!(super::support::events(&pool, &["message_queued"]).len(), 3);
+    // The oldest of too many finished messages is forgotten at the start.
+    let oldest = send("o3").expect(0);
+    send("o4").expect(0);
+    pool.ok(&["queue", "cancel", "web", "--all"]);
+    pool.restart_poold();
+    let is_forgotten = || pool.ctl(&["queue", "show", "web", oldest.text()]).code == 3;
+    wait_until("the oldest message is forgotten", PATIENCE, is_forgotten);
+    let refusal = send("o3").expect(3);
+    assert!(refusal.stderr.contains(oldest.text()), "{}", refusal.stderr);
+    assert_eq!(super::support::events(&pool, &["message_queued"]).len(), 4);
 }
 
 #[test]

@@ -83,6 +83,8 @@ pub(crate) struct Climate {
     pub(crate) restores: bool,
     /// Maximum number of unfinished messages of a session.
     pub(crate) messages_max: u64,
+    /// Maximum number of finished messages of a session.
+    pub(crate) finished_max: u64,
     /// Pause between two actions of an actor: at most, in milliseconds.
     pub(crate) pause_ms: u64,
 }
@@ -131,6 +133,7 @@ impl Climate {
             idle_timeout: rng.pick(&["never", "never", "20s"]).unwrap_or(&"never"),
             restores: rng.per_mille(300),
             messages_max: *rng.pick(&[10_000, 10_000, 4]).unwrap_or(&10_000),
+            finished_max: if Rng::stream(seed, "finished").per_mille(250) { 1 } else { 100_000 },
             jitter: Jitter { yields, sleeps },
             tmux_delay_us: *rng.pick(&[1000, 5000, 50_000, 500_000]).unwrap_or(&1000),
             tmux_faults,

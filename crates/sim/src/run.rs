@@ -173,6 +173,7 @@ on_start = {}
 
 [queue]
 max_messages = {}
+keep_count = {}
 min_free_disk = "0"
 breaker_pause = "5s"
 
@@ -187,7 +188,12 @@ go_on = "{GO_ON}"
 command = "/sim/sim-plain"
 confirm = "none"
 {host}"#,
-        climate.slots, climate.idle_timeout, climate.restart, climate.restores, climate.messages_max
+        climate.slots,
+        climate.idle_timeout,
+        climate.restart,
+        climate.restores,
+        climate.messages_max,
+        climate.finished_max
     )
 }
 

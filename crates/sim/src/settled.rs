@@ -125,7 +125,8 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
         let reply = client.call(None, Request::ShowMessage(id)).await.ok_or_else(lost)?;
         let message = match reply {
             Ok(Response::Message(message)) => message,
-            _ if land.judge.is_purged(id) => continue,
+            // The oldest of too many finished messages are forgotten.
+            _ if land.judge.is_purged(id) || land.climate.finished_max == 1 => continue,
             _ if land.judge.is_removed(session)
                 && sessions.iter().all(|found| found.session.id != session) =>
             {

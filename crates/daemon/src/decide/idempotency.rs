@@ -195,11 +195,12 @@ pub(crate) fn is_definite(refusal: &Refusal) -> bool {
     matches!(refusal.code, ErrorCode::Usage | ErrorCode::NotFound | ErrorCode::Conflict | ErrorCode::Refused)
 }
 
-/// Records, before messages are forgotten, that their operations were executed: where a client did not get its
-/// answer and repeats its request, another session may have the name of the removed one by then.
-pub(crate) fn keep_message_operations(turn: &mut Turn<'_>, forgotten: &[Event]) {
-    let kept: Vec<Event> = forgotten.iter().filter_map(|event| kept_operation(turn, event)).collect();
+/// Emits events that forget messages, after it has recorded that the operations of these were executed: a client that
+/// did not get its answer may repeat its request, and another session may have the name of the removed one by then.
+pub(crate) fn forget_messages(turn: &mut Turn<'_>, events: Vec<Event>) {
+    let kept: Vec<Event> = events.iter().filter_map(|event| kept_operation(turn, event)).collect();
     turn.emit_all(kept);
+    turn.emit_all(events);
 }
 
 fn kept_operation(turn: &Turn<'_>, forgotten: &Event) -> Option<Event> {
@@ -214,8 +215,8 @@ fn kept_operation(turn: &Turn<'_>, forgotten: &Event) -> Option<Event> {
     // The key of a message is no name of its operation.
     let op = message.op.filter(|op| age <= keep_time(op))?;
     let why = format!(
-        "this was queued as message {id}, which has been removed since, with its session or by `queue purge`; \
-         send it with a new operation id to queue it again"
+        "this was queued as message {id}, which has been removed since, with its session, by `queue purge` or as the \
+         oldest of too many; send it with a new operation id to queue it again"
     );
     let reply = protocol::frame::encode_payload(&Reply::Err(Refusal::not_found(why))).ok()?;
     Some(Event::OperationDone { op, digest: message.digest, reply, at })

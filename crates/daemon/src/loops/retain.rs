@@ -142,7 +142,7 @@ fn forget_expired(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>
     }
     let forgotten = queue::past_retention(turn.pool(), rules, now);
     let more = !forgotten.is_empty();
-    turn.emit_all(forgotten);
+    idempotency::forget_messages(turn, forgotten);
     if more {
         crate::crash::point("forget");
     }

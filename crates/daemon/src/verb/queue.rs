@@ -194,8 +194,7 @@ pub(super) async fn purge(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pur
         let part = move |turn: &mut Turn<'_>| {
             let events = pool::queue::purge(turn.pool(), session, &asked, turn.now());
             let (forgotten, more) = (events.len() as u64, events.len() == pool::queue::FORGET_BATCH);
-            idempotency::keep_message_operations(turn, &events);
-            turn.emit_all(events);
+            idempotency::forget_messages(turn, events);
             let reply = Ok(Response::Purged { messages: messages + forgotten });
             if !more {
                 operation.record_answer(turn, &reply);

@@ -261,15 +261,13 @@ fn remove_step(
     }
     let forgotten = pool::queue::forget_finished(turn.pool(), id);
     if forgotten.len() == pool::queue::FORGET_BATCH {
-        idempotency::keep_message_operations(turn, &forgotten);
-        turn.emit_all(forgotten);
+        idempotency::forget_messages(turn, forgotten);
         return Ok(Step::MoreMessages);
     }
     let observed = (turn.volatile.observed.state(), turn.now());
     let events =
         pool::session::remove(turn.pool(), &session, (&removal.asked, removal.ground.reason()), observed)?;
-    idempotency::keep_message_operations(turn, &events);
-    turn.emit_all(events);
+    idempotency::forget_messages(turn, events);
     lock::end_with_record(turn, id);
     record_answer(turn);
     Ok(Step::Removed(Some(Box::new(session))))
