@@ -33,7 +33,7 @@ struct CpuSample {
 }
 
 /// Reapers, leases, verdicts and violations.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reaping {
     /// The machine, as last sampled.
     pub host: Host,
@@ -52,7 +52,7 @@ pub struct Reaping {
     orphans: Orphans,
     applied: BTreeSet<(Tag, Rule)>,
     reported: BTreeSet<(Tag, Rule)>,
-    kills: Vec<Mono>,
+    kills: BTreeMap<Tag, Mono>,
     held_back: usize,
     forced: BTreeSet<Tag>,
 }
@@ -60,27 +60,7 @@ pub struct Reaping {
 impl Reaping {
     /// No reaper is connected yet.
     pub fn new(now: Timestamp) -> Self {
-        Self {
-            host: Host::default(),
-            reapers: BTreeMap::new(),
-            reaper_since: now,
-            leases: Leases::default(),
-            verdicts: BTreeMap::new(),
-            guarded: BTreeSet::new(),
-            exited: BTreeSet::new(),
-            used: BTreeMap::new(),
-            evidence: BTreeMap::new(),
-            refused: BTreeMap::new(),
-            spared: BTreeSet::new(),
-            cpu: BTreeMap::new(),
-            unseen_tags: UnseenTags::default(),
-            orphans: Orphans::default(),
-            applied: BTreeSet::new(),
-            reported: BTreeSet::new(),
-            kills: Vec::new(),
-            held_back: 0,
-            forced: BTreeSet::new(),
-        }
+        Self { reaper_since: now, ..Self::default() }
     }
 
     /// Connects a reaper.
@@ -262,14 +242,14 @@ impl Reaping {
 
     /// Number of kills by rules that are still allowed within the present minute.
     pub(crate) fn kills_left(&self, settings: &Settings, now: Mono) -> usize {
-        let recent = self.kills.iter().filter(|at| at.until(now) < MINUTE).count();
+        let recent = self.kills.values().filter(|at| at.until(now) < MINUTE).count();
         (settings.reap.max_kills_per_minute as usize).saturating_sub(recent)
     }
 
     /// Counts a kill by a rule.
-    pub(crate) fn count_kill(&mut self, now: Mono) {
-        self.kills.retain(|at| at.until(now) < MINUTE);
-        self.kills.push(now);
+    pub(crate) fn count_kill(&mut self, tag: Tag, now: Mono) {
+        self.kills.retain(|_, at| at.until(now) < MINUTE);
+        self.kills.insert(tag, now);
     }
 
     /// True if a candidate has to wait because of the limit on kills.
@@ -332,7 +312,7 @@ impl Reaping {
         self.evidence.remove(&tag);
         if counts_as_kill(candidate) && untouched {
             // Nothing was killed.
-            self.kills.pop();
+            self.kills.remove(&tag);
         }
         let marked = self.orphans.marked.remove(&tag).unwrap_or_default();
         if matches!(outcome, Outcome::Spared { .. }) {
