@@ -80,8 +80,10 @@ fn apply(turn: &mut Turn<'_>, daemon: &Daemon, (hook, origin): (Hook, Origin)) -
     if !is_told {
         follow_up::queue_message(turn, daemon, &session, (agent, &hook));
     }
-    if matches!(hook.signal, HookEvent::TurnOver { .. }) {
-        usage_limit::limit_lifted(turn, session.id, moment);
+    match hook.signal {
+        HookEvent::TurnOver { .. } => usage_limit::limit_lifted(turn, session.id, moment),
+        HookEvent::TurnFailed { limited: true, .. } => usage_limit::limit_reported(turn, daemon, session.id),
+        _ => {}
     }
     let HookEvent::Permission { wait_ms, .. } = hook.signal else { return None };
     open.iter().find(|ask| ask.id == hook.id && ask.answerable)?;

@@ -12,8 +12,8 @@ use protocol::message::PROMPT;
 use protocol::request::Send;
 use protocol::session::Reason;
 use protocol::{
-    Event, Lifecycle, MessageId, MessageState, MessageStatus, Notes, OpId, OsBytes, Session, SessionId,
-    SessionRef, Tag, Timestamp,
+    Event, Lifecycle, MessageId, MessageState, MessageStatus, Notes, OpId, OsBytes, Reply, Response, Session,
+    SessionId, SessionRef, Tag, Timestamp,
 };
 
 use crate::decide::lock;
@@ -22,87 +22,120 @@ use crate::engine::Turn;
 use crate::engine::daemon::Daemon;
 
 /// Remaining time of a limit above which the session is parked.
-pub(crate) const PARKED_LIMIT_MIN: Duration = Duration::from_secs(60);
+const PARKED_LIMIT_MIN: Duration = Duration::from_secs(60);
 
 /// Delay after the end of a limit before the agent is told to continue: its maker's clock may differ.
-pub(crate) const CONTINUE_DELAY: Duration = Duration::from_secs(5);
+const CONTINUE_DELAY: Duration = Duration::from_secs(5);
 
 /// Origin of the message that tells an agent to continue.
-pub(crate) const ORIGIN: &str = "pool:limit";
+const ORIGIN: &str = "pool:limit";
+
+/// Priority of this message: the highest.
+const PRIORITY: i8 = 100;
 
 /// Handles all agents at their limit. Returns the incarnations to be parked.
 pub(crate) fn tick(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, Tag)> {
-    let now = turn.now();
-    let limited = |session: &&Session| {
-        let activity = turn.pool().activity(session.id);
-        let tag = session.tag();
-        let activity =
-            activity.filter(|activity| activity.tag == tag && session.lifecycle == Lifecycle::Live);
-        // This includes a limit that ended before it was handled.
-        activity.is_some_and(|activity| activity.limited_until.is_some())
-    };
-    let found: Vec<Session> = turn.pool().sessions().filter(limited).cloned().collect();
+    let limited = |session: &Session| Some((session.clone(), limit_of(turn, session)?));
+    let found: Vec<(Session, Timestamp)> = turn.pool().sessions().filter_map(limited).collect();
     let mut parked = Vec::new();
-    for session in found {
-        let until =
-            turn.pool().activity(session.id).and_then(|activity| activity.limited_until).unwrap_or(now);
+    for (session, until) in found {
         schedule_continue(turn, daemon, &session, until);
         parked.extend(park(turn, daemon, &session, until));
     }
     parked
 }
 
+/// Handles a limit in the turn that learnt of it: the session may be parked for another one in the next.
+pub(crate) fn limit_reported(turn: &mut Turn<'_>, daemon: &Daemon, session: SessionId) {
+    let Some(session) = turn.pool().session(session).cloned() else { return };
+    if let Some(until) = limit_of(turn, &session) {
+        schedule_continue(turn, daemon, &session, until);
+    }
+}
+
+/// The end of the usage limit of a live session's agent, also one that ended before it was handled.
+fn limit_of(turn: &Turn<'_>, session: &Session) -> Option<Timestamp> {
+    let activity = turn.pool().activity(session.id).filter(|_| session.lifecycle == Lifecycle::Live)?;
+    activity.limited_until.filter(|_| activity.tag == session.tag())
+}
+
 /// Queues the prompt that tells an agent to continue once its limit is over: one for each end of a limit that
-/// it names.
-pub(crate) fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, until: Timestamp) {
+/// it names. One that is refused is tried again by the next tick.
+fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, until: Timestamp) {
     let Some(text) = daemon.loaded().settings.agent_of(session).go_on.clone() else { return };
-    let notes = turn.pool().notes(session.id).cloned().unwrap_or_default();
-    if !turn.volatile.agents.continue_after(session.id, until) {
+    if turn.volatile.agents.is_continued_after(session.id, until) {
         return;
     }
-    // A message that is already queued waits for the new time.
-    if let Some(queued) = queued_continue(turn, session.id) {
-        return delay_until(turn, session.id, queued, until.after(CONTINUE_DELAY));
-    }
+    let op = OpId::Named(format!("go-on-{}-{}", session.id, until.0));
+    // One that an earlier daemon has sent may be typed by now, or left to a person. One that is queued waits for the new
+    // time.
+    let known = turn.pool().message_by_operation(&op).or_else(|| queued_continue(turn, session.id));
+    let id = match known {
+        Some(known) => known,
+        // The message of an old limit may have been cancelled, and forgotten.
+        None if is_forgotten(turn, session.id) => {
+            return turn.volatile.agents.continue_after(session.id, until);
+        }
+        None => match send_continue(turn, daemon, (session.id, until), (&op, text)) {
+            Ok(Response::Sent(sent)) => {
+                lock::mark_own_prompt(turn, &sent.message);
+                count_resume(turn, session.id);
+                sent.message.id
+            }
+            Ok(_) => return,
+            Err(refusal) => {
+                return tracing::warn!(session = %session.id, %refusal, "it is not told to continue yet");
+            }
+        },
+    };
+    turn.volatile.agents.continue_after(session.id, until);
+    delay_until(turn, session.id, id, until.after(CONTINUE_DELAY));
+}
+
+/// True if the messages of the time at which the limit was met may be forgotten.
+fn is_forgotten(turn: &Turn<'_>, session: SessionId) -> bool {
+    let met_at = turn.pool().activity(session).map(|activity| activity.since);
+    met_at.is_some_and(|at| turn.age(at) > queue::keep_time(true))
+}
+
+fn send_continue(
+    turn: &mut Turn<'_>,
+    daemon: &Daemon,
+    (session, until): (SessionId, Timestamp),
+    (op, text): (&OpId, String),
+) -> Reply {
     let mut send = Send {
-        session: SessionRef::from(session.id),
+        session: SessionRef::from(session),
         body: OsBytes::from(text),
         kind: PROMPT.to_owned(),
         key: Some(format!("go-on:{}", until.0)),
         origin: ORIGIN.to_owned(),
         enter: true,
-        priority: 100,
+        priority: PRIORITY,
         ..Send::default()
     };
-    let op = OpId::Named(format!("go-on-{}-{}", session.id, until.0));
-    // An earlier daemon has sent it: it may be typed by now, or left to a person.
-    if let Some(known) = turn.pool().message_by_operation(&op) {
-        return delay_until(turn, session.id, known, until.after(CONTINUE_DELAY));
-    }
-    let sent = body(&mut send).and_then(|body| queue_message(turn, daemon, (&op, None), (&send, body)));
-    match sent {
-        Ok(protocol::Response::Sent(sent)) => {
-            lock::mark_own_prompt(turn, &sent.message);
-            delay_until(turn, session.id, sent.message.id, until.after(CONTINUE_DELAY));
-        }
-        Ok(_) => {}
-        Err(refusal) => {
-            return tracing::warn!(session = %session.id, %refusal, "it is not told to continue");
-        }
-    }
+    let body = body(&mut send)?;
+    queue_message(turn, daemon, (op, None), (&send, body))
+}
+
+fn count_resume(turn: &mut Turn<'_>, session: SessionId) {
+    let notes = turn.pool().notes(session).cloned().unwrap_or_default();
     let notes = Notes { resumes: notes.resumes + 1, ..notes };
-    turn.emit(Event::Agent(AgentEvent::AgentNoted { session: session.id, notes }));
+    turn.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
 }
 
 /// Returns the queued message that is to tell an agent to continue.
-pub(crate) fn queued_continue(turn: &Turn<'_>, session: SessionId) -> Option<MessageId> {
-    let open = queue::waiting_prompt(turn.pool(), session)?;
-    let found = turn.message(open.id).ok()??;
-    (found.0.origin == ORIGIN).then_some(open.id)
+fn queued_continue(turn: &Turn<'_>, session: SessionId) -> Option<MessageId> {
+    let is_it =
+        |id: &MessageId| turn.message(*id).is_ok_and(|found| found.is_some_and(|(m, _)| m.origin == ORIGIN));
+    let queued = turn.pool().pending_messages_of(session).filter(|open| {
+        open.kind == PROMPT && open.priority == PRIORITY && open.state == MessageState::Queued
+    });
+    queued.map(|open| open.id).find(is_it)
 }
 
 /// Delays a message that is still queued.
-pub(crate) fn delay_until(turn: &mut Turn<'_>, session: SessionId, id: MessageId, at: Timestamp) {
+fn delay_until(turn: &mut Turn<'_>, session: SessionId, id: MessageId, at: Timestamp) {
     let open = turn.pool().pending_message(session, id);
     let Some(open) = open.filter(|open| open.state == MessageState::Queued) else { return };
     let reason = Some("after the usage limit".into());
@@ -136,7 +169,7 @@ pub(crate) fn limit_lifted(turn: &mut Turn<'_>, session: SessionId, moment: Mome
 }
 
 /// Begins to park a session, if nothing is lost by it. Returns its incarnation.
-pub(crate) fn park(
+fn park(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
     session: &Session,

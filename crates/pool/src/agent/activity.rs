@@ -7,7 +7,7 @@ use agents::screen;
 use agents::screen::{Composer, Dialog};
 use protocol::activity::{Ask, AskKind, Source};
 use protocol::event::AgentEvent;
-use protocol::{Activity, ActivityState, Event, Lifecycle, Notes, Reason, Session, Timestamp};
+use protocol::{Activity, ActivityState, Event, Lifecycle, Notes, Session, Timestamp};
 
 use crate::agent::screen::{ScreenReading, ShellMark, TerminalMarks, WindowTitle};
 use crate::agent::state::Agents;
@@ -250,7 +250,11 @@ pub fn dialog_activity(look: &ScreenReading, dialog: &Dialog, kind: AskKind) -> 
 /// The activity of a session's agent as it is shown. A prompt in doubt comes first: a person has to resolve
 /// it.
 pub fn current_activity(pool: &Pool, session: &Session) -> Activity {
-    let limited = session.lifecycle == Lifecycle::Parked && session.reason == Some(Reason::Limited);
+    let tag = session.tag();
+    let known = pool.activity(session.id).filter(|activity| activity.tag == tag);
+    // Its prompts wait for the end of the limit, whatever parked it.
+    let limited =
+        session.lifecycle == Lifecycle::Parked && known.is_some_and(|known| known.limited_until.is_some());
     if !matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining) && !limited {
         return Activity { since: session.changed_at, ..Activity::default() };
     }

@@ -165,7 +165,8 @@ fn activity_after(
         HookEvent::Working { what, .. } => Some(Activity { detail: what.clone(), ..is(ActivityState::Busy) }),
         HookEvent::Prompt { .. } | HookEvent::ToolUsed(_) => Some(is(ActivityState::Busy)),
         HookEvent::Notified { kind: Notice::Idle, .. } => {
-            (before.state != ActivityState::Idle).then(|| is(ActivityState::Idle))
+            let is_news = !matches!(before.state, ActivityState::Idle | ActivityState::Error);
+            is_news.then(|| is(ActivityState::Idle))
         }
         // What is asked is shown above.
         HookEvent::Notified { kind: Notice::Permission | Notice::Question | Notice::LoggedIn, .. }

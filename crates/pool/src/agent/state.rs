@@ -176,9 +176,14 @@ impl Agents {
         if by_record { !self.ended_by_record.insert(session) } else { self.ended_by_record.remove(&session) }
     }
 
-    /// Stores the end of a usage limit after which the agent is told to continue. Returns true if it is news.
-    pub fn continue_after(&mut self, session: SessionId, until: Timestamp) -> bool {
-        self.continue_after.insert(session, until) != Some(until)
+    /// True if an agent is told to continue after this end of its usage limit.
+    pub fn is_continued_after(&self, session: SessionId, until: Timestamp) -> bool {
+        self.continue_after.get(&session) == Some(&until)
+    }
+
+    /// Stores the end of a usage limit after which an agent is told to continue.
+    pub fn continue_after(&mut self, session: SessionId, until: Timestamp) {
+        self.continue_after.insert(session, until);
     }
 
     /// Forgets all other sessions and incarnations.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use protocol::Timestamp;
 
-/// Pause of an agent whose usage limit does not say when it ends. Limits of minutes are over by then; for
-/// longer ones a failed retry costs little.
+/// Pause of an agent whose usage limit does not say when it ends, also if it meets the limit again. Limits of minutes
+/// are over by then; for longer ones a failed retry costs little.
 pub const UNKNOWN_LIMIT_PAUSE: Duration = Duration::from_secs(15 * 60);
 
 /// First pause before an agent is retried that met its limit again when it was told to continue: the
@@ -22,14 +22,13 @@ pub(crate) fn limited_until(
     error: &str,
     (resumes, at, now): (u32, Timestamp, Timestamp),
 ) -> Timestamp {
-    let told = until.or_else(|| agents::payload::limit_reset(error, at));
-    match (until, told) {
-        (_, None) if resumes == 0 => return now.after(UNKNOWN_LIMIT_PAUSE),
-        // The exact time.
-        (Some(at), _) if resumes == 0 => return at,
-        (None, Some(at)) if resumes == 0 && at > now => return at,
-        _ => {}
+    let Some(told) = until.or_else(|| agents::payload::limit_reset(error, at)) else {
+        return now.after(UNKNOWN_LIMIT_PAUSE);
+    };
+    // An exact time is believed; one in words has no seconds.
+    if resumes == 0 && (until.is_some() || told > now) {
+        return told;
     }
     let pause = RETRY_PAUSE.saturating_mul(1 << resumes.saturating_sub(1).min(8)).min(RETRY_PAUSE_MAX);
-    told.unwrap_or_default().max(now.after(pause))
+    told.max(now.after(pause))
 }

@@ -591,6 +591,8 @@ fn a_limit_is_remembered_until_the_next_turn() {
 fn a_limit_without_a_time_holds_for_a_while() {
     let mut stage = Stage::new("codex");
     stage.pass(50);
+    stage.says(signal::notified(Notice::Idle));
+    assert_eq!((stage.state(), stage.activity().limited_until), (Error, until), "it rests, and is limited");
     let limited = |error: &str| HookEvent::TurnFailed { error: error.to_owned(), limited: true, until: None };
     stage.says(limited("you have hit your usage limit"));
     let until = stage.now().after(agent::UNKNOWN_LIMIT_PAUSE);
@@ -606,6 +608,15 @@ fn a_limit_without_a_time_holds_for_a_while() {
 }
 
 #[test]
+    let session = stage.session().id;
+    let notes = Notes { resumes: 2, ..stage.world.pool.notes(session).cloned().unwrap() };
+    stage.world.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
+    stage.pass(1000);
+    stage.says(limited("you have hit your usage limit"));
+    let until = stage.now().after(agent::UNKNOWN_LIMIT_PAUSE);
+    assert_eq!(stage.activity().limited_until, Some(until), "it met it again");
+    let notes = Notes { resumes: 0, ..stage.world.pool.notes(session).cloned().unwrap() };
+    stage.world.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
 fn a_limit_that_is_told_late_ends_at_the_time_of_its_day() {
     let mut stage = Stage::new("claude");
     stage.world.now = 270_000;
