@@ -84,7 +84,6 @@ fn built_in() -> BTreeMap<String, Agent> {
     let aider = Agent {
         resume_args: strings(&["--restore-chat-history"]),
         clear: Some("/clear".to_owned()),
-        screen: Patterns::of(Adapter::Aider),
         ..with_adapter(Adapter::Aider, agent("aider", OTHER_CONTEXT))
     };
     let confirm = Confirm::Prompt;
@@ -110,7 +109,8 @@ fn with_adapter(adapter: Adapter, agent: Agent) -> Agent {
     // CLI cannot be dismissed without an answer.
     let asks = matches!(adapter, Adapter::Claude | Adapter::Codex);
     let dialogs = asks.then(|| (USAGE_LIMIT.to_owned(), strings(&["Escape"]))).into_iter().collect();
-    Agent { adapter, confirm, hooks, approve_wait: APPROVE_WAIT, go_on, dialogs, ..agent }
+    let (screen, approve_wait) = (Patterns::of(adapter), APPROVE_WAIT);
+    Agent { adapter, confirm, hooks, approve_wait, go_on, dialogs, screen, ..agent }
 }
 
 impl AgentSection {

@@ -20,6 +20,7 @@ use crate::pool::Pool;
 use crate::prompt::confirm;
 use crate::queue::prompts::held_prompt;
 use crate::queue::settle;
+use crate::session::conversation::begin_conversation;
 use crate::settings::Agent;
 
 /// Minimum rest before an agent's notice of its idleness; Claude Code sends it after a minute, as measured.
@@ -90,9 +91,12 @@ fn check_conversation(session: &Session, hook: &Hook, agent: &Agent) -> Result<O
     if reporter != Adapter::None && agent.adapter != Adapter::None && reporter != agent.adapter {
         return Err(ForeignAgent);
     }
-    let Some(id) = &hook.conversation else { return Ok(None) };
-    let known = session.conversation.as_ref();
     let begun = matches!(hook.signal, HookEvent::Prompt { .. });
+    let Some(id) = &hook.conversation else {
+        let begins = begun && agent.resumes_last_conversation();
+        return Ok(begins.then(|| begin_conversation(session)).flatten());
+    };
+    let known = session.conversation.as_ref();
     let is = |begun| {
         let conversation = Some(Conversation { id: id.clone(), begun });
         Event::ConversationChanged { session: session.id, conversation }
@@ -164,6 +168,7 @@ fn activity_after(
         }
         HookEvent::Working { what, .. } => Some(Activity { detail: what.clone(), ..is(ActivityState::Busy) }),
         HookEvent::Prompt { .. } | HookEvent::ToolUsed(_) => Some(is(ActivityState::Busy)),
+        // An error stays until a prompt ends it: that its agent rests is no news.
         HookEvent::Notified { kind: Notice::Idle, .. } => {
             let is_news = !matches!(before.state, ActivityState::Idle | ActivityState::Error);
             is_news.then(|| is(ActivityState::Idle))

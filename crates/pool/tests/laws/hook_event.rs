@@ -137,6 +137,17 @@ fn c05_a_conversation_is_that_of_the_incarnation_that_has_it() {
 }
 
 #[test]
+fn c05_a_conversation_without_an_id_begins_with_its_first_prompt() {
+    for (resume, begins) in [("--restore-chat-history", true), ("{conversation}", false)] {
+        let mut stage = Stage::new("codex");
+        stage.agent.resume_args = vec![resume.to_owned()];
+        let hook = Hook { conversation: None, ..stage.hook(signal::prompt()) };
+        stage.handle_hook(&hook, TextMatch::Different);
+        assert_eq!(stage.session().conversation.as_ref().unwrap().begun, begins, "{resume}");
+    }
+}
+
+#[test]
 fn t23_a_cleared_context_is_the_end_of_the_command_for_it_and_of_no_other_prompt() {
     for (same, state) in [(TextMatch::Exact, MessageState::Done), (TextMatch::Different, MessageState::Typed)]
     {
@@ -580,6 +591,8 @@ fn a_limit_is_remembered_until_the_next_turn() {
     let until = Some(Timestamp(START + 9000));
     stage.says(signal::failed(Some(START + 9000)));
     assert_eq!((stage.state(), stage.activity().limited_until), (Error, until));
+    stage.says(signal::notified(Notice::Idle));
+    assert_eq!((stage.state(), stage.activity().limited_until), (Error, until), "it rests, and is limited");
     stage.says(signal::prompt());
     assert_eq!((stage.state(), stage.activity().limited_until), (Busy, None));
     let error = HookEvent::TurnFailed { error: "overloaded".to_owned(), limited: false, until };
@@ -591,12 +604,19 @@ fn a_limit_is_remembered_until_the_next_turn() {
 fn a_limit_without_a_time_holds_for_a_while() {
     let mut stage = Stage::new("codex");
     stage.pass(50);
-    stage.says(signal::notified(Notice::Idle));
-    assert_eq!((stage.state(), stage.activity().limited_until), (Error, until), "it rests, and is limited");
     let limited = |error: &str| HookEvent::TurnFailed { error: error.to_owned(), limited: true, until: None };
     stage.says(limited("you have hit your usage limit"));
     let until = stage.now().after(agent::UNKNOWN_LIMIT_PAUSE);
     assert_eq!((stage.state(), stage.activity().limited_until), (Error, Some(until)));
+    let session = stage.session().id;
+    let notes = Notes { resumes: 2, ..stage.world.pool.notes(session).cloned().unwrap() };
+    stage.world.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
+    stage.pass(1000);
+    stage.says(limited("you have hit your usage limit"));
+    let until = stage.now().after(agent::UNKNOWN_LIMIT_PAUSE);
+    assert_eq!(stage.activity().limited_until, Some(until), "it met it again");
+    let notes = Notes { resumes: 0, ..stage.world.pool.notes(session).cloned().unwrap() };
+    stage.world.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
     // Four and a half minutes after the beginning of all clocks it is 0:04.
     stage.world.now = 270_000;
     stage.says(limited("rate_limit: You've hit your session limit · resets 12:05am (UTC)"));
@@ -608,15 +628,6 @@ fn a_limit_without_a_time_holds_for_a_while() {
 }
 
 #[test]
-    let session = stage.session().id;
-    let notes = Notes { resumes: 2, ..stage.world.pool.notes(session).cloned().unwrap() };
-    stage.world.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
-    stage.pass(1000);
-    stage.says(limited("you have hit your usage limit"));
-    let until = stage.now().after(agent::UNKNOWN_LIMIT_PAUSE);
-    assert_eq!(stage.activity().limited_until, Some(until), "it met it again");
-    let notes = Notes { resumes: 0, ..stage.world.pool.notes(session).cloned().unwrap() };
-    stage.world.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
 fn a_limit_that_is_told_late_ends_at_the_time_of_its_day() {
     let mut stage = Stage::new("claude");
     stage.world.now = 270_000;
