@@ -279,13 +279,21 @@ fn a_prompt_is_done_once_it_was_read_and_not_before() {
     for (name, id) in names.iter().zip(&sent) {
         await_typed(&pool, name, id, "typed, and its program has not read it yet");
     }
-    // The program's end does not count as reading.
+    // The program's end does not count as reading, neither does its end while `poold` is away.
     for (n, (name, id)) in names.iter().zip(&sent).enumerate() {
-        let (_, program) = pool.pane_pids(name);
+        let (agent, init) = pool.pane_pids(name);
+        let is_away = n == 0;
+        if is_away {
+            pool.kill9(Program::Poold);
+        }
         if n % 2 == 0 {
-            send_signal(program, Signal::SIGKILL);
+            send_signal(if is_away { agent } else { init }, Signal::SIGKILL);
         } else {
             pool.ok(&["kill", name]);
+        }
+        if is_away {
+            pool.start(Program::Poold);
+            pool.await_poold();
         }
         let shown = eventually("it is over", PATIENCE, || {
             let shown = pool.json(&["queue", "show", name, id]);

@@ -42,23 +42,36 @@ enum InputStatus {
     Done(MessageReason),
     /// The text is not read yet.
     Pending(MessageReason),
-    /// The program has ended, which the end of its incarnation settles.
+    /// The program has ended, which the end of its incarnation settles once it is observed.
     Ended,
 }
 
 impl InputWatch {
-    /// Begins to watch, once the text is in the terminal and before Enter. None if its program is not known.
+    /// Begins to watch, once the text is in the terminal and before Enter. None if its program is not known, or the
+    /// terminal cannot be watched now.
     pub(crate) async fn begin(daemon: &Daemon, prompt: &ClaimedPrompt) -> Option<Self> {
         let program = daemon.incarnation(prompt.message.session).await?.agent?;
-        Self::new(daemon, (prompt.pane, program), prompt.message.enter).await
+        Self::new(daemon, (prompt.pane, program), prompt.message.enter).await.ok()
     }
 
-    async fn new(daemon: &Daemon, (pane, program): (PaneRef, ProcId), ends_line: bool) -> Option<Self> {
-        has_written(daemon, pane).await.then_some(())?;
+    /// Begins to watch; what is known of the input if that is not possible now.
+    async fn new(
+        daemon: &Daemon,
+        (pane, program): (PaneRef, ProcId),
+        ends_line: bool,
+    ) -> Result<Self, InputStatus> {
+        if !has_written(daemon, pane).await {
+            return Err(InputStatus::Pending(MessageReason::Unread));
+        }
         let processes = daemon.processes();
-        let arm = move || processes.arm_read_detector(program);
-        let detector = daemon.blocking.with_timeout(Purpose::Processes, arm).await.flatten()?;
-        Some(Self { pane, program, detector, ends_line })
+        let arm = move || processes.arm_read_detector(program).ok_or_else(|| processes.has_exited(program));
+        match daemon.blocking.with_timeout(Purpose::Processes, arm).await {
+            Some(Ok(detector)) => Ok(Self { pane, program, detector, ends_line }),
+            Some(Err(true)) => Err(InputStatus::Ended),
+            // It runs without a terminal.
+            Some(Err(false)) => Err(InputStatus::Done(MessageReason::Unsupported)),
+            None => Err(InputStatus::Pending(MessageReason::Unread)),
+        }
     }
 
     /// Samples the input. A long text may be written in pieces, so a read counts only if there is no more
@@ -125,22 +138,14 @@ pub(super) async fn follow_up(
 ) -> Result<(), Refusal> {
     let id = prompt.id;
     // After a restart of the daemon it is unknown what was read meanwhile: input that is gone counts as read.
-    let is_resumed = watch.is_none();
-    let watch = match (watch, prompt.run.agent) {
-        (Some(watch), _) => Some(watch),
-        (None, Some(program)) => InputWatch::new(daemon, (prompt.pane, program), prompt.enter).await,
-        (None, None) => None,
-    };
+    let (is_resumed, mut watch) = (watch.is_none(), watch);
     let (mut backoff, began) = (Backoff::new(PAUSE, PAUSE_MAX), Instant::now());
     loop {
-        let status = match &watch {
-            None => InputStatus::Done(MessageReason::Unsupported),
-            Some(watch) => match watch.sample(daemon).await {
-                InputStatus::Pending(MessageReason::Discarded) if is_resumed => {
-                    InputStatus::Done(MessageReason::Unconfirmed)
-                }
-                status => status,
-            },
+        let status = match sample(daemon, &prompt, &mut watch).await {
+            InputStatus::Pending(MessageReason::Discarded) if is_resumed => {
+                InputStatus::Done(MessageReason::Unconfirmed)
+            }
+            status => status,
         };
         match status {
             InputStatus::Done(why) if prompt.agent.is_clear(&prompt.body) => {
@@ -149,11 +154,10 @@ pub(super) async fn follow_up(
             InputStatus::Done(why) => {
                 return advance(daemon, (session, id), MessageState::Done, Some(why)).await;
             }
-            InputStatus::Ended => return Ok(()),
             InputStatus::Pending(note) if began.elapsed() >= LIMIT => {
                 record_note(daemon, (session, id), note).await?;
             }
-            InputStatus::Pending(_) => {}
+            InputStatus::Pending(_) | InputStatus::Ended => {}
         }
         let loaded = daemon.loaded();
         let is_pending = move |turn: &mut Turn<'_>| {
@@ -163,6 +167,19 @@ pub(super) async fn follow_up(
             return Ok(());
         }
         sleep(backoff.pause()).await;
+    }
+}
+
+/// Samples the input, and begins to watch it if it is not watched yet.
+async fn sample(daemon: &Daemon, prompt: &TypedPrompt, watch: &mut Option<InputWatch>) -> InputStatus {
+    let begun = match (watch.take(), prompt.run.agent) {
+        (Some(watch), _) => Ok(watch),
+        (None, Some(program)) => InputWatch::new(daemon, (prompt.pane, program), prompt.enter).await,
+        (None, None) => Err(InputStatus::Done(MessageReason::Unsupported)),
+    };
+    match begun {
+        Ok(begun) => watch.insert(begun).sample(daemon).await,
+        Err(status) => status,
     }
 }
 

@@ -91,6 +91,11 @@ async fn follow_marks(
         match wait_for_marks(daemon, (session, began_at), began).await {
             Ok(Watched::Over) => return Ok(()),
             Ok(Watched::Seen) => advance(daemon, (session, id), MessageState::Accepted, None).await?,
+            // The end of its incarnation settles the prompt, once it is observed.
+            Err(_) if has_exited(daemon, &prompt.run).await => {
+                let over = move |turn: &mut Turn<'_>| is_over(turn, (session, tag), id).then_some(());
+                return daemon.engine.wait_on(session, None, over).await;
+            }
             Err(_) => {
                 let progress = daemon.engine.turn(move |turn| progress(turn, false)).await?;
                 let is_shown = progress == ShellProgress::OnlyPrompt;
@@ -184,6 +189,13 @@ fn progress_of(
             _ => ShellProgress::Unseen,
         }
     }
+}
+
+/// True if the shell is proved to have ended.
+async fn has_exited(daemon: &Daemon, run: &Incarnation) -> bool {
+    let (processes, Some(shell)) = (daemon.processes(), run.agent) else { return false };
+    let look = move || processes.has_exited(shell);
+    daemon.blocking.with_timeout(Purpose::Processes, look).await.unwrap_or_default()
 }
 
 /// True if several samples in a row show that the shell edits its next line.
