@@ -111,6 +111,13 @@ pub struct Ask {
     pub answerable: bool,
 }
 
+impl Ask {
+    /// True if only its agent's terminal can answer a request for a permission.
+    pub fn is_left_to_terminal(&self) -> bool {
+        self.kind == AskKind::Permission && !self.answerable
+    }
+}
+
 /// The kinds of questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

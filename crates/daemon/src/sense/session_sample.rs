@@ -8,7 +8,7 @@ use std::time::Duration;
 use agents::transcript::{RecordedPrompt, TurnEnd};
 use agents::{Adapter, transcript};
 use pool::agent::{SILENCE, ScreenReading, TerminalMarks, WindowTitle};
-use protocol::activity::Source;
+use protocol::activity::{Ask, Source};
 use protocol::{ActivityState, Timestamp};
 
 use world::processes::{Foreground, Processes};
@@ -93,6 +93,12 @@ impl SampleState {
             return target.is_starting() || self.wrote_since_screen_read(now);
         }
         let works = target.known.state.is_at_work();
+        // No hook tells that a request is answered at the terminal. The agent writes while it works then.
+        if target.known.ask.as_ref().is_some_and(Ask::is_left_to_terminal)
+            && self.wrote_since_screen_read(now)
+        {
+            return true;
+        }
         let asks = target.known.state == ActivityState::Attention && target.known.source == Source::Screen;
         if (asks || target.known.state == ActivityState::Busy) && self.is_title_unresolved(now) {
             return true;
@@ -209,6 +215,9 @@ fn written_at(meta: &Metadata) -> Timestamp {
 mod tests {
     use std::fs;
 
+    use protocol::activity::AskKind;
+    use protocol::{Activity, SessionId, Tag};
+
     use super::*;
 
     fn line(text: &str) -> String {
@@ -270,6 +279,23 @@ mod tests {
         fs::write(&path, line("hello")).unwrap();
         state.read_record(Adapter::Claude, &path, RECORD_TAIL);
         assert_eq!(state.sample().said[0].text, "hello");
+    }
+
+    #[test]
+    fn the_screen_is_read_again_once_a_request_may_be_answered_at_the_terminal() {
+        let at = |ms: u64| Timestamp(1_000_000 + ms);
+        let mut target = SampleTarget::plain((SessionId(1), Tag([1; 16])), Path::new("log"));
+        target.agent = Arc::new(pool::Agent { adapter: Adapter::Claude, ..pool::Agent::default() });
+        target.hooked = true;
+        let mut state = SampleState { quiet_since: Some(at(9_900)), ..SampleState::default() };
+        for (answerable, is_read) in [(true, false), (false, true)] {
+            let ask = Ask { id: 1, kind: AskKind::Permission, text: String::new(), tool: None, answerable };
+            target.known =
+                Activity { state: ActivityState::Attention, ask: Some(ask), ..Activity::default() };
+            assert_eq!(state.wants_screen(&target, at(10_000)), is_read);
+        }
+        state.screen_read_at = Some(at(9_950));
+        assert!(!state.wants_screen(&target, at(10_000)), "it wrote nothing since");
     }
 
     #[test]

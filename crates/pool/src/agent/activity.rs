@@ -132,7 +132,7 @@ fn corrected_by_screen(
         WindowTitle::Unread => silent,
     };
     // A request that was left to the terminal, and answered there.
-    let left = before.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Permission && !ask.answerable);
+    let left = before.ask.as_ref().is_some_and(Ask::is_left_to_terminal);
     let is_answered = asked && left && !observed.has_queued_asks && pool.age(look.at, before.since) >= DRAWN;
     match &look.dialog {
         None if is_answered && look.works == Some(true) => Some(busy_again()),
@@ -247,8 +247,8 @@ pub fn dialog_activity(look: &ScreenReading, dialog: &Dialog, kind: AskKind) -> 
     Activity { state, source, since: look.at, ask: Some(ask), detail, ..Activity::default() }
 }
 
-/// The activity of a session's agent as it is shown. A prompt in doubt comes first: a person has to resolve
-/// it.
+/// The activity of a session's agent as it is shown. What it asks comes first, then a prompt in doubt: a person has to
+/// resolve both.
 pub fn current_activity(pool: &Pool, session: &Session) -> Activity {
     let tag = session.tag();
     let known = pool.activity(session.id).filter(|activity| activity.tag == tag);
@@ -258,9 +258,8 @@ pub fn current_activity(pool: &Pool, session: &Session) -> Activity {
     if !matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining) && !limited {
         return Activity { since: session.changed_at, ..Activity::default() };
     }
-    let tag = session.tag();
-    let known = pool.activity(session.id).filter(|activity| activity.tag == tag);
-    doubted_prompt(pool, session).or_else(|| known.cloned()).unwrap_or_else(|| Activity {
+    let asks = known.filter(|known| waits_for_person(known)).cloned();
+    asks.or_else(|| doubted_prompt(pool, session)).or_else(|| known.cloned()).unwrap_or_else(|| Activity {
         since: session.changed_at,
         tag,
         ..Activity::default()

@@ -446,7 +446,7 @@ fn what_does_not_run_does_nothing() {
 }
 
 #[test]
-fn a_prompt_in_doubt_is_shown_before_all_else() {
+fn a_prompt_in_doubt_is_shown_before_all_but_what_its_agent_asks() {
     let mut stage = Stage::new("claude");
     let id = stage.typed();
     stage.says(signal::notified(Notice::Idle));
@@ -458,6 +458,11 @@ fn a_prompt_in_doubt_is_shown_before_all_else() {
     assert_eq!((ask.kind, ask.id, ask.answerable), (AskKind::Message, id.0, false));
     let how = format!("poolctl queue resolve {} {id} --as", stage.session().name);
     assert!(ask.text.contains(&how) && waits_for_person(&activity), "{}", ask.text);
+    stage.says(signal::asks("Bash", 60_000));
+    assert_eq!(stage.shown().ask.map(|ask| (ask.kind, ask.answerable)), Some((AskKind::Permission, true)));
+    stage.says(signal::used("Bash"));
+    assert_eq!(stage.shown().ask.map(|ask| ask.kind), Some(AskKind::Message));
+    stage.says(signal::over());
     stage.moves(id, MessageState::Done);
     assert_eq!(stage.shown().state, Idle);
     stage.is(Lifecycle::Parked, Some(Reason::Parked));
