@@ -84,11 +84,14 @@ fn exit_words(adapter: Adapter) -> (&'static [&'static str], &'static str) {
     }
 }
 
-/// Returns the text of the `n`th prompt typed in a session, which for Aider differs from the previous one by
-/// trailing blanks. Aider removes the blanks, but would not write a repeated text into its history, and so
+/// Maximum number of blanks behind a prompt for Aider. The numbers of two prompts seldom differ by a multiple of it.
+const BLANKS_MAX: u64 = 61;
+
+/// Returns the text of the prompt that is typed under the number `n`, which for Aider differs from the previous one
+/// by trailing blanks. Aider removes the blanks, but would not write a repeated text into its history, and so
 /// not confirm it.
 pub fn make_distinct(adapter: Adapter, text: Vec<u8>, n: u64) -> Vec<u8> {
-    let more = if adapter == Adapter::Aider { n % 7 + 1 } else { 0 };
+    let more = if adapter == Adapter::Aider { n % BLANKS_MAX + 1 } else { 0 };
     text.into_iter().chain((0..more).map(|_| b' ')).collect()
 }
 

@@ -6,18 +6,22 @@ use protocol::{Message, Timestamp};
 use crate::engine::Turn;
 
 /// Returns the text that is typed for a message: its body; or the agent's `go_on` prompt, if the current
-/// conversation already contains the body.
+/// conversation already contains the body. `message` has the token of the attempt.
 pub(crate) fn typed_text(turn: &Turn<'_>, agent: &Agent, message: &Message, body: Vec<u8>) -> Vec<u8> {
+    let text = match &agent.go_on {
+        Some(go_on) if is_in_conversation(turn, message) => go_on.clone().into_bytes(),
+        _ => body,
+    };
+    // Ever another number, also after a restart of the daemon.
+    let n = message.status.token.map_or(0, |token| token.epoch.0.wrapping_add(token.n));
+    agents::prompt::make_distinct(agent.adapter, text, n)
+}
+
+/// True if the present conversation of the agent contains the message, whose turn an outage has cut short.
+pub(crate) fn is_in_conversation(turn: &Turn<'_>, message: &Message) -> bool {
     let run = turn.pool().session(message.session).and_then(|session| session.incarnation.as_ref());
     let is_new_conversation = |at: Timestamp| {
         run.is_some_and(|run| !run.resumed && turn.pool().is_earlier(turn.now(), at, run.started_at))
     };
-    let text = match &agent.go_on {
-        Some(go_on) if message.suspended_at().is_some_and(|at| !is_new_conversation(at)) => {
-            go_on.clone().into_bytes()
-        }
-        _ => body,
-    };
-    let times = message.ordinal + u64::from(message.status.attempts);
-    agents::prompt::make_distinct(agent.adapter, text, times)
+    message.suspended_at().is_some_and(|at| !is_new_conversation(at))
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 use agents::Confirm;
 use pool::prompt::Blocked;
 use pool::{Agent, queue};
-use protocol::{Incarnation, Message, MessageReason, MessageState, Refusal, Session, SessionId, Token};
+use protocol::{
+    Incarnation, Message, MessageReason, MessageState, MessageStatus, Refusal, Session, SessionId, Token,
+};
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
-use crate::decide::prompt::typed_text;
+use crate::decide::prompt::{is_in_conversation, typed_text};
 use crate::decide::worker::expire;
 use crate::effect::dialog;
 use crate::engine::Turn;
@@ -166,8 +168,17 @@ fn claim(
         return Claimed::Blocked;
     }
     match found {
+        Ok(Some((message, _))) if agent.go_on.is_none() && is_in_conversation(turn, &message) => {
+            // Its agent has the text, and since the last change of the configuration there is nothing to tell it.
+            let event = queue::transition(&open, MessageState::Dead, message.status.reason, now);
+            turn.emit(event);
+            turn.wake();
+            Claimed::Nothing
+        }
         Ok(Some((message, body))) => {
-            let message = Message { enter: message.enter || message.suspended_at().is_some(), ..message };
+            let enter = message.enter || message.suspended_at().is_some();
+            let status = MessageStatus { token: Some(token), ..message.status };
+            let message = Message { enter, status, ..message };
             let body = typed_text(turn, &agent, &message, body);
             if let Err(why) = pool::prompt::line_gate((id, &body), cuts_lines) {
                 turn.volatile.prompts.block(session, why);
