@@ -109,9 +109,10 @@ reasons! {
 }
 
 impl MessageReason {
-    /// True for the doubt about a prompt whose text is known to stand in the terminal.
-    pub fn is_unentered(&self) -> bool {
-        matches!(self, Self::NoEnter | Self::DialogOpened)
+    /// True for a doubt that only a person resolves: the text is known to stand in the terminal, where a second one would
+    /// be joined to it; or the message may be done.
+    pub fn is_held(&self) -> bool {
+        matches!(self, Self::NoEnter | Self::DialogOpened | Self::Damaged)
     }
 
     /// True for a typed prompt that the daemon still follows up. Any other reason of a typed prompt leaves it

@@ -21,11 +21,10 @@ fn treatment(rules: &QueueRules, message: &PendingMessage<'_>) -> InDoubt {
     permitted(message, message.in_doubt.unwrap_or(rules.in_doubt))
 }
 
-/// The treatment in place of a wanted one: a text that is known to stand in the terminal is held, and never
-/// typed again, because the second text would be joined to it.
+/// The treatment in place of a wanted one.
 fn permitted(message: &PendingMessage<'_>, wanted: InDoubt) -> InDoubt {
     match wanted {
-        InDoubt::Retry if message.is_unentered => InDoubt::Hold,
+        InDoubt::Retry if message.is_held => InDoubt::Hold,
         wanted => wanted,
     }
 }

@@ -31,6 +31,6 @@ pub struct PendingMessage<'a> {
     pub is_suspended: bool,
     /// Its own treatment once it is in doubt.
     pub in_doubt: Option<InDoubt>,
-    /// True if its text is known to stand in the terminal, without Enter.
-    pub is_unentered: bool,
+    /// True if it is in doubt for a reason that only a person resolves.
+    pub is_held: bool,
 }

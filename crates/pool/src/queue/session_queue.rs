@@ -63,8 +63,8 @@ struct HeldMessage {
     token: Option<Token>,
     holder: Option<Holder>,
     since: Timestamp,
-    /// True if its text is known to stand in the terminal, without Enter.
-    is_unentered: bool,
+    /// True if it is in doubt for a reason that only a person resolves.
+    is_held: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -297,7 +297,7 @@ impl SessionQueue {
                 token: status.token,
                 holder: status.holder.clone(),
                 since,
-                is_unentered: status.reason.as_ref().is_some_and(MessageReason::is_unentered),
+                is_held: status.reason.as_ref().is_some_and(MessageReason::is_held),
             };
             self.held.insert(id, held);
         } else if status.attempts > 0 || status.not_before.is_some() {
@@ -343,7 +343,7 @@ impl SessionQueue {
                 .unwrap_or(entry.created_at()),
             is_suspended: self.suspended.contains(&id),
             in_doubt: self.doubts.get(&id).copied(),
-            is_unentered: held.is_some_and(|held| held.is_unentered),
+            is_held: held.is_some_and(|held| held.is_held),
         }
     }
 

@@ -106,7 +106,7 @@ fn one_that_is_to_be_sent_again_is_so_once_its_agent_cannot_have_it_any_more_and
 
 #[test]
 fn a_text_that_stands_without_enter_is_never_typed_again_and_a_person_is_told() {
-    for why in [MessageReason::NoEnter, MessageReason::DialogOpened] {
+    for why in [MessageReason::NoEnter, MessageReason::DialogOpened, MessageReason::Damaged] {
         let mut stage = Stage::new("claude");
         let id = typing(&mut stage, Some(InDoubt::Retry));
         assert_eq!(doubt_as(&mut stage, id, &why), [MessageState::InDoubt]);

@@ -102,8 +102,8 @@ pub(super) async fn press_enter(
         match if has_dialog { Ok(Answer::Done) } else { enter.await } {
             Ok(Answer::Done) => {}
             Ok(answer) => {
-                let why = format!("typed, and Enter could not be pressed: {answer}");
-                return record_doubt(daemon, &prompt, why.into()).await;
+                tracing::warn!(prompt = prompt.message.id.0, %answer, "Enter could not be pressed");
+                return record_doubt(daemon, &prompt, MessageReason::NoEnter).await;
             }
             Err(error) => {
                 let id = prompt.message.id.0;
