@@ -29,7 +29,7 @@ const MAX_PASSES: u32 = 50;
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) entries: HashMap<u32, SnapshotEntry>,
-    /// Stopped before it was complete, because it was sufficient for the caller.
+    /// True if it may lack a process: it was sufficient before it was complete, or too many ended while it was taken.
     pub(crate) partial: bool,
 }
 
@@ -45,9 +45,8 @@ impl Snapshot {
     pub(crate) fn take(previous: Option<&Arc<Self>>, sufficient: &dyn Fn(&Self) -> bool) -> io::Result<Self> {
         let mut snapshot = Self::default();
         for _ in 0..MAX_PASSES {
-            let complete = snapshot.update(previous)?;
-            snapshot.partial = !complete && sufficient(&snapshot);
-            if complete || snapshot.partial {
+            snapshot.partial = !snapshot.update(previous)?;
+            if !snapshot.partial || sufficient(&snapshot) {
                 break;
             }
         }
