@@ -91,10 +91,13 @@ impl Dispatcher {
             };
             match done {
                 Some(Ok((tag, result))) => {
-                    self.all_gone &= result != JobResult::Left;
+                    self.all_gone &= result == JobResult::Gone;
                     self.backoff.finished(tag, result, Instant::now());
                 }
-                Some(Err(error)) => tracing::error!(%error, "a job panicked or was cancelled"),
+                Some(Err(error)) => {
+                    self.all_gone = false;
+                    tracing::error!(%error, "a job panicked or was cancelled");
+                }
                 None => return,
             }
         }

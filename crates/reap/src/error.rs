@@ -21,7 +21,9 @@ impl Error {
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Connect(ConnectError::Version { .. }) => true,
-            Self::Connect(ConnectError::Refused(refusal)) => refusal.code == ErrorCode::Protocol,
+            Self::Connect(ConnectError::Refused(refusal)) | Self::Refused(refusal) => {
+                refusal.code == ErrorCode::Protocol
+            }
             _ => false,
         }
     }

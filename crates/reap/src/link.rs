@@ -72,7 +72,10 @@ impl Link {
             let (part, is_last) = match self.frame().await? {
                 Frame::Part { id, part } if id == self.calls => (part, false),
                 Frame::Reply { id, reply: Ok(part) } if id == self.calls => (part, true),
-                Frame::Reply { reply: Err(refusal), .. } => return Ok(Err(refusal)),
+                // The answer, or the reason why the connection ends.
+                Frame::Reply { id, reply: Err(refusal) } if id == self.calls || id == 0 => {
+                    return Ok(Err(refusal));
+                }
                 _ => continue,
             };
             let fits = whole.as_mut().is_none_or(|whole| whole.append(part.clone()));

@@ -38,7 +38,9 @@ impl Devices {
 pub(crate) async fn run(options: &Options, devices: &Devices, session: SessionId, tag: Tag) -> JobResult {
     match lease_to_verdict(options, devices, (session, tag)).await {
         Ok(end) => end,
-        Err(Error::Refused(refusal)) if matches!(refusal.code, ErrorCode::Conflict | ErrorCode::NotFound) => {
+        // Another reaper, or its own end, came first.
+        Err(Error::Refused(refusal)) if refusal.code == ErrorCode::NotFound => JobResult::Gone,
+        Err(Error::Refused(refusal)) if refusal.code == ErrorCode::Conflict => {
             tracing::debug!(%refusal, "not leased");
             JobResult::NoLease
         }
@@ -67,6 +69,7 @@ async fn lease_to_verdict(
         Err(why) => (Outcome::Refused { why }, lease.token),
     };
     tracing::info!(?outcome, "verdict");
+    let outcome = outcome.within_bounds();
     let reached = if outcome.is_gone() { JobResult::Gone } else { JobResult::Left };
     crash::point("reap-verdict");
     link.settle(Verdict { token, session, tag, outcome: outcome.clone() }).await?;
