@@ -19,6 +19,7 @@ use crate::show::out;
 use crate::show::status;
 use crate::signals;
 use crate::supervisor_lock::SupervisorLock;
+use crate::threads;
 use crate::up::watchdog::{self, Finding};
 use crate::up::{health, service, started, stop};
 
@@ -92,7 +93,9 @@ pub(crate) fn run(context: &Context, lock: &SupervisorLock, watchdog: Duration) 
     if !watchdog.is_zero() {
         let (context, wakes) = (context.clone(), sender.clone());
         let report = move |finding| wakes.send(Wake::Watchdog(finding)).is_ok();
-        thread::spawn(move || watchdog::run(&context, watchdog, report));
+        if let Err(error) = threads::start(move || watchdog::run(&context, watchdog, report)) {
+            out::note(&format!("whether poold answers is not watched: {error}"));
+        }
     }
     let mut check_at = now + DIR_INTERVAL;
     loop {
@@ -140,17 +143,20 @@ fn adopt(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) {
             terminate(&handle, STOP_LEAST).ok();
             continue;
         };
-        let pid = handle.id().pid;
+        let (pid, wakes) = (handle.id().pid, wakes.clone());
         let Ok(Some(watched)) = Handle::open(handle.id()) else { continue };
-        out::note(&format!("{name} already runs, pid {pid}"));
-        let handle = Some(handle);
-        service.running = Some(Running { since: Instant::now(), pid, handle, answered: false });
-        let wakes = wakes.clone();
-        thread::spawn(move || {
+        let watching = threads::start(move || {
             // Only a handle reports the end of a process that is no child; it is waited for in pieces.
             while !watched.wait(WAIT_PIECE).unwrap_or(true) {}
             drop(wakes.send(Wake::Ended(number, None)));
         });
+        if let Err(error) = watching {
+            out::note(&format!("{name} already runs, pid {pid}, and cannot be watched: {error}"));
+            continue;
+        }
+        out::note(&format!("{name} already runs, pid {pid}"));
+        let handle = Some(handle);
+        service.running = Some(Running { since: Instant::now(), pid, handle, answered: false });
     }
 }
 
@@ -193,7 +199,7 @@ fn end_hung(running: &mut Running, signal: Signal) {
 /// Ends the sessions in another thread, while this one keeps the daemons running, which do it.
 fn stop_sessions(context: &Context, wakes: &Sender<Wake>) {
     let (context, wakes) = (context.clone(), wakes.clone());
-    thread::spawn(move || match stop::sessions(&context) {
+    let stopping = threads::start(move || match stop::sessions(&context) {
         Ok(_no_starts) => {
             drop(wakes.send(Wake::Stop));
             // Until the daemons have ended, and this process with them.
@@ -203,6 +209,9 @@ fn stop_sessions(context: &Context, wakes: &Sender<Wake>) {
         }
         Err(error) => out::note(&format!("not stopping, as not all sessions ended: {error}")),
     });
+    if let Err(error) = stopping {
+        out::note(&format!("not stopping: {error}"));
+    }
 }
 
 impl Service {
@@ -212,8 +221,10 @@ impl Service {
             self.due = now + FOREIGN_INTERVAL;
             return;
         }
-        match service::start(&context.paths, self.name) {
-            Ok(child) => {
+        let started = watcher(number, wakes.clone())
+            .and_then(|children| Ok((service::start(&context.paths, self.name)?, children)));
+        match started {
+            Ok((child, children)) => {
                 let pid = child.id();
                 out::note(&format!("{} started, pid {pid}", self.name));
                 let handle = open_child(pid).ok().flatten();
@@ -223,7 +234,8 @@ impl Service {
                     out::note(&format!("cannot record that {} runs: {error}", self.name));
                 }
                 self.running = Some(Running { since: now, pid, handle, answered: false });
-                watch(child, number, wakes.clone());
+                // The thread waits for it.
+                children.send(child).ok();
             }
             Err(error) => {
                 let pause = self.backoff.pause();
@@ -288,13 +300,14 @@ impl Running {
     }
 }
 
-/// Reports the end of a child from another thread.
-fn watch(mut child: Child, number: usize, wakes: Sender<Wake>) {
-    thread::spawn(move || {
+/// Starts a thread that reports the end of the child that it is sent.
+fn watcher(number: usize, wakes: Sender<Wake>) -> std::io::Result<Sender<Child>> {
+    let watch = move |mut child: Child| {
         let status = child.wait();
         // The receiver is gone once the loop has ended.
         drop(wakes.send(Wake::Ended(number, Some(status))));
-    });
+    };
+    Ok(threads::prepare(watch)?.0)
 }
 
 /// TERM and INT stop the supervisor, USR1 ends the sessions first. HUP does not stop it, so that it outlives

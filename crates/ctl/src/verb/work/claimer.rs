@@ -19,6 +19,7 @@ use crate::client::random_op;
 use crate::error::Error;
 use crate::poll;
 use crate::show::out;
+use crate::threads;
 
 /// Time limit for the rest of a frame that has begun to arrive, before orders are looked at again.
 const FRAME_LIMIT: Duration = Duration::from_millis(10);
@@ -98,10 +99,10 @@ impl Claimer {
             waited_at: Instant::now(),
             storage_failed: false,
         };
-        thread::spawn(move || {
+        threads::start(move || {
             // The receiver is gone once the main thread has ended.
             drop(thread.run().map_err(|error| thread.events.send(WorkEvent::Broken(error))));
-        });
+        })?;
         Ok(Orders { sender, wake })
     }
 }

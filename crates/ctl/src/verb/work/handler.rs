@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Sender;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -24,6 +23,7 @@ use super::pipes::{self, ServiceTime};
 use crate::context::Context;
 use crate::show::escape;
 use crate::show::time::rfc3339;
+use crate::threads;
 
 /// Time between TERM and KILL for a handler that is ended.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
@@ -94,22 +94,23 @@ impl HandlerRunner {
     pub(super) fn start(&self, claimed: &Claimed, token: Token) -> io::Result<Option<ProcId>> {
         let (ended, running) = io::pipe()?;
         let times = [ServiceTime::new(ended.try_clone()?), ServiceTime::new(ended)];
+        let [fed, read] = times;
+        let (body, events) = (claimed.body.0.clone(), self.events.clone());
+        let (stdins, _) = threads::prepare(move |stdin| pipes::feed(stdin, &body, fed))?;
+        let (stdouts, output) = threads::prepare(move |stdout| pipes::collect(stdout, read))?;
+        let (children, _) = threads::prepare(move |mut child: Child| {
+            let status = child.wait();
+            drop(running);
+            let output = output.join().ok().flatten().map(OsBytes);
+            drop(events.send(WorkEvent::Ended(token, HandlerExit { status, output })));
+        })?;
         let mut child = spawn_dependent(self.command(&claimed.message, token)?)?;
         // Not waited for yet, so the process id cannot be that of another process.
         let process = identity::identify(child.id()).unwrap_or_default();
-        let [fed, read] = times;
-        if let Some(stdin) = child.stdin.take() {
-            let body = claimed.body.0.clone();
-            thread::spawn(move || pipes::feed(stdin, &body, fed));
-        }
-        let output = child.stdout.take().map(|stdout| thread::spawn(move || pipes::collect(stdout, read)));
-        let events = self.events.clone();
-        thread::spawn(move || {
-            let status = child.wait();
-            drop(running);
-            let output = output.and_then(|output| output.join().ok()).map(OsBytes);
-            drop(events.send(WorkEvent::Ended(token, HandlerExit { status, output })));
-        });
+        // A thread receives what it waits for.
+        child.stdin.take().map(|stdin| stdins.send(stdin).ok());
+        child.stdout.take().map(|stdout| stdouts.send(stdout).ok());
+        drop((stdouts, children.send(child)));
         Ok(process)
     }
 
@@ -121,8 +122,8 @@ impl HandlerRunner {
             Evidence { init: process, sid: None, tag: Tag::for_claim(token), cgroup: None, socket };
         let options =
             KillOptions { grace: GRACE, verify: VERIFY, init_exits_last: false, ..KillOptions::default() };
-        let events = self.events.clone();
-        thread::spawn(move || {
+        let (events, unstarted) = (self.events.clone(), self.events.clone());
+        let ending = threads::start(move || {
             let left = match kill::kill(&evidence, &options) {
                 Ok(report) => {
                     let left = report.survivors.len() + report.foreign.len();
@@ -132,6 +133,10 @@ impl HandlerRunner {
             };
             drop(events.send(WorkEvent::Killed(token, left)));
         });
+        if let Err(error) = ending {
+            let left = Some(format!("its processes are still alive: {error}"));
+            drop(unstarted.send(WorkEvent::Killed(token, left)));
+        }
     }
 
     fn command(&self, message: &Message, token: Token) -> io::Result<Command> {

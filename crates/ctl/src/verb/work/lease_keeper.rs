@@ -2,8 +2,8 @@
 //! connection of its own, so that it does not wait for the claimer's; both survive the daemon's restart.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::request::ClaimRef;
@@ -11,6 +11,7 @@ use protocol::{ErrorCode, MessageId, Refusal, Reply, Request, Token};
 
 use super::event::WorkEvent;
 use super::reconnect::Reconnecting;
+use crate::threads;
 
 /// An order to the thread.
 pub(super) enum LeaseOrder {
@@ -38,12 +39,12 @@ impl LeaseKeeper {
         connection: Reconnecting,
         every: Duration,
         events: Sender<WorkEvent>,
-    ) -> Sender<LeaseOrder> {
+    ) -> io::Result<Sender<LeaseOrder>> {
         let (sender, orders) = mpsc::channel();
         let next = Instant::now() + every;
         let keeper = Self { connection, held: BTreeMap::new(), every, next, orders, events };
-        thread::spawn(move || keeper.run());
-        sender
+        threads::start(move || keeper.run())?;
+        Ok(sender)
     }
 
     fn run(mut self) {

@@ -56,7 +56,8 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let of = registered.session.map(|session| format!(" of {session}")).unwrap_or_default();
     context.remark(&format!("generator {}{of}, a heartbeat every {every:?}", registered.generator));
 
-    let leases = LeaseKeeper::start(Reconnecting::client(context), every, sender.clone());
+    let leases =
+        LeaseKeeper::start(Reconnecting::client(context), every, sender.clone()).map_err(not_started)?;
     let (quiet, lease_ms) = (context.style.quiet, args.lease.map(time::millis));
     let claimer = Claimer { connection, register, lease_ms, until_empty: args.until_empty, quiet };
     let orders = claimer.start(sender.clone(), leases.clone()).map_err(not_started)?;

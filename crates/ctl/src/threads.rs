@@ -1,0 +1,40 @@
+//! Threads of commands that run for long, which survive that the system has no more threads for a while.
+
+use std::io;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{Builder, JoinHandle};
+
+/// Starts a thread. `std::thread::spawn` panics where this fails.
+///
+/// # Errors
+/// The system is out of threads or memory.
+pub(crate) fn start<R: Send + 'static>(
+    work: impl FnOnce() -> R + Send + 'static,
+) -> io::Result<JoinHandle<R>> {
+    Builder::new().spawn(work)
+}
+
+/// Starts a thread that works on what it is sent, so that nothing has to be undone for want of a thread. It ends without
+/// a result if the sender is dropped before.
+pub(crate) fn prepare<T: Send + 'static, R: Send + 'static>(
+    work: impl FnOnce(T) -> R + Send + 'static,
+) -> io::Result<(Sender<T>, JoinHandle<Option<R>>)> {
+    let (sender, receiver) = mpsc::channel();
+    let thread = start(move || receiver.recv().ok().map(work))?;
+    Ok((sender, thread))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prepared_thread_works_on_what_it_is_sent_or_ends() {
+        let (sender, thread) = prepare(|n: u32| n + 1).unwrap();
+        sender.send(1).unwrap();
+        assert_eq!(thread.join().unwrap(), Some(2));
+        let (sender, thread) = prepare(|n: u32| n + 1).unwrap();
+        drop(sender);
+        assert_eq!(thread.join().unwrap(), None);
+    }
+}
