@@ -84,7 +84,7 @@ fn stream(
     })?;
     connection.send(follower.request())?;
     loop {
-        match next(&mut connection, limit.left())? {
+        match next(&mut connection, limit)? {
             Frame::Reply { reply: Err(refusal), .. } => return Err(StreamEnd::Final(refusal.into())),
             frame => {
                 limit.answered();
@@ -96,7 +96,7 @@ fn stream(
     }
 }
 
-fn next(connection: &mut Connection, left: Option<Duration>) -> Result<Frame, StreamEnd> {
+fn next(connection: &mut Connection, limit: &RetryLimit) -> Result<Frame, StreamEnd> {
     if let Some(frame) = arrived(connection)? {
         return Ok(frame);
     }
@@ -105,9 +105,9 @@ fn next(connection: &mut Connection, left: Option<Duration>) -> Result<Frame, St
         PollFd::new(connection.as_fd(), PollFlags::POLLIN),
         PollFd::new(stdout.as_fd(), PollFlags::empty()),
     ];
-    poll::wait(fds, left).map_err(Error::from)?;
+    poll::wait(fds, limit.left()).map_err(Error::from)?;
     poll::has_reader(&fds[1])?;
-    connection.set_timeout(left);
+    connection.set_timeout(limit.left());
     Ok(connection.next_frame()?)
 }
 
