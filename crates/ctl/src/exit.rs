@@ -66,7 +66,9 @@ pub(crate) fn report(error: &Error, json: bool, exit: u8) {
     }
     let text = if json {
         let code = error.code().as_str();
-        json!({"error": {"code": code, "message": error.to_string(), "exit": exit}}).to_string()
+        escape::json(
+            &json!({"error": {"code": code, "message": error.to_string(), "exit": exit}}).to_string(),
+        )
     } else {
         format!("poolctl: {}", escape::lines(&error.to_string()))
     };

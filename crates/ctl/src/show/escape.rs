@@ -17,6 +17,20 @@ pub(crate) fn lines(text: &str) -> String {
     escape(text, |c| is_control(c) && c != '\n' && c != '\t')
 }
 
+/// Escapes what JSON does not: the characters that command a terminal occur in its strings alone.
+pub(crate) fn json(document: &str) -> String {
+    let mut out = String::with_capacity(document.len());
+    for c in document.chars() {
+        if is_control(c) {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 fn escape(text: &str, escaped: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -58,6 +72,7 @@ mod tests {
         assert_eq!(cell("abc\u{202e}cba".to_owned()), "abc\\u{202e}cba");
         assert_eq!(cell("grün".to_owned()), "grün");
         assert_eq!(line("grün 日本"), "grün 日本");
+        assert_eq!(json("{\"a\":\"\u{9b}31m\u{202e}\"}"), "{\"a\":\"\\u009b31m\\u202e\"}");
         assert_eq!(lines("one\n\ttwo\r\x1b[2J"), "one\n\ttwo\\r\\x1b[2J");
     }
 }

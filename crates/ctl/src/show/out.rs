@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::show::hint;
+use crate::show::{escape, hint};
 
 /// The style of the output, decided once at the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(crate) fn line(line: &str) -> Result<(), Error> {
 /// Writes a JSON document on one line.
 pub(crate) fn json(document: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_string(document).map_err(|error| Error::Output(error.into()))?;
-    line(&text)
+    line(&escape::json(&text))
 }
 
 /// Writes a note for people to standard error. A failure to write it is ignored.
