@@ -1,5 +1,6 @@
 //! The result of a wait: the condition that holds, and the exit code.
 
+use protocol::activity::AskKind;
 use protocol::reply::SessionView;
 use protocol::request::Until;
 use protocol::{ActivityState, Lifecycle, Message, Response, SessionRef};
@@ -65,7 +66,11 @@ fn holds(view: &SessionView, until: &Until) -> bool {
         Until::Exit => !lifecycle.holds_slot(),
         Until::Started | Until::Ready => lifecycle == Lifecycle::Live || !lifecycle.holds_slot(),
         Until::QueueEmpty => view.queue.queued + view.queue.claimed + view.queue.in_doubt == 0,
-        Until::Activity(state) => view.activity.state == *state,
+        Until::Activity(state) => {
+            // A program that rang the bell may be idle all the same.
+            let rang = view.activity.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);
+            view.activity.state == *state || rang && *state == ActivityState::Idle
+        }
         Until::Message(_) | Until::Accepted(_) => false,
     }
 }
@@ -131,6 +136,9 @@ fn code(view: &SessionView, until: Option<&Until>, several: bool) -> Result<u8, 
 
 #[cfg(test)]
 mod tests {
+    use protocol::Activity;
+    use protocol::activity::Ask;
+
     use super::*;
     use crate::testing::{message, session};
     use crate::verb::wait::condition::Conditions;
@@ -160,6 +168,11 @@ mod tests {
         assert_eq!(word_of(&WaitResult::Message(Box::new(message(7))), &all), Some("message:7"));
         let found = OutputMatch { at: 5, text: "a,b".into() };
         assert_eq!(word_of(&WaitResult::Output(found), &all), Some("output:a,b"));
+        let mut view = session("web");
+        let ask = Ask { id: 1, kind: AskKind::Bell, text: String::new(), tool: None, answerable: false };
+        view.activity = Activity { state: ActivityState::Attention, ask: Some(ask), ..Activity::default() };
+        let rang = WaitResult::Session(Box::new(view));
+        assert_eq!(word_of(&rang, &wanted("idle,error")), Some("idle"));
         // A single condition is printed even if it holds no longer.
         let result = WaitResult::Session(Box::new(session("web")));
         assert_eq!(word_of(&result, &wanted("busy")), Some("busy"));
