@@ -123,9 +123,12 @@ fn last_before(
 ) -> Result<u64, StoreError> {
     while low < high {
         let middle = low + (high - low) / 2;
-        let row = rows_after(read, middle)?.next().transpose()?;
-        let stamped = row.and_then(|(table, key, record)| event(table, key.value(), record.value()).ok());
-        match stamped {
+        // A damaged row does not tell its time; the next one does.
+        let readable = |row: <Merged as Iterator>::Item| match row {
+            Ok((table, key, record)) => event(table, key.value(), record.value()).ok().map(Ok),
+            Err(error) => Some(Err(error)),
+        };
+        match rows_after(read, middle)?.find_map(readable).transpose()? {
             Some(stamped) if stamped.at < older_than => low = stamped.seq.0.clamp(middle + 1, high),
             _ => high = middle,
         }

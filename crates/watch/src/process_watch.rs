@@ -129,7 +129,8 @@ impl ProcessWatch {
         self.panes.remove(&id).into_iter().for_each(|old| self.exits.get_mut().forget(old));
         let Some(process) = process else { return false };
         let added = self.add(process);
-        if added == Some(true) {
+        // Its program is sampled also if its exit cannot be watched.
+        if added != Some(false) {
             self.panes.insert(id, process);
             self.new_panes.push((now + NEW_PANE_DELAY, id));
         }

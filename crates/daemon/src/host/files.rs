@@ -6,6 +6,7 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use nix::fcntl::OFlag;
@@ -65,6 +66,9 @@ pub(crate) fn read_range(path: &Path, from: u64, max: u64) -> io::Result<Vec<u8>
     Ok(bytes)
 }
 
+/// Number of atomic writes of this process.
+static WRITES: AtomicU64 = AtomicU64::new(0);
+
 /// Writes a small file atomically, with mode 0600, and creates its directory if missing. The temporary file
 /// is created exclusively, so a link that a program put in its place is removed, never followed.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -81,15 +85,18 @@ fn write_then_rename(
     bytes: &[u8],
     sync: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let part = path.with_extension("part");
+    // A write that outlives its time limit must not end in the file of the next one.
+    let part = path.with_extension(format!("part{}", WRITES.fetch_add(1, Ordering::Relaxed)));
     if let Some(dir) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
     drop(fs::remove_file(&part));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
-    file.write_all(bytes)?;
-    sync(&file)?;
-    fs::rename(part, path)
+    let written = file.write_all(bytes).and_then(|()| sync(&file)).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        drop(fs::remove_file(part));
+    }
+    written
 }
 
 /// Withdraws a job, so that no init can start it any more.
@@ -244,8 +251,9 @@ mod tests {
             read_bounded(&odd, 5).unwrap_err();
         }
         // A link is not written through either.
-        let part = plain.with_extension("part");
-        std::os::unix::fs::symlink("odd", &part).unwrap();
+        for n in 0..100 {
+            std::os::unix::fs::symlink("odd", plain.with_extension(format!("part{n}"))).unwrap();
+        }
         write_atomic(&plain, b"new").unwrap();
         assert_eq!(fs::read(&plain).unwrap(), b"new");
         assert!(fs::symlink_metadata(&plain).unwrap().is_file());

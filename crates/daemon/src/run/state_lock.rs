@@ -17,6 +17,11 @@ const CHECK_PAUSE: Duration = Duration::from_secs(5);
 /// Checks in a row that have to find it gone: it may be replaced at the moment.
 const CHECKS: u32 = 2;
 
+/// Tries before a lock counts as held by another daemon, and the pause after each: `poolctl` tests whether it is held by
+/// taking it.
+const TEST_TRIES: u32 = 3;
+const TEST_PAUSE: Duration = Duration::from_millis(20);
+
 /// The lock. Held as long as the daemon lives; the kernel releases it however the process ends.
 pub(super) struct StateLock(#[expect(dead_code, reason = "the open file is the lock")] File);
 
@@ -27,7 +32,7 @@ pub(super) struct StateLock(#[expect(dead_code, reason = "the open file is the l
 pub(super) fn lock(path: &Path) -> Result<StateLock, DaemonError> {
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
     let mut file = open.map_err(|e| DaemonError::io(path, e))?;
-    match file.try_lock() {
+    match try_lock(&file) {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
             let mut pid = String::new();
@@ -44,6 +49,17 @@ pub(super) fn lock(path: &Path) -> Result<StateLock, DaemonError> {
         .and_then(|()| file.set_len(length))
         .map_err(|e| DaemonError::io(path, e))?;
     Ok(StateLock(file))
+}
+
+/// Tries to lock a file that `poolctl` may be testing for a moment.
+fn try_lock(file: &File) -> Result<(), fs::TryLockError> {
+    for _ in 0..TEST_TRIES {
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(TEST_PAUSE),
+            done => return done,
+        }
+    }
+    file.try_lock()
 }
 
 /// Returns once the locked file is not at its path any more: the state directory was removed or replaced, and
