@@ -37,7 +37,7 @@ pub(crate) async fn read_pane(
         let is_starting = turn.age(started_at) < ready_limit;
         let times = (said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago));
         let keys_at = session.and_then(|session| session.keys_at);
-        let keys = (keys_at, turn.volatile.prompts.begun_line(tag).to_owned());
+        let keys = (keys_at, turn.volatile.prompts.key_line(tag));
         (session.map(|session| session.id), is_starting, keys, times)
     };
     let reported =

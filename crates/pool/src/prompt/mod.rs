@@ -27,5 +27,5 @@ pub use keys::{has_keys_since, keys_age};
 pub use pane::{PaneSnapshot, is_untouched, stands_in_composer};
 pub use person::left_to_person;
 pub use shell::{OutputStart, ShellProgress, shell_progress};
-pub use state::Prompts;
+pub use state::{KeyLine, Prompts};
 pub use unconfirmed::{NextStep, Unconfirmed, enter_delay};

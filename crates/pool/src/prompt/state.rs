@@ -17,8 +17,16 @@ pub struct Prompts {
     left_to_person: BTreeMap<SessionId, MessageId>,
     delivered_at: BTreeMap<Tag, Timestamp>,
     attended: BTreeSet<Tag>,
-    /// The last letters that `keys` and `input` typed into terminals, where no Enter followed.
-    begun_lines: BTreeMap<Tag, String>,
+    key_lines: BTreeMap<Tag, KeyLine>,
+}
+
+/// The last letters that `keys` and `input` typed into a terminal since the last Enter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyLine {
+    /// Those that stand there.
+    pub begun: String,
+    /// Those that C-c or C-u discarded: the shell may have drawn its own prompt together with them.
+    pub discarded: String,
 }
 
 /// Maximum number of letters of a line that was begun.
@@ -116,23 +124,29 @@ impl Prompts {
 
     /// Stores what `keys` or `input` typed into a terminal, as the characters that the keys give.
     pub fn typed(&mut self, tag: Tag, text: &str) {
-        let mut line: VecDeque<char> = self.begun_line(tag).chars().collect();
+        let mut discarded = self.key_line(tag).discarded;
+        let mut line: VecDeque<char> = self.key_line(tag).begun.chars().collect();
         for letter in text.chars() {
             match letter {
-                // Enter, C-c, C-d and C-u end or discard it.
-                '\r' | '\n' | '\u{3}' | '\u{4}' | '\u{15}' => line.clear(),
+                // Enter and C-d end it.
+                '\r' | '\n' | '\u{4}' => {
+                    line.clear();
+                    discarded.clear();
+                }
+                // C-c and C-u discard it.
+                '\u{3}' | '\u{15}' if !line.is_empty() => discarded = line.drain(..).collect(),
                 '\u{7f}' | '\u{8}' => drop(line.pop_back()),
                 letter if letter.is_control() || letter.is_whitespace() => {}
                 letter => line.push_back(letter),
             }
         }
         line.drain(..line.len().saturating_sub(BEGUN_MAX));
-        self.begun_lines.insert(tag, line.into_iter().collect());
+        self.key_lines.insert(tag, KeyLine { begun: line.into_iter().collect(), discarded });
     }
 
-    /// The last letters of the line that was begun in a terminal.
-    pub fn begun_line(&self, tag: Tag) -> &str {
-        self.begun_lines.get(&tag).map_or("", String::as_str)
+    /// What was typed into a terminal by keys since the last Enter.
+    pub fn key_line(&self, tag: Tag) -> KeyLine {
+        self.key_lines.get(&tag).cloned().unwrap_or_default()
     }
 
     /// Notes that a person uses these incarnations: is attached, or acts by `keys`, `input` or `resize`.
@@ -157,7 +171,7 @@ impl Prompts {
         self.left_to_person.retain(|session, _| sessions.contains(session));
         self.delivered_at.retain(|tag, _| runs.contains(tag));
         self.attended.retain(|tag| runs.contains(tag));
-        self.begun_lines.retain(|tag, _| runs.contains(tag));
+        self.key_lines.retain(|tag, _| runs.contains(tag));
         self.newer_receipts.retain(|tag| runs.contains(tag));
     }
 }
@@ -233,10 +247,11 @@ mod tests {
             ("y", "y"),
         ] {
             prompts.typed(tag(1), typed);
-            assert_eq!(prompts.begun_line(tag(1)), begun, "{typed:?}");
+            assert_eq!(prompts.key_line(tag(1)).begun, begun, "{typed:?}");
         }
+        assert_eq!(prompts.key_line(tag(1)).discarded, "rm");
         prompts.typed(tag(1), &"x".repeat(500));
-        assert_eq!(prompts.begun_line(tag(1)).len(), BEGUN_MAX);
-        assert_eq!(prompts.begun_line(tag(2)), "");
+        assert_eq!(prompts.key_line(tag(1)).begun.len(), BEGUN_MAX);
+        assert_eq!(prompts.key_line(tag(2)), KeyLine::default());
     }
 }
