@@ -16,7 +16,7 @@ use protocol::ids::ProcId;
 
 use crate::handle::{self, Handle};
 use crate::identity::{self, State};
-use crate::tree::{Evidence, Member, Membership, Via, membership, own_ancestry};
+use crate::tree::{Evidence, Extent, Member, Membership, Via, membership, own_ancestry};
 use crate::{Error, cgroup};
 
 mod exempt;
@@ -177,18 +177,22 @@ impl KillRun<'_> {
         let mut ladder = Ladder::new(grace, self.options.verify);
         let (shortest, longest) = SCAN_INTERVALS;
         let (mut pause, mut last) = (shortest, Vec::new());
+        let mut unproved_since = None;
         loop {
             let found = self.scan(scope)?;
-            if found.is_empty() && self.is_partial {
-                if start.elapsed() >= grace + self.options.verify {
-                    let why = io::Error::other("processes end faster than they are listed");
-                    return Err(Error::system("prove that none is left")(why));
-                }
-                std::thread::sleep(shortest);
-                continue;
-            }
             // The pause doubles while nothing changes.
             pause = if found == last { (pause * 2).min(longest) } else { shortest };
+            if found.is_empty() && self.is_partial {
+                let since = *unproved_since.get_or_insert(start.elapsed());
+                if start.elapsed().saturating_sub(since) >= self.options.verify {
+                    let why = io::Error::other("other processes ended during each listing");
+                    return Err(Error::system("prove that none is left")(why));
+                }
+                std::thread::sleep(pause);
+                last = found;
+                continue;
+            }
+            unproved_since = None;
             let grace = grace.min(limit.get());
             ladder.set_grace(grace);
             let parents = self.parents(&found);
@@ -242,8 +246,8 @@ impl KillRun<'_> {
         (self.before)(KillStep::Scan);
         let mut now =
             membership(self.evidence, &self.options.protected).map_err(Error::system("list processes"))?;
-        // Whoever evades a listing is in the control group, which is asked at the end.
-        self.is_partial = now.snapshot.partial && self.evidence.group().is_none();
+        // A process that evades a listing is still in the control group, which has to be empty at the end.
+        self.is_partial = now.snapshot.extent != Extent::Complete && self.evidence.group().is_none();
         self.remove_exempt(&mut now).map_err(Error::system("read the sockets of a daemon"))?;
         self.foreign.extend(now.foreign.into_iter().map(|member| (member.id, member)));
         let mut members = now.members;

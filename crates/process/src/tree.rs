@@ -39,6 +39,7 @@ pub use evidence::Evidence;
 pub use process_table::{Background, Table, processes};
 
 use markers::Markers;
+pub(crate) use snapshot::Extent;
 use snapshot::{Snapshot, SnapshotEntry};
 
 /// The criterion by which a process is a member.
@@ -130,7 +131,7 @@ fn search_conclusively(
 /// True unless none but the init was found in a snapshot that stopped before it was complete: whoever made it
 /// suffice has ended since.
 fn is_conclusive(snapshot: &Snapshot, members: &[Member]) -> bool {
-    !snapshot.partial || members.iter().any(|member| member.via != Via::Init)
+    snapshot.extent != Extent::Sufficient || members.iter().any(|member| member.via != Via::Init)
 }
 
 /// The processes that belong to an incarnation.

@@ -29,8 +29,19 @@ const MAX_PASSES: u32 = 50;
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) entries: HashMap<u32, SnapshotEntry>,
-    /// True if it may lack a process: it was sufficient before it was complete, or too many ended while it was taken.
-    pub(crate) partial: bool,
+    pub(crate) extent: Extent,
+}
+
+/// What a snapshot contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Extent {
+    /// All processes.
+    #[default]
+    Complete,
+    /// What its caller needed; it may lack others.
+    Sufficient,
+    /// It may lack a process, although it was tried long to complete it: other processes ended during each pass.
+    Overtaken,
 }
 
 #[derive(Debug)]
@@ -45,11 +56,15 @@ impl Snapshot {
     pub(crate) fn take(previous: Option<&Arc<Self>>, sufficient: &dyn Fn(&Self) -> bool) -> io::Result<Self> {
         let mut snapshot = Self::default();
         for _ in 0..MAX_PASSES {
-            snapshot.partial = !snapshot.update(previous)?;
-            if !snapshot.partial || sufficient(&snapshot) {
-                break;
+            if snapshot.update(previous)? {
+                return Ok(snapshot);
+            }
+            if sufficient(&snapshot) {
+                snapshot.extent = Extent::Sufficient;
+                return Ok(snapshot);
             }
         }
+        snapshot.extent = Extent::Overtaken;
         Ok(snapshot)
     }
 
@@ -175,7 +190,7 @@ impl SharedSnapshot {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((number, snapshot)) = &*last
             && *number > started
-            && (!snapshot.partial || sufficient(snapshot))
+            && (snapshot.extent != Extent::Sufficient || sufficient(snapshot))
         {
             return Ok(Arc::clone(snapshot));
         }

@@ -138,12 +138,13 @@ fn a_partial_snapshot_suffices_for_a_group_whose_members_are_younger() {
 #[test]
 fn only_a_complete_snapshot_proves_that_nobody_is_left() {
     let mut machine = machine([process(100, 60, 100), process(101, 1, 101)], &[]);
-    let mut is_conclusive = |in_group: &[u32], partial| {
+    let mut is_conclusive = |in_group: &[u32], extent| {
         machine.in_group = in_group.iter().copied().collect();
-        super::is_conclusive(&Snapshot { partial, ..Snapshot::default() }, &machine.members(&evidence(), &[]))
+        super::is_conclusive(&Snapshot { extent, ..Snapshot::default() }, &machine.members(&evidence(), &[]))
     };
-    assert!(is_conclusive(&[101], true) && is_conclusive(&[], false));
-    assert!(!is_conclusive(&[], true), "the init alone");
+    assert!(is_conclusive(&[101], Extent::Sufficient) && is_conclusive(&[], Extent::Complete));
+    assert!(!is_conclusive(&[], Extent::Sufficient), "the init alone");
+    assert!(is_conclusive(&[], Extent::Overtaken), "another one is no better");
 }
 
 #[test]
@@ -153,15 +154,16 @@ fn a_search_that_proves_nothing_is_repeated_on_a_complete_snapshot() {
         let take = |complete: bool| {
             takes.set(takes.get() + 1);
             let mut machine = machine([process(100, 60, 100)], &[]);
-            machine.snapshot.partial = partial && !complete;
+            machine.snapshot.extent =
+                if partial && !complete { Extent::Sufficient } else { Extent::Complete };
             Ok(Arc::new(machine.snapshot))
         };
         let machine = machine([process(100, 60, 100)], &[]);
         let run = |snapshot: &Snapshot| Ok(machine.search(&evidence(), &[], |search| search.run(snapshot)));
         let (snapshot, _) = search_conclusively(take, run).unwrap();
-        (takes.get(), snapshot.partial)
+        (takes.get(), snapshot.extent)
     };
-    assert_eq!((looks(true), looks(false)), ((2, false), (1, false)));
+    assert_eq!((looks(true), looks(false)), ((2, Extent::Complete), (1, Extent::Complete)));
 }
 
 #[test]

@@ -55,13 +55,13 @@ fn a_snapshot_started_before_the_request_is_not_returned() {
 #[test]
 fn a_partial_snapshot_is_returned_only_if_it_is_sufficient() {
     let busy = |snapshot: &Snapshot| snapshot.entries.len() > 1;
-    let mut snapshot = Snapshot { partial: true, ..Snapshot::default() };
+    let mut snapshot = Snapshot { extent: Extent::Sufficient, ..Snapshot::default() };
     snapshot.entries.extend(Snapshot::take(None, &busy).unwrap().entries);
     let last = Mutex::new(Some((2, Arc::new(snapshot))));
     let shared = SharedSnapshot { started: AtomicU64::new(1), last };
     let again = |sufficient: &dyn Fn(&Snapshot) -> bool| shared.get(sufficient).unwrap();
-    assert!(again(&busy).partial);
-    assert!(!again(&|_| false).partial);
+    assert_eq!(again(&busy).extent, Extent::Sufficient);
+    assert_eq!(again(&|_| false).extent, Extent::Complete);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn markers_are_reused_only_for_the_same_program_of_the_same_process() {
     let me = platform::basic_info(std::process::id()).unwrap().unwrap();
     let markers = Markers { tag: Some(protocol::ids::Tag([7; 16])), client: None, socket: None };
     let entry = SnapshotEntry { info: me.clone(), markers: Some(Arc::new(markers)) };
-    let snapshot = Snapshot { entries: HashMap::from([(me.id.pid, entry)]), partial: false };
+    let snapshot = Snapshot { entries: HashMap::from([(me.id.pid, entry)]), extent: Extent::Complete };
     assert!(matches!(me.image, Image::At(..)), "{me:?}");
     assert!(snapshot.reuse(&me).unwrap().markers.is_some());
     let Image::At(stack, start, end) = me.image else { return };
