@@ -43,6 +43,14 @@ impl WaitResult {
         }
     }
 
+    /// True for a state that a bell hides, which `poold` sees.
+    fn may_hold_below_bell(&self, condition: &Condition) -> bool {
+        let Self::Session(view) = self else { return false };
+        let rang = view.activity.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);
+        let states = [ActivityState::Idle, ActivityState::Busy].map(Until::Activity);
+        rang && matches!(&condition.kind, Kind::Daemon(until) if states.contains(until))
+    }
+
     /// The condition that holds.
     fn which<'a>(&self, conditions: &'a [Condition]) -> Option<&'a Condition> {
         let holds = |condition: &&Condition| match (self, &condition.kind) {
@@ -53,7 +61,9 @@ impl WaitResult {
         match self {
             Self::Output(found) => conditions.get(found.at),
             Self::Session(_) | Self::Message(_) => {
-                conditions.iter().find(holds).or_else(|| conditions.first().filter(|_| conditions.len() == 1))
+                let below_bell = || conditions.iter().find(|condition| self.may_hold_below_bell(condition));
+                let only = || conditions.first().filter(|_| conditions.len() == 1);
+                conditions.iter().find(holds).or_else(below_bell).or_else(only)
             }
         }
     }
@@ -66,11 +76,7 @@ fn holds(view: &SessionView, until: &Until) -> bool {
         Until::Exit => !lifecycle.holds_slot(),
         Until::Started | Until::Ready => lifecycle == Lifecycle::Live || !lifecycle.holds_slot(),
         Until::QueueEmpty => view.queue.queued + view.queue.claimed + view.queue.in_doubt == 0,
-        Until::Activity(state) => {
-            // A program that rang the bell may be idle all the same.
-            let rang = view.activity.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);
-            view.activity.state == *state || rang && *state == ActivityState::Idle
-        }
+        Until::Activity(state) => view.activity.state == *state,
         Until::Message(_) | Until::Accepted(_) => false,
     }
 }
@@ -173,6 +179,8 @@ mod tests {
         view.activity = Activity { state: ActivityState::Attention, ask: Some(ask), ..Activity::default() };
         let rang = WaitResult::Session(Box::new(view));
         assert_eq!(word_of(&rang, &wanted("idle,error")), Some("idle"));
+        assert_eq!(word_of(&rang, &wanted("busy,error")), Some("busy"));
+        assert_eq!(word_of(&rang, &wanted("idle,attention,error")), Some("attention"));
         // A single condition is printed even if it holds no longer.
         let result = WaitResult::Session(Box::new(session("web")));
         assert_eq!(word_of(&result, &wanted("busy")), Some("busy"));
