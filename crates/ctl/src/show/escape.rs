@@ -17,7 +17,7 @@ pub(crate) fn lines(text: &str) -> String {
     escape(text, |c| is_control(c) && c != '\n' && c != '\t')
 }
 
-/// Escapes what JSON does not: the characters that command a terminal occur in its strings alone.
+/// Escapes the control characters that JSON allows. They occur in strings alone, so the document stays the same.
 pub(crate) fn json(document: &str) -> String {
     let mut out = String::with_capacity(document.len());
     for c in document.chars() {

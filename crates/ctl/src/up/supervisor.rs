@@ -221,7 +221,7 @@ impl Service {
             self.due = now + FOREIGN_INTERVAL;
             return;
         }
-        let started = watcher(number, wakes.clone())
+        let started = exit_reporter(number, wakes.clone())
             .and_then(|children| Ok((service::start(&context.paths, self.name)?, children)));
         match started {
             Ok((child, children)) => {
@@ -301,7 +301,7 @@ impl Running {
 }
 
 /// Starts a thread that reports the end of the child that it is sent.
-fn watcher(number: usize, wakes: Sender<Wake>) -> std::io::Result<Sender<Child>> {
+fn exit_reporter(number: usize, wakes: Sender<Wake>) -> std::io::Result<Sender<Child>> {
     let watch = move |mut child: Child| {
         let status = child.wait();
         // The receiver is gone once the loop has ended.

@@ -107,7 +107,7 @@ impl HandlerRunner {
         let mut child = spawn_dependent(self.command(&claimed.message, token)?)?;
         // Not waited for yet, so the process id cannot be that of another process.
         let process = identity::identify(child.id()).unwrap_or_default();
-        // A thread receives what it waits for.
+        // Each thread gets what it was prepared for.
         child.stdin.take().map(|stdin| stdins.send(stdin).ok());
         child.stdout.take().map(|stdout| stdouts.send(stdout).ok());
         drop((stdouts, children.send(child)));

@@ -17,6 +17,8 @@ use crate::threads;
 pub(super) enum LeaseOrder {
     /// Keep this claim.
     Hold(ClaimRef),
+    /// Keep the claim with this token no longer: its lease ends.
+    Drop(Token),
     /// Settle this claim by the request, and keep it no longer.
     Settle(ClaimRef, Request),
     /// Send a heartbeat now.
@@ -63,6 +65,7 @@ impl LeaseKeeper {
                     }
                     self.held.insert(held.token, held.id);
                 }
+                Ok(LeaseOrder::Drop(token)) => drop(self.held.remove(&token)),
                 Ok(LeaseOrder::Settle(held, request)) => {
                     let reply = self.ask(&request);
                     self.held.remove(&held.token);

@@ -337,6 +337,7 @@ impl<'a> Worker<'a> {
     fn left(&mut self, token: Token, what: &str) {
         if let Some(running) = self.running.get(&token) {
             out::note(&format!("poolctl: message {} is not settled: {what}", running.message.id));
+            drop(self.leases.send(LeaseOrder::Drop(token)));
             self.finish(token, (Outcome::Left, Some(what)));
         }
     }
