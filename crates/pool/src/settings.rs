@@ -311,12 +311,6 @@ impl Agent {
         self.start_args.iter().any(|word| word.contains("{conversation}"))
     }
 
-    /// True if it resumes its last conversation without being told which one.
-    pub fn resumes_last_conversation(&self) -> bool {
-        let names_it = |word: &String| word.contains("{conversation}");
-        !self.resume_args.is_empty() && !self.resume_args.iter().any(names_it)
-    }
-
     /// True if the text is its own command for a fresh context.
     pub fn is_clear(&self, text: &[u8]) -> bool {
         self.clear.as_deref().is_some_and(|clear| text.trim_ascii() == clear.as_bytes())

@@ -12,8 +12,8 @@ use protocol::message::PROMPT;
 use protocol::request::Send;
 use protocol::session::Reason;
 use protocol::{
-    Event, Lifecycle, MessageId, MessageState, MessageStatus, Notes, OpId, OsBytes, Reply, Response, Session,
-    SessionId, SessionRef, Tag, Timestamp,
+    ErrorCode, Event, Lifecycle, MessageId, MessageState, MessageStatus, Notes, OpId, OsBytes, Reply,
+    Response, Session, SessionId, SessionRef, Tag, Timestamp,
 };
 
 use crate::decide::lock;
@@ -35,7 +35,7 @@ const PRIORITY: i8 = 100;
 
 /// Handles all agents at their limit. Returns the incarnations to be parked.
 pub(crate) fn tick(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, Tag)> {
-    let limited = |session: &Session| Some((session.clone(), limit_of(turn, session)?));
+    let limited = |session: &Session| Some((session.clone(), end_of_limit(turn, session)?));
     let found: Vec<(Session, Timestamp)> = turn.pool().sessions().filter_map(limited).collect();
     let mut parked = Vec::new();
     for (session, until) in found {
@@ -45,16 +45,16 @@ pub(crate) fn tick(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, Tag)
     parked
 }
 
-/// Handles a limit in the turn that learnt of it: the session may be parked for another one in the next.
+/// Handles a limit in the turn of its report: in the next one the session may be parked to give its slot to another.
 pub(crate) fn limit_reported(turn: &mut Turn<'_>, daemon: &Daemon, session: SessionId) {
     let Some(session) = turn.pool().session(session).cloned() else { return };
-    if let Some(until) = limit_of(turn, &session) {
+    if let Some(until) = end_of_limit(turn, &session) {
         schedule_continue(turn, daemon, &session, until);
     }
 }
 
 /// The end of the usage limit of a live session's agent, also one that ended before it was handled.
-fn limit_of(turn: &Turn<'_>, session: &Session) -> Option<Timestamp> {
+fn end_of_limit(turn: &Turn<'_>, session: &Session) -> Option<Timestamp> {
     let activity = turn.pool().activity(session.id).filter(|_| session.lifecycle == Lifecycle::Live)?;
     activity.limited_until.filter(|_| activity.tag == session.tag())
 }
@@ -63,18 +63,18 @@ fn limit_of(turn: &Turn<'_>, session: &Session) -> Option<Timestamp> {
 /// it names. One that is refused is tried again by the next tick.
 fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, until: Timestamp) {
     let Some(text) = daemon.loaded().settings.agent_of(session).go_on.clone() else { return };
-    if turn.volatile.agents.is_continued_after(session.id, until) {
+    if turn.volatile.agents.continued(session.id).is_some_and(|(at, _)| at == until) {
         return;
     }
     let op = OpId::Named(format!("go-on-{}-{}", session.id, until.0));
-    // One that an earlier daemon has sent may be typed by now, or left to a person. One that is queued waits for the new
-    // time.
+    // The message may be on record from an earlier daemon: typed, or left to a person. One that is still queued is put off
+    // to the new time.
     let known = turn.pool().message_by_operation(&op).or_else(|| queued_continue(turn, session.id));
     let id = match known {
         Some(known) => known,
         // The message of an old limit may have been cancelled, and forgotten.
-        None if is_forgotten(turn, session.id) => {
-            return turn.volatile.agents.continue_after(session.id, until);
+        None if may_be_forgotten(turn, session.id) => {
+            return turn.volatile.agents.note_continued(session.id, until, None);
         }
         None => match send_continue(turn, daemon, (session.id, until), (&op, text)) {
             Ok(Response::Sent(sent)) => {
@@ -83,17 +83,22 @@ fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, un
                 sent.message.id
             }
             Ok(_) => return,
+            // A full queue or disk, which passes.
+            Err(refusal) if refusal.code == ErrorCode::Refused => {
+                return tracing::debug!(session = %session.id, %refusal, "it is not told to continue yet");
+            }
             Err(refusal) => {
-                return tracing::warn!(session = %session.id, %refusal, "it is not told to continue yet");
+                tracing::warn!(session = %session.id, %refusal, "it is not told to continue");
+                return turn.volatile.agents.note_continued(session.id, until, None);
             }
         },
     };
-    turn.volatile.agents.continue_after(session.id, until);
+    turn.volatile.agents.note_continued(session.id, until, Some(id));
     delay_until(turn, session.id, id, until.after(CONTINUE_DELAY));
 }
 
-/// True if the messages of the time at which the limit was met may be forgotten.
-fn is_forgotten(turn: &Turn<'_>, session: SessionId) -> bool {
+/// True if a message that was queued when the limit was met may be forgotten by now.
+fn may_be_forgotten(turn: &Turn<'_>, session: SessionId) -> bool {
     let met_at = turn.pool().activity(session).map(|activity| activity.since);
     met_at.is_some_and(|at| turn.age(at) > queue::keep_time(true))
 }
@@ -124,14 +129,18 @@ fn count_resume(turn: &mut Turn<'_>, session: SessionId) {
     turn.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
 }
 
-/// Returns the queued message that is to tell an agent to continue.
+/// Returns the queued message that is to tell an agent to continue. Of an earlier daemon's, only the next prompt is known.
 fn queued_continue(turn: &Turn<'_>, session: SessionId) -> Option<MessageId> {
-    let is_it =
-        |id: &MessageId| turn.message(*id).is_ok_and(|found| found.is_some_and(|(m, _)| m.origin == ORIGIN));
-    let queued = turn.pool().pending_messages_of(session).filter(|open| {
-        open.kind == PROMPT && open.priority == PRIORITY && open.state == MessageState::Queued
-    });
-    queued.map(|open| open.id).find(is_it)
+    let is_queued = |id: &MessageId| {
+        let open = turn.pool().pending_message(session, *id);
+        open.is_some_and(|open| open.state == MessageState::Queued)
+    };
+    let noted = turn.volatile.agents.continued(session).and_then(|(_, message)| message);
+    noted.filter(is_queued).or_else(|| {
+        let next = queue::waiting_prompt(turn.pool(), session)?;
+        let (message, _) = turn.message(next.id).ok()??;
+        (message.origin == ORIGIN).then_some(next.id)
+    })
 }
 
 /// Delays a message that is still queued.

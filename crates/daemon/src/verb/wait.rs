@@ -151,7 +151,9 @@ fn activity_result(
             // With a prompt pending, the error is that of an earlier turn, unless it holds the prompt back.
             ActivityState::Error => {
                 let breaker = turn.pool().breaker(session.id, PROMPT);
-                shown.limited_until.is_some() || breaker.is_some_and(|b| b.is_open()) || !prompted()
+                shown.limited_until.is_some_and(|until| until > turn.now())
+                    || breaker.is_some_and(|b| b.is_open())
+                    || !prompted()
             }
             _ => true,
         };

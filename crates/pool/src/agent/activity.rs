@@ -252,7 +252,7 @@ pub fn dialog_activity(look: &ScreenReading, dialog: &Dialog, kind: AskKind) -> 
 pub fn current_activity(pool: &Pool, session: &Session) -> Activity {
     let tag = session.tag();
     let known = pool.activity(session.id).filter(|activity| activity.tag == tag);
-    // Its prompts wait for the end of the limit, whatever parked it.
+    // Its prompts wait for the end of the limit, for whatever reason it was parked.
     let limited =
         session.lifecycle == Lifecycle::Parked && known.is_some_and(|known| known.limited_until.is_some());
     if !matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining) && !limited {

@@ -93,7 +93,7 @@ fn check_conversation(session: &Session, hook: &Hook, agent: &Agent) -> Result<O
     }
     let begun = matches!(hook.signal, HookEvent::Prompt { .. });
     let Some(id) = &hook.conversation else {
-        let begins = begun && agent.resumes_last_conversation();
+        let begins = begun && resumes_last_conversation(session);
         return Ok(begins.then(|| begin_conversation(session)).flatten());
     };
     let known = session.conversation.as_ref();
@@ -114,6 +114,12 @@ fn check_conversation(session: &Session, hook: &Hook, agent: &Agent) -> Result<O
         None => Ok(None),
         Some(_) => Err(ForeignAgent),
     }
+}
+
+/// True if the agent resumes its last conversation without being told which one.
+fn resumes_last_conversation(session: &Session) -> bool {
+    let args = &session.spec.resume_args;
+    !args.is_empty() && !args.iter().any(|word| word.to_string_lossy().contains("{conversation}"))
 }
 
 /// The report comes from another agent that runs inside this one.
@@ -168,7 +174,7 @@ fn activity_after(
         }
         HookEvent::Working { what, .. } => Some(Activity { detail: what.clone(), ..is(ActivityState::Busy) }),
         HookEvent::Prompt { .. } | HookEvent::ToolUsed(_) => Some(is(ActivityState::Busy)),
-        // An error stays until a prompt ends it: that its agent rests is no news.
+        // An error stays until a prompt ends it; the notice that the agent rests changes nothing.
         HookEvent::Notified { kind: Notice::Idle, .. } => {
             let is_news = !matches!(before.state, ActivityState::Idle | ActivityState::Error);
             is_news.then(|| is(ActivityState::Idle))

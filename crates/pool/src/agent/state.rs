@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use protocol::activity::Ask;
 use protocol::hook::Hook;
-use protocol::{Activity, SessionId, Tag, Timestamp};
+use protocol::{Activity, MessageId, SessionId, Tag, Timestamp};
 
 use crate::agent::artefacts::Artefacts;
 use crate::agent::screen::TerminalMarks;
@@ -34,7 +34,8 @@ pub struct Agents {
     turns: BTreeMap<SessionId, String>,
     /// Sessions whose agents' records told the end of the turn, while their hooks have not.
     ended_by_record: BTreeSet<SessionId>,
-    continue_after: BTreeMap<SessionId, Timestamp>,
+    /// The end of the usage limit after which each agent is told to continue, and the message that tells it.
+    continued: BTreeMap<SessionId, (Timestamp, Option<MessageId>)>,
 }
 
 impl Agents {
@@ -176,21 +177,21 @@ impl Agents {
         if by_record { !self.ended_by_record.insert(session) } else { self.ended_by_record.remove(&session) }
     }
 
-    /// True if an agent is told to continue after this end of its usage limit.
-    pub fn is_continued_after(&self, session: SessionId, until: Timestamp) -> bool {
-        self.continue_after.get(&session) == Some(&until)
+    /// The end of the usage limit after which an agent is told to continue, and the message that tells it, if any.
+    pub fn continued(&self, session: SessionId) -> Option<(Timestamp, Option<MessageId>)> {
+        self.continued.get(&session).copied()
     }
 
-    /// Stores the end of a usage limit after which an agent is told to continue.
-    pub fn continue_after(&mut self, session: SessionId, until: Timestamp) {
-        self.continue_after.insert(session, until);
+    /// Stores the end of a usage limit after which an agent is told to continue, by this message.
+    pub fn note_continued(&mut self, session: SessionId, until: Timestamp, message: Option<MessageId>) {
+        self.continued.insert(session, (until, message));
     }
 
     /// Forgets all other sessions and incarnations.
     pub fn retain(&mut self, sessions: &BTreeSet<SessionId>, running: &BTreeSet<Tag>) {
         self.turns.retain(|session, _| sessions.contains(session));
         self.ended_by_record.retain(|session| sessions.contains(session));
-        self.continue_after.retain(|session, _| sessions.contains(session));
+        self.continued.retain(|session, _| sessions.contains(session));
         self.queued_asks.retain(|session, _| sessions.contains(session));
         self.asked_at.retain(|session, _| sessions.contains(session));
         self.output_at.retain(|session, _| sessions.contains(session));

@@ -140,7 +140,7 @@ fn c05_a_conversation_is_that_of_the_incarnation_that_has_it() {
 fn c05_a_conversation_without_an_id_begins_with_its_first_prompt() {
     for (resume, begins) in [("--restore-chat-history", true), ("{conversation}", false)] {
         let mut stage = Stage::new("codex");
-        stage.agent.resume_args = vec![resume.to_owned()];
+        stage.change(|session| session.spec.resume_args = vec![resume.into()]);
         let hook = Hook { conversation: None, ..stage.hook(signal::prompt()) };
         stage.handle_hook(&hook, TextMatch::Different);
         assert_eq!(stage.session().conversation.as_ref().unwrap().begun, begins, "{resume}");
