@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::message::PROMPT;
 use protocol::reply::SessionView;
 use protocol::request::{List, Request, Resolution, ResolveMessage, Restart};
-use protocol::{Lifecycle, MessageReason, MessageState, Response, Role, SessionId, Tag};
+use protocol::{ErrorCode, Lifecycle, MessageReason, MessageState, Response, Role, SessionId, Tag};
 
 use crate::actors::worker::TASK;
 use crate::client::Client;
@@ -126,7 +126,8 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
         let message = match reply {
             Ok(Response::Message(message)) => message,
             // The oldest of too many finished messages are forgotten.
-            _ if land.judge.is_purged(id) || land.climate.finished_max == 1 => continue,
+            Err(refusal) if refusal.code == ErrorCode::NotFound && land.climate.finished_max == 1 => continue,
+            _ if land.judge.is_purged(id) => continue,
             _ if land.judge.is_removed(session)
                 && sessions.iter().all(|found| found.session.id != session) =>
             {

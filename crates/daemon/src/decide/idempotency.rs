@@ -9,7 +9,8 @@ use pool::OperationState;
 use pool::queue;
 use protocol::digest::digest;
 use protocol::{
-    ErrorCode, Event, OpId, Refusal, Reply, Request, Session, SessionId, SessionRef, Timestamp, Token,
+    ErrorCode, Event, MessageId, OpId, Refusal, Reply, Request, Session, SessionId, SessionRef, Timestamp,
+    Token,
 };
 use tokio::sync::oneshot;
 
@@ -214,12 +215,15 @@ fn kept_operation(turn: &Turn<'_>, forgotten: &Event) -> Option<Event> {
     let (message, _) = turn.message(*id).ok()??;
     // The key of a message is no name of its operation.
     let op = message.op.filter(|op| age <= keep_time(op))?;
-    let why = format!(
-        "this was queued as message {id}, which has been removed since, with its session, by `queue purge` or as the \
-         oldest of too many; send it with a new operation id to queue it again"
-    );
-    let reply = protocol::frame::encode_payload(&Reply::Err(Refusal::not_found(why))).ok()?;
+    let reply = protocol::frame::encode_payload(&Reply::Err(message_removed(*id))).ok()?;
     Some(Event::OperationDone { op, digest: message.digest, reply, at })
+}
+
+fn message_removed(id: MessageId) -> Refusal {
+    Refusal::not_found(format!(
+        "this was queued as message {id}, which has been removed since, with its session, by `queue purge`, or because \
+         its session has more than `keep_count` finished ones; send it with a new operation id to queue it again"
+    ))
 }
 
 /// Returns the time for which an operation is remembered.
@@ -233,8 +237,19 @@ pub(crate) fn used_for_sending(turn: &Turn<'_>, op: &OpId, digest: u64) -> Optio
     match turn.pool().operation(op).map(|known| (known.digest, &known.state)) {
         Some((known, OperationState::Done(reply))) if known == digest => Some(decode(reply)),
         Some(_) => Some(Err(id_reused())),
-        None => turn.waiting.operations.contains_key(op).then(|| Err(id_reused())),
+        None if turn.waiting.operations.contains_key(op) => Some(Err(id_reused())),
+        // Its message is gone, and its hash is remembered for some minutes.
+        None if matches!(op, OpId::Random(_)) => turn
+            .pool()
+            .message_by_operation(op)
+            .filter(|id| is_gone(turn, *id))
+            .map(|id| Err(message_removed(id))),
+        None => None,
     }
+}
+
+fn is_gone(turn: &Turn<'_>, id: MessageId) -> bool {
+    turn.message(id).is_ok_and(|found| found.is_none())
 }
 
 /// Returns the refusal of an id that was used with other content.
