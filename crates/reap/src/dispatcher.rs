@@ -64,10 +64,13 @@ impl Dispatcher {
         let mut link = Link::open(&self.options).await?;
         let mut tried = HashSet::new();
         loop {
-            let named = link.candidates().await?.into_iter();
-            let fresh: Vec<Candidate> = named.filter(|candidate| tried.insert(candidate.tag)).collect();
+            let named = link.candidates().await?;
+            // What was tried and is still to be ended is not gone.
+            let is_empty = named.is_empty();
+            let fresh: Vec<Candidate> =
+                named.into_iter().filter(|candidate| tried.insert(candidate.tag)).collect();
             if fresh.is_empty() {
-                return Ok(self.all_gone);
+                return Ok(self.all_gone && is_empty);
             }
             for candidate in fresh {
                 self.wait_for_jobs(ENDED_AT_ONCE - 1).await;
@@ -91,7 +94,7 @@ impl Dispatcher {
             };
             match done {
                 Some(Ok((tag, result))) => {
-                    self.all_gone &= result == JobResult::Gone;
+                    self.all_gone &= result != JobResult::Left;
                     self.backoff.finished(tag, result, Instant::now());
                 }
                 Some(Err(error)) => {

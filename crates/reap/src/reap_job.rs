@@ -38,9 +38,7 @@ impl Devices {
 pub(crate) async fn run(options: &Options, devices: &Devices, session: SessionId, tag: Tag) -> JobResult {
     match lease_to_verdict(options, devices, (session, tag)).await {
         Ok(end) => end,
-        // Another reaper, or its own end, came first.
-        Err(Error::Refused(refusal)) if refusal.code == ErrorCode::NotFound => JobResult::Gone,
-        Err(Error::Refused(refusal)) if refusal.code == ErrorCode::Conflict => {
+        Err(Error::Refused(refusal)) if matches!(refusal.code, ErrorCode::Conflict | ErrorCode::NotFound) => {
             tracing::debug!(%refusal, "not leased");
             JobResult::NoLease
         }
