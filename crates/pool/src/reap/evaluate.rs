@@ -51,7 +51,7 @@ pub fn evaluate_rules(turn: &mut Turn<'_>, settings: &Settings, force: bool) -> 
         turn.emit_all(events);
         if ends {
             evidence.into_iter().for_each(|evidence| turn.volatile.reaping.note_evidence(tag, evidence));
-            turn.volatile.reaping.count_kill(tag, mono);
+            turn.volatile.reaping.count_kill((tag, rule), mono);
             turn.volatile.reaping.forget_verdict(tag);
         }
         if action == Action::Park {
@@ -152,9 +152,9 @@ pub fn force(turn: &mut Turn<'_>, candidates: &[Candidate]) {
 
 /// Handles a reaper's lease: the violation of a rule is reported, once.
 pub fn lease_taken(turn: &mut Turn<'_>, candidate: &Candidate) {
-    if state::counts_as_kill(candidate) {
+    if let Some(rule) = candidate.rule.filter(|_| state::counts_as_kill(candidate)) {
         let now = turn.mono();
-        turn.volatile.reaping.count_kill(candidate.tag, now);
+        turn.volatile.reaping.count_kill((candidate.tag, rule), now);
         report_once(turn, candidate, Action::Kill);
     }
 }

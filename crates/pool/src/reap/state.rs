@@ -52,7 +52,7 @@ pub struct Reaping {
     orphans: Orphans,
     applied: BTreeSet<(Tag, Rule)>,
     reported: BTreeSet<(Tag, Rule)>,
-    kills: BTreeMap<Tag, Mono>,
+    kills: BTreeMap<(Tag, Rule), Mono>,
     held_back: usize,
     forced: BTreeSet<Tag>,
 }
@@ -247,9 +247,9 @@ impl Reaping {
     }
 
     /// Counts a kill by a rule.
-    pub(crate) fn count_kill(&mut self, tag: Tag, now: Mono) {
+    pub(crate) fn count_kill(&mut self, found: (Tag, Rule), now: Mono) {
         self.kills.retain(|_, at| at.until(now) < MINUTE);
-        self.kills.insert(tag, now);
+        self.kills.insert(found, now);
     }
 
     /// True if a candidate has to wait because of the limit on kills.
@@ -310,9 +310,9 @@ impl Reaping {
         };
         self.forced.remove(&tag);
         self.evidence.remove(&tag);
-        if counts_as_kill(candidate) && untouched {
+        if let Some(rule) = candidate.rule.filter(|_| counts_as_kill(candidate) && untouched) {
             // Nothing was killed.
-            self.kills.remove(&tag);
+            self.kills.remove(&(tag, rule));
         }
         let marked = self.orphans.marked.remove(&tag).unwrap_or_default();
         if matches!(outcome, Outcome::Spared { .. }) {
