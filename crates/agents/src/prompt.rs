@@ -84,8 +84,8 @@ fn exit_words(adapter: Adapter) -> (&'static [&'static str], &'static str) {
     }
 }
 
-/// Maximum number of blanks behind a prompt for Aider. The numbers of two prompts seldom differ by a multiple of it.
-const BLANKS_MAX: u64 = 61;
+/// Maximum number of blanks behind a prompt for Aider.
+const BLANKS_MAX: u64 = 63;
 
 /// Returns the text of the prompt that is typed under the number `n`, which for Aider differs from the previous one
 /// by trailing blanks. Aider removes the blanks, but would not write a repeated text into its history, and so

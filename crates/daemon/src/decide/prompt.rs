@@ -12,9 +12,10 @@ pub(crate) fn typed_text(turn: &Turn<'_>, agent: &Agent, message: &Message, body
         Some(go_on) if is_in_conversation(turn, message) => go_on.clone().into_bytes(),
         _ => body,
     };
-    // Ever another number, also after a restart of the daemon.
-    let n = message.status.token.map_or(0, |token| token.epoch.0.wrapping_add(token.n));
-    agents::prompt::make_distinct(agent.adapter, text, n)
+    // One prompt after the other has another number in the first place; one that is typed once more, in the second.
+    let typing = message.ordinal.wrapping_add(u64::from(message.status.attempts));
+    let attempt = message.status.token.map_or(0, |token| token.epoch.0.wrapping_add(token.n));
+    agents::prompt::make_distinct(agent.adapter, text, typing % 7 + 7 * (attempt % 9))
 }
 
 /// True if the present conversation of the agent contains the message, whose turn an outage has cut short.

@@ -24,8 +24,8 @@ use crate::sense::pane_state::{collects_lines, read_pane};
 /// Time for an agent to draw keys that were pressed.
 const DRAW_TIME: Duration = Duration::from_millis(300);
 
-/// Bound of the mark that is put before a text so that its agent takes it as a prompt, in bytes.
-const MARK_MAX: usize = 16;
+/// Bound of what is put before a text so that its agent takes it as a prompt, and of the blanks behind it, in bytes.
+const MARK_MAX: usize = 80;
 
 /// The result of an attempt.
 pub(super) enum Attempt {
@@ -170,7 +170,10 @@ fn claim(
     match found {
         Ok(Some((message, _))) if agent.go_on.is_none() && is_in_conversation(turn, &message) => {
             // Its agent has the text, and since the last change of the configuration there is nothing to tell it.
-            let event = queue::transition(&open, MessageState::Dead, message.status.reason, now);
+            let cut_short =
+                message.steps.into_iter().rev().find(|step| step.state == MessageState::Suspended);
+            let reason = cut_short.and_then(|step| step.reason);
+            let event = queue::transition(&open, MessageState::Dead, reason, now);
             turn.emit(event);
             turn.wake();
             Claimed::Nothing

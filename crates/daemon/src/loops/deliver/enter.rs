@@ -103,7 +103,11 @@ pub(super) async fn press_enter(
             Ok(Answer::Done) => {}
             Ok(answer) => {
                 tracing::warn!(prompt = prompt.message.id.0, %answer, "Enter could not be pressed");
-                return record_doubt(daemon, &prompt, MessageReason::NoEnter).await;
+                // Only where its terminal lives the text stands in it.
+                let is_gone =
+                    matches!(answer, Answer::Gone | Answer::Dead | Answer::NotOurs | Answer::OtherServer);
+                let why = if is_gone { MessageReason::SessionEnded } else { MessageReason::NoEnter };
+                return record_doubt(daemon, &prompt, why).await;
             }
             Err(error) => {
                 let id = prompt.message.id.0;
