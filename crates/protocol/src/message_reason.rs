@@ -111,7 +111,7 @@ reasons! {
 impl MessageReason {
     /// True for a doubt that only a person resolves: the text is known to stand in the terminal, where a second one would
     /// be joined to it; or the message may be done.
-    pub fn is_held(&self) -> bool {
+    pub fn needs_person(&self) -> bool {
         matches!(self, Self::NoEnter | Self::DialogOpened | Self::Damaged)
     }
 

@@ -21,10 +21,10 @@ fn treatment(rules: &QueueRules, message: &PendingMessage<'_>) -> InDoubt {
     permitted(message, message.in_doubt.unwrap_or(rules.in_doubt))
 }
 
-/// The treatment in place of a wanted one.
+/// The treatment that is allowed where this one is wanted: what needs a person is held, and never typed again.
 fn permitted(message: &PendingMessage<'_>, wanted: InDoubt) -> InDoubt {
     match wanted {
-        InDoubt::Retry if message.is_held => InDoubt::Hold,
+        InDoubt::Retry if message.needs_person => InDoubt::Hold,
         wanted => wanted,
     }
 }

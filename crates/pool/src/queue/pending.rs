@@ -32,5 +32,5 @@ pub struct PendingMessage<'a> {
     /// Its own treatment once it is in doubt.
     pub in_doubt: Option<InDoubt>,
     /// True if it is in doubt for a reason that only a person resolves.
-    pub is_held: bool,
+    pub needs_person: bool,
 }

@@ -64,7 +64,7 @@ struct HeldMessage {
     holder: Option<Holder>,
     since: Timestamp,
     /// True if it is in doubt for a reason that only a person resolves.
-    is_held: bool,
+    needs_person: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -297,7 +297,7 @@ impl SessionQueue {
                 token: status.token,
                 holder: status.holder.clone(),
                 since,
-                is_held: status.reason.as_ref().is_some_and(MessageReason::is_held),
+                needs_person: status.reason.as_ref().is_some_and(MessageReason::needs_person),
             };
             self.held.insert(id, held);
         } else if status.attempts > 0 || status.not_before.is_some() {
@@ -343,7 +343,7 @@ impl SessionQueue {
                 .unwrap_or(entry.created_at()),
             is_suspended: self.suspended.contains(&id),
             in_doubt: self.doubts.get(&id).copied(),
-            is_held: held.is_some_and(|held| held.is_held),
+            needs_person: held.is_some_and(|held| held.needs_person),
         }
     }
 

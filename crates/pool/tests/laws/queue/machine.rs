@@ -519,7 +519,7 @@ fn same(open: &PendingMessage<'_>, m: &Kept) {
         since: Timestamp(if in_flight || m.was_tried() { m.since } else { m.created }),
         is_suspended: false,
         in_doubt: None,
-        is_held: false,
+        needs_person: false,
     };
     assert_eq!(*open, expected);
     assert_eq!(open.holder.and_then(|holder| holder.process), m.process);
