@@ -1,6 +1,6 @@
 //! Processes of the panes as the kernel reports them: exits at once, foreground commands by sampling.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Bound;
 use std::time::Duration;
@@ -33,6 +33,8 @@ const STARTUP_COMMANDS: [&[u8]; 3] = [b"tmux: server", b"reaper", process::init:
 pub(crate) struct ProcessWatch {
     exits: AsyncFd<ExitWatcher>,
     panes: BTreeMap<PaneId, ProcId>,
+    /// Those whose exits could not be watched.
+    unwatched: BTreeSet<PaneId>,
     server: Option<ProcId>,
     /// Panes due for an extra sample soon, oldest first.
     new_panes: Vec<(Instant, PaneId)>,
@@ -66,6 +68,7 @@ impl ProcessWatch {
         Ok(Self {
             exits: AsyncFd::with_interest(ExitWatcher::new()?, Interest::READABLE)?,
             panes: BTreeMap::new(),
+            unwatched: BTreeSet::new(),
             server: None,
             new_panes: Vec::new(),
             last_sampled: None,
@@ -123,13 +126,18 @@ impl ProcessWatch {
     /// Watches the process of this pane, if there is one. True if it has ended.
     pub(crate) fn watch_pane(&mut self, id: PaneId, pane: Option<&TmuxPane>, now: Instant) -> bool {
         let process = pane.filter(|pane| !pane.exited).and_then(|pane| pane.process);
-        if self.panes.get(&id).copied() == process {
+        let is_known = self.panes.get(&id).copied() == process;
+        if is_known && !self.unwatched.contains(&id) {
             return false;
         }
+        self.unwatched.remove(&id);
         self.panes.remove(&id).into_iter().for_each(|old| self.exits.get_mut().forget(old));
         let Some(process) = process else { return false };
         let added = self.add(process);
-        // Its program is sampled also if its exit cannot be watched.
+        // Its program is sampled also while its exit cannot be watched, which is tried again.
+        if added.is_none() {
+            self.unwatched.insert(id);
+        }
         if added != Some(false) {
             self.panes.insert(id, process);
             self.new_panes.push((now + NEW_PANE_DELAY, id));
