@@ -279,7 +279,7 @@ fn a_prompt_is_done_once_it_was_read_and_not_before() {
     for (name, id) in names.iter().zip(&sent) {
         await_typed(&pool, name, id, "typed, and its program has not read it yet");
     }
-    // The program's end does not count as reading, neither does its end while `poold` is away.
+    // The program's end does not count as reading, nor does its end while `poold` is away.
     for (n, (name, id)) in names.iter().zip(&sent).enumerate() {
         let (agent, init) = pool.pane_pids(name);
         let is_away = n == 0;

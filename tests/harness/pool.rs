@@ -577,8 +577,8 @@ impl Drop for Pool {
     }
 }
 
-/// The path of a program that is named without one, if it is found. The standard library starts a program by its path
-/// without copying the memory of this process, which has hundreds of megabytes after some hundred tests.
+/// The path of a program that is named without one, if it is found. Given a path, the standard library starts a program
+/// without fork, which would copy the page tables of this process: it has hundreds of megabytes after some hundred tests.
 fn in_search_path(program: &OsStr) -> PathBuf {
     let dirs = std::env::var_os("PATH").filter(|_| !program.as_encoded_bytes().contains(&b'/'));
     let found = dirs.iter().flat_map(std::env::split_paths).map(|dir| dir.join(program));
