@@ -123,7 +123,7 @@ fn last_before(
 ) -> Result<u64, StoreError> {
     while low < high {
         let middle = low + (high - low) / 2;
-        // A damaged row does not tell its time; the next one does.
+        // The time of a damaged row is that of the next readable one.
         let readable = |row: <Merged as Iterator>::Item| match row {
             Ok((table, key, record)) => event(table, key.value(), record.value()).ok().map(Ok),
             Err(error) => Some(Err(error)),

@@ -69,6 +69,9 @@ pub(crate) fn read_range(path: &Path, from: u64, max: u64) -> io::Result<Vec<u8>
 /// Number of atomic writes of this process.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
+/// Names of temporary files beside one file: what a crash leaves is bounded.
+const PARTS: u64 = 100;
+
 /// Writes a small file atomically, with mode 0600, and creates its directory if missing. The temporary file
 /// is created exclusively, so a link that a program put in its place is removed, never followed.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -85,8 +88,8 @@ fn write_then_rename(
     bytes: &[u8],
     sync: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
-    // A write that outlives its time limit must not end in the file of the next one.
-    let part = path.with_extension(format!("part{}", WRITES.fetch_add(1, Ordering::Relaxed)));
+    // A write that goes on after its time limit must not share a temporary file with the next one.
+    let part = path.with_extension(format!("part{}", WRITES.fetch_add(1, Ordering::Relaxed) % PARTS));
     if let Some(dir) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }

@@ -17,8 +17,8 @@ const CHECK_PAUSE: Duration = Duration::from_secs(5);
 /// Checks in a row that have to find it gone: it may be replaced at the moment.
 const CHECKS: u32 = 2;
 
-/// Tries before a lock counts as held by another daemon, and the pause after each: `poolctl` tests whether it is held by
-/// taking it.
+/// Tries before a lock counts as held by another daemon, and the pause after each: `poolctl` takes the lock for a moment
+/// to see whether a daemon has it.
 const TEST_TRIES: u32 = 3;
 const TEST_PAUSE: Duration = Duration::from_millis(20);
 

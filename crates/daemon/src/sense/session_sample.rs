@@ -93,7 +93,7 @@ impl SampleState {
             return target.is_starting() || self.wrote_since_screen_read(now);
         }
         let works = target.known.state.is_at_work();
-        // No hook tells that a request is answered at the terminal. The agent writes while it works then.
+        // No hook reports an answer at the terminal; the agent goes to work then, and writes.
         if target.known.ask.as_ref().is_some_and(Ask::is_left_to_terminal)
             && self.wrote_since_screen_read(now)
         {
