@@ -164,7 +164,7 @@ impl Talk for Calls {
 
 #[cfg(test)]
 mod tests {
-    use protocol::refusal::{ErrorCode, Refusal};
+    use protocol::refusal::Refusal;
 
     use super::*;
 
