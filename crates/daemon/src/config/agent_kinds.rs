@@ -307,6 +307,21 @@ mod tests {
     }
 
     #[test]
+    fn a_kind_with_an_adapter_has_all_that_the_adapter_decides() {
+        for name in ["claude", "codex", "gemini", "opencode", "aider"] {
+            let kinds = agents(&format!("[agents.mine]\ncommand = 'mine'\nadapter = '{name}'"));
+            let (mine, own) = (&kinds["mine"], &kinds[name]);
+            assert_eq!(
+                (mine.confirm, mine.hooks, &mine.go_on),
+                (own.confirm, own.hooks, &own.go_on),
+                "{name}"
+            );
+            assert_eq!((&mine.screen, &mine.dialogs), (&own.screen, &own.dialogs), "{name}");
+            assert_eq!(mine.shows_composer(), own.shows_composer(), "{name}");
+        }
+    }
+
+    #[test]
     fn without_hooks_nothing_confirms() {
         let agents = agents(
             "[agents.claude]\nhooks = false\n[agents.codex]\nhooks = false\nconfirm = 'hook'\n\
