@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::fakes::{self, Agent};
-use crate::harness::{PATIENCE, Talk, wait_until};
+use crate::harness::{PATIENCE, wait_until};
 
 /// Number of times the session was to be parked and was not.
 fn kept(agent: &Agent<'_>) -> usize {
@@ -82,7 +82,7 @@ fn by_force_it_is_parked_while_another_one_still_looks_at_what_would_be_lost() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
     agent.tell("TREE");
-    let mut looks = Talk::start(pool.poolctl().args(["park", &agent.id]));
+    let mut looks = crate::harness::Talk::start(pool.poolctl().args(["park", &agent.id]));
     pool.await_lifecycle(&agent.id, "draining");
     pool.ok(&["park", "--force", &agent.id]);
     assert_eq!(agent.show()["lifecycle"], "parked");

@@ -39,10 +39,12 @@ impl Actor {
         let Some((_, Ok(first), _)) = lost else { return };
         let is_same = match (&first, reply) {
             (Response::Sent(first), Ok(Response::Sent(second))) => first.message.id == second.message.id,
-            // A message is removed with its session.
+            // A message is removed with its session, or as the oldest of too many finished ones.
             (Response::Sent(first), Err(refusal)) => {
                 let (id, session) = (first.message.id, first.message.session);
-                let is_removed = self.land.judge.is_removed(session) || self.land.judge.is_purged(id);
+                let is_removed = self.land.judge.is_removed(session)
+                    || self.land.judge.is_purged(id)
+                    || self.land.climate.finished_max == 1;
                 refusal.code == protocol::ErrorCode::NotFound && is_removed
             }
             (_, reply) => reply.is_ok(),
