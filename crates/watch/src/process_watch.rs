@@ -33,7 +33,7 @@ const STARTUP_COMMANDS: [&[u8]; 3] = [b"tmux: server", b"reaper", process::init:
 pub(crate) struct ProcessWatch {
     exits: AsyncFd<ExitWatcher>,
     panes: BTreeMap<PaneId, ProcId>,
-    /// Those whose exits could not be watched.
+    /// Panes whose exits could not be watched, for lack of descriptors for example.
     unwatched: BTreeSet<PaneId>,
     server: Option<ProcId>,
     /// Panes due for an extra sample soon, oldest first.

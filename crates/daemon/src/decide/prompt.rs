@@ -12,7 +12,7 @@ pub(crate) fn typed_text(turn: &Turn<'_>, agent: &Agent, message: &Message, body
         Some(go_on) if is_in_conversation(turn, message) => go_on.clone().into_bytes(),
         _ => body,
     };
-    // One prompt after the other has another number in the first place; one that is typed once more, in the second.
+    // `typing` differs between two prompts in a row, `attempt` between two attempts at the same prompt.
     let typing = message.ordinal.wrapping_add(u64::from(message.status.attempts));
     let attempt = message.status.token.map_or(0, |token| token.epoch.0.wrapping_add(token.n));
     agents::prompt::make_distinct(agent.adapter, text, typing % 7 + 7 * (attempt % 9))

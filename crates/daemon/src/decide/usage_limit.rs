@@ -83,7 +83,7 @@ fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, un
                 sent.message.id
             }
             Ok(_) => return,
-            // A full queue or disk, which passes.
+            // The queue or the disk is full for now.
             Err(refusal) if refusal.code == ErrorCode::Refused => {
                 return tracing::debug!(session = %session.id, %refusal, "it is not told to continue yet");
             }

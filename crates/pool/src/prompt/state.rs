@@ -23,9 +23,9 @@ pub struct Prompts {
 /// The last letters that `keys` and `input` typed into a terminal since the last Enter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyLine {
-    /// Those that stand there.
+    /// The letters in the terminal now.
     pub begun: String,
-    /// Those that C-c or C-u discarded: the shell may have drawn its own prompt together with them.
+    /// Letters that C-c or C-u discarded. The shell may have drawn them together with its prompt.
     pub discarded: String,
 }
 
@@ -124,8 +124,8 @@ impl Prompts {
 
     /// Stores what `keys` or `input` typed into a terminal, as the characters that the keys give.
     pub fn typed(&mut self, tag: Tag, text: &str) {
-        let mut discarded = self.key_line(tag).discarded;
-        let mut line: VecDeque<char> = self.key_line(tag).begun.chars().collect();
+        let KeyLine { begun, mut discarded } = self.key_line(tag);
+        let mut line: VecDeque<char> = begun.chars().collect();
         for letter in text.chars() {
             match letter {
                 // Enter and C-d end it.
@@ -144,7 +144,7 @@ impl Prompts {
         self.key_lines.insert(tag, KeyLine { begun: line.into_iter().collect(), discarded });
     }
 
-    /// What was typed into a terminal by keys since the last Enter.
+    /// Returns the letters that `keys` and `input` typed into a terminal since the last Enter.
     pub fn key_line(&self, tag: Tag) -> KeyLine {
         self.key_lines.get(&tag).cloned().unwrap_or_default()
     }

@@ -32,15 +32,15 @@ pub(crate) struct Snapshot {
     pub(crate) extent: Extent,
 }
 
-/// What a snapshot contains.
+/// Completeness of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Extent {
     /// All processes.
     #[default]
     Complete,
-    /// What its caller needed; it may lack others.
+    /// The processes that its caller needed; others may be missing.
     Sufficient,
-    /// It may lack a process, although it was tried long to complete it: other processes ended during each pass.
+    /// A process may be missing: others ended during each of the [`MAX_PASSES`] passes.
     Overtaken,
 }
 

@@ -103,7 +103,7 @@ pub(super) async fn press_enter(
             Ok(Answer::Done) => {}
             Ok(answer) => {
                 tracing::warn!(prompt = prompt.message.id.0, %answer, "Enter could not be pressed");
-                // Only where its terminal lives the text stands in it.
+                // The text stands in the terminal only while that is open.
                 let is_gone =
                     matches!(answer, Answer::Gone | Answer::Dead | Answer::NotOurs | Answer::OtherServer);
                 let why = if is_gone { MessageReason::SessionEnded } else { MessageReason::NoEnter };
