@@ -113,7 +113,8 @@ async fn apply_samples(daemon: &Arc<Daemon>, samples: Vec<(Tag, ResourceUse)>) {
         return;
     }
     let judge = move |turn: &mut Turn<'_>| {
-        samples.into_iter().for_each(|(tag, sample)| turn.volatile.reaping.note_used(tag, sample));
+        let mono = turn.mono();
+        samples.into_iter().for_each(|(tag, sample)| turn.volatile.reaping.note_used(tag, sample, mono));
         pool::reap::evaluate_rules(turn, &context.settings(), false)
     };
     if let Ok(parks) = daemon.engine.turn(judge).await {

@@ -35,7 +35,10 @@ pub fn evaluate_rules(turn: &mut Turn<'_>, settings: &Settings, force: bool) -> 
             continue;
         }
         let (ends, mono) = (action != Action::Report, turn.mono());
-        if ends && !force && turn.volatile.reaping.was_refused((tag, rule), mono) {
+        let reaping = &turn.volatile.reaping;
+        let may_end =
+            force || (reaping.is_current((tag, rule), mono) && !reaping.was_refused((tag, rule), mono));
+        if ends && !may_end {
             continue;
         }
         if ends && !force && turn.volatile.reaping.kills_left(settings, mono) == 0 {

@@ -20,6 +20,9 @@ use crate::settings::Settings;
 /// The window of the limit on kills, and the time for which a refusal by the command before a kill holds.
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Age of a sample of memory or disk use below which it ends a session.
+const SAMPLE_VALID: Duration = Duration::from_secs(5);
+
 /// Share of one processor below which a session did nothing since the last sample.
 const CALM_PERCENT: u64 = 1;
 
@@ -44,6 +47,7 @@ pub struct Reaping {
     guarded: BTreeSet<Tag>,
     exited: BTreeSet<ProcId>,
     used: BTreeMap<Tag, ResourceUse>,
+    used_at: BTreeMap<(Tag, Rule), Mono>,
     evidence: BTreeMap<Tag, String>,
     refused: BTreeMap<(Tag, Rule), Mono>,
     spared: BTreeSet<(Tag, ProcId)>,
@@ -182,9 +186,17 @@ impl Reaping {
     }
 
     /// Stores a sample of memory or disk use; a missing value leaves the last one.
-    pub fn note_used(&mut self, tag: Tag, sample: ResourceUse) {
+    pub fn note_used(&mut self, tag: Tag, sample: ResourceUse, now: Mono) {
         let known = self.used.entry(tag).or_default();
         *known = ResourceUse { memory: sample.memory.or(known.memory), disk: sample.disk.or(known.disk) };
+        let sampled = [(Rule::Memory, sample.memory), (Rule::Disk, sample.disk)];
+        let sampled = sampled.into_iter().filter(|(_, used)| used.is_some());
+        self.used_at.extend(sampled.map(|(rule, _)| ((tag, rule), now)));
+    }
+
+    /// False if the sample that violates a limit is from before now: its files may have been removed since.
+    pub(super) fn is_current(&self, found: (Tag, Rule), now: Mono) -> bool {
+        self.used_at.get(&found).is_none_or(|at| at.until(now) < SAMPLE_VALID)
     }
 
     /// Stores a sample of the processor time, in microseconds, of all sessions that may hang.
@@ -336,7 +348,7 @@ impl Reaping {
             .flatten()
             .chain(servers)
             .collect();
-        let Self { orphans, reported, used, evidence, refused, spared, exited, leases, .. } = self;
+        let Self { orphans, reported, used, used_at, evidence, refused, spared, exited, leases, .. } = self;
         // A leased one is named again if its reaper disconnects.
         let is_known = |tag: &Tag| live.contains(tag) || named.contains(tag) || leases.is_held(*tag);
         self.verdicts.retain(|tag, _| is_known(tag));
@@ -344,6 +356,7 @@ impl Reaping {
         self.forced.retain(is_known);
         reported.retain(|(tag, _)| named.contains(tag) || orphans.marked.contains_key(tag));
         used.retain(|tag, _| live.contains(tag));
+        used_at.retain(|(tag, _), _| live.contains(tag));
         evidence.retain(|tag, _| live.contains(tag));
         refused.retain(|_, at| at.until(now) < MINUTE);
         spared.retain(|(_, process)| !ended.contains(process));

@@ -1,7 +1,7 @@
 //! Evaluation of the reaper's rules.
 
 use pool::deadlines::Mono;
-use pool::reap;
+use pool::reap::{self, ResourceUse};
 use pool::slots::LossSource;
 use protocol::reap::{Action, Candidate, Outcome, Rule};
 use protocol::session::{Conversation, Reason};
@@ -63,6 +63,25 @@ fn a_violated_limit_ends_the_session_with_its_figures_and_its_evidence() {
     assert_eq!((named.len(), named[0].rule), (1, Some(Rule::RunTime)));
     assert!(named[0].evidence.contains("it has run for 121 s"), "{}", named[0].evidence);
     assert_eq!(engine.evaluate(false), (vec![], vec![]), "it ends already");
+}
+
+#[test]
+fn a_sample_from_before_the_last_client_left_ends_nothing() {
+    let mut engine = Engine::with_live(1);
+    engine.change(ONE, |s| (s.spec.limits.disk, s.attached_clients) = (Some(100), 1));
+    let tag = engine.tag(ONE);
+    let sample = |engine: &mut Engine| {
+        let used = ResourceUse { disk: Some(200), memory: None };
+        engine.turn(|turn, _| turn.volatile.reaping.note_used(tag, used, turn.mono()));
+        engine.evaluate(false);
+    };
+    sample(&mut engine);
+    engine.pass(5000);
+    engine.change(ONE, |s| s.attached_clients = 0);
+    engine.evaluate(false);
+    assert_eq!(engine.ending(), [], "a person may have cleaned up");
+    sample(&mut engine);
+    assert_eq!(engine.ending(), [ONE]);
 }
 
 #[test]
