@@ -3,7 +3,7 @@
 use protocol::activity::{AskKind, Source};
 use protocol::reply::{SessionView, Theme};
 use protocol::thought::Thought;
-use protocol::{ActivityState, Timestamp};
+use protocol::{ActivityState, Lifecycle, Timestamp};
 
 use crate::show::escape;
 use crate::show::json::known;
@@ -35,9 +35,10 @@ pub(crate) fn activity(view: &SessionView, style: Style, now: Timestamp) -> Opti
     Some(format!("{state}{detail}{}", source.unwrap_or_default()))
 }
 
-/// Formats the end of the usage limit that the agent has reached.
+/// Formats the end of the usage limit that the agent has reached. A parked session waits for nothing once it is over.
 pub(crate) fn usage_limit(view: &SessionView, style: Style, now: Timestamp) -> Option<String> {
-    let until = view.activity.limited_until?;
+    let holds = |until: &Timestamp| *until > now || view.session.lifecycle != Lifecycle::Parked;
+    let until = view.activity.limited_until.filter(holds)?;
     Some(format!("usage limit reached; continues {}", due(until, style, now)))
 }
 
@@ -147,7 +148,6 @@ pub(crate) fn replay(replay: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use protocol::Lifecycle;
     use protocol::activity::Ask;
     use protocol::thought::{RestState, ThoughtState};
 
@@ -166,6 +166,21 @@ mod tests {
 
     fn thinking(state: ThoughtState, rest_state: Option<RestState>) -> SessionView {
         SessionView { thought: Some(Thought { state, rest_state, ..Thought::default() }), ..idle() }
+    }
+
+    #[test]
+    fn a_limit_that_is_over_holds_no_parked_session() {
+        let mut view = idle();
+        view.activity.limited_until = Some(Timestamp(IDLE));
+        let shown =
+            |view: &SessionView, at: u64| usage_limit(view, Style::default(), Timestamp(at)).is_some();
+        assert_eq!(
+            (shown(&view, IDLE - 1), shown(&view, IDLE)),
+            (true, true),
+            "it is told to continue in a moment"
+        );
+        view.session.lifecycle = Lifecycle::Parked;
+        assert_eq!((shown(&view, IDLE - 1), shown(&view, IDLE)), (true, false));
     }
 
     #[test]
