@@ -98,16 +98,23 @@ fn run_tests() -> ExitCode {
     let most = [running::TESTS, bounds::TESTS, records::TESTS, ending::TESTS, cgroups::TESTS];
     let tests = [&most[..], &[proofs::TESTS, exempt::TESTS, logging::TESTS]].concat().concat();
     let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
-    let mut failed = 0;
+    let (mut passed, mut failed) = (0, 0);
     for (name, test) in tests.into_iter().filter(|(name, _)| chosen(name)) {
         if list {
             println!("{name}: test");
             continue;
         }
-        let passed = std::panic::catch_unwind(test).is_ok();
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-        failed += u8::from(!passed);
+        let is_ok = std::panic::catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if is_ok { "ok" } else { "FAILED" });
+        *(if is_ok { &mut passed } else { &mut failed }) += 1;
     }
+    if list {
+        return ExitCode::SUCCESS;
+    }
+    let word = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
+    );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
