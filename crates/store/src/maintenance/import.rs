@@ -17,6 +17,10 @@ use crate::{database, migrate, schema};
 /// Maximum length of a line in bytes: several times the longest message, however much of it is escaped.
 const LINE_MAX: u64 = 16 << 20;
 
+/// What is said of a file that begins with another line.
+const NO_HEADER: &str = "it is not the first line of an export: `poolctl import` reads what `poolctl export` wrote, \
+                         and `poolctl restore` a backup";
+
 /// Creates a database file from an export of this schema or of one that this build can upgrade. The file gets
 /// its name only when it is complete and on disk. Returns the number of lines without header and footer.
 ///
@@ -45,7 +49,7 @@ fn fill(db: &Database, lines: &mut LineReader<'_>) -> Result<u64, StoreError> {
     let mut tables = Tables::new(&transaction);
     tables.create_all()?;
     let text = lines.next()?;
-    let header: Header = lines.parse(&text)?;
+    let header: Header = lines.parse(&text).map_err(|_| lines.error(NO_HEADER.to_owned()))?;
     let version = header.version_of_rows().map_err(|why| lines.error(why))?;
     let mut count = 0;
     loop {

@@ -119,6 +119,15 @@ fn an_incomplete_export_is_refused_and_leaves_nothing() {
 }
 
 #[test]
+fn a_database_in_place_of_an_export_is_named_with_the_verb_that_reads_it() {
+    let (dir, store, _) = filled(1);
+    store.close().unwrap();
+    let database = fs::read(dir.path().join("pool.redb")).unwrap();
+    let refused = import(&dir.path().join("import.redb"), &mut &*database).unwrap_err();
+    assert!(refused.to_string().contains("`poolctl restore`"), "{refused}");
+}
+
+#[test]
 fn a_writer_that_fails_does_not_harm_the_database() {
     struct Full;
     impl std::io::Write for Full {
