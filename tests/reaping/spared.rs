@@ -199,7 +199,7 @@ fn a_program_that_a_person_started_in_a_sessions_pane_is_left_alone() {
     for name in ["first", "again", "deaf"] {
         pool.tmux_text(&["respawn-pane", "-k", "-t", &format!("={name}:"), &own]);
     }
-    let theirs = noted(&pids, 3);
+    let theirs = Ours(noted(&pids, 3));
     for id in [&first, &again, &deaf] {
         let ended = pool.await_lifecycle(id, "stopped");
         assert_eq!(ended["reason"], "tmux_gone", "{ended}");
@@ -217,9 +217,7 @@ fn a_program_that_a_person_started_in_a_sessions_pane_is_left_alone() {
     pool.ok(&["sync"]);
     wait_until("the reaper has looked", PATIENCE, || pool.ctl(&["reap"]).code == 0);
     assert_eq!(pool.ok(&["events", "--kind", "stale_found"]).lines().count(), before);
-    for process in theirs {
-        assert!(process.runs(), "it runs on");
-    }
+    assert!(theirs.0.iter().all(|process| process.runs()), "they run on");
     assert!(!ours.runs());
     wait_until("their output is logged no longer", PATIENCE, || {
         pool.tmux_panes("#{pane_pid} #{pane_pipe}#{@pool_id}").iter().all(|pane| pane.ends_with(" 0"))
