@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use protocol::Request;
 use protocol::reply::SessionView;
 use protocol::request::{Drain, Until, Wait};
+use protocol::{Lifecycle, Reason, Request};
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_session};
@@ -41,13 +41,20 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     };
     let mut draining = Vec::new();
     let drained = for_all(context, (&targets, "to drain"), ask, |target, view| {
-        draining.push(Target { session: view.session.id.into(), ..target.clone() });
-        if args.wait { Ok(()) } else { print_session(context, &view, &session::state_line(&view)) }
+        if args.wait && !view.session.lifecycle.is_over() {
+            draining.push(Target { session: view.session.id.into(), ..target.clone() });
+            return Ok(());
+        }
+        if args.wait {
+            check_messages(&view)?;
+        }
+        print_session(context, &view, &session::state_line(&view))
     });
     if !args.wait {
         return drained;
     }
     let ended = match &draining[..] {
+        [] => Ok(()),
         [one] => {
             let _progress = context.progress_of(progress(context.client(), one.clone()));
             wait_for_all(&context.without_progress(), &draining)
@@ -80,8 +87,19 @@ fn wait(context: &Context, target: &Target) -> Result<SessionView, Error> {
     expect_session(context.unlimited_client().ask(Request::Wait(wait))?)
 }
 
-/// Prints how a session ended.
+/// Prints how a session ended that was draining.
 fn tell(context: &Context, view: &SessionView) -> Result<(), Error> {
+    check_messages(view)?;
+    let is_cut_off = view.session.lifecycle == Lifecycle::Lost
+        || matches!(view.session.reason, Some(Reason::TmuxGone | Reason::StartupMissingTmux));
+    if is_cut_off {
+        let why = session::why_ended(view);
+        return Err(Error::failed(format!("{why}; it ended before it was at rest: its work may be cut off")));
+    }
+    print_session(context, view, &session::state_line(view))
+}
+
+fn check_messages(view: &SessionView) -> Result<(), Error> {
     let left = view.queue.queued + view.queue.claimed + view.queue.in_doubt;
     if left > 0 {
         let name = &view.session.name;
@@ -95,5 +113,5 @@ fn tell(context: &Context, view: &SessionView) -> Result<(), Error> {
              `poolctl queue ls {name}` tells what became of each"
         )));
     }
-    print_session(context, view, &session::state_line(view))
+    Ok(())
 }

@@ -43,6 +43,10 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("restore_all_ends_when_its_time_is_over", restore_all_ends_when_its_time_is_over),
     ("an_agent_that_ended_before_the_answer_is_reported", an_agent_that_ended_before_the_answer_is_reported),
     ("drain_waits_for_the_end", drain_waits_for_the_end),
+    (
+        "a_drain_that_is_cut_off_fails_and_a_session_that_had_ended_is_drained",
+        a_drain_that_is_cut_off_fails_and_a_session_that_had_ended_is_drained,
+    ),
     ("a_selection_is_asked_for_and_its_size_is_told", a_selection_is_asked_for_and_its_size_is_told),
     ("label_and_update_take_several", label_and_update_take_several),
     ("pin_and_unpin_say_how_it_is", pin_and_unpin_say_how_it_is),
@@ -384,6 +388,20 @@ fn drain_waits_for_the_end() {
     pool.run("drain web --deadline 5m").success();
     let drain = Drain { session: named("web"), deadline_ms: Some(300_000) };
     assert_eq!(requests(&pool)[4], Request::Drain(drain));
+}
+
+fn a_drain_that_is_cut_off_fails_and_a_session_that_had_ended_is_drained() {
+    let pool = Pool::new(|call| match &call.request {
+        Request::Drain(drain) if drain.session == named("over") => {
+            shown(view(2, "over", Lifecycle::Stopped, Some(Reason::TmuxGone)))
+        }
+        Request::Drain(_) => shown(view(1, "web", Lifecycle::Draining, Some(Reason::Drained))),
+        Request::Wait(_) => shown(view(1, "web", Lifecycle::Lost, Some(Reason::ServerGone))),
+        other => panic!("{other:?}"),
+    });
+    let ran = pool.run("drain over web --wait");
+    assert_eq!((ran.code, ran.out.as_str()), (1, "sess_2  over  stopped(tmux_gone)\n"));
+    assert!(ran.err.contains("its work may be cut off"), "{}", ran.err);
 }
 
 /// Requests of a command for several sessions, which come in any order.

@@ -29,7 +29,7 @@ fn lost(pool: &pool::Pool, session: &Session, run: &Path) -> Vec<Event> {
     let account = tag.and_then(|tag| files::read_account(run, tag));
     let exit = reported.or(session.exit);
     let ended = match (session.lifecycle, session.reason) {
-        (Lifecycle::Draining, Some(reason)) if !pool::session::is_drain_unfinished(pool, session) => {
+        (Lifecycle::Draining, Some(reason)) if !pool::session::is_cut_off(pool, session, exit, false) => {
             pool::session::run_ended(id, reason, exit)
         }
         (Lifecycle::Live, _) if exit.is_some_and(|exit| exit.code.is_some()) => {

@@ -14,7 +14,7 @@ use protocol::{
 };
 
 use crate::pool::Pool;
-use crate::session::drain_progress::is_drain_unfinished;
+use crate::session::drain_progress::{is_cut_off, is_drain_unfinished};
 use crate::session::lifecycle::{is_loss, run_ended};
 
 /// Minimum time between two listings that together prove an absence.
@@ -38,6 +38,8 @@ pub struct Observation<'a> {
     pub exits: &'a BTreeMap<Tag, Exit>,
     /// True for the first complete observation since the start of `poold`.
     pub first: bool,
+    /// Draining sessions that were seen at rest, and are being ended.
+    pub drained: &'a BTreeSet<SessionId>,
     /// The observed part, unless the whole server was observed: nothing follows for the rest.
     pub only: Option<&'a DiffScope>,
 }
@@ -280,7 +282,7 @@ impl Case<'_> {
         match self.incarnation.missing_since {
             _ if self.has_ended() => Some(self.stopped(reason)),
             // Until its end is proved, it may be seen again, and go on.
-            None if is_drain_unfinished(self.pool, self.session) => {
+            None if self.is_cut_off() => {
                 Some(self.draining(Reason::Drained, self.exit(), Some(self.observation.now)))
             }
             None => Some(self.draining(reason, self.exit(), Some(self.observation.now))),
@@ -299,7 +301,12 @@ impl Case<'_> {
     /// True if the end under way is not the one that the record tells: tmux ended it, or it came before the session was
     /// drained.
     fn is_unasked_end(&self) -> bool {
-        ended_by_tmux(self.session) || is_drain_unfinished(self.pool, self.session)
+        ended_by_tmux(self.session) || self.is_cut_off()
+    }
+
+    fn is_cut_off(&self) -> bool {
+        let is_drained = self.observation.drained.contains(&self.session.id);
+        is_cut_off(self.pool, self.session, self.exit(), is_drained)
     }
 
     /// The reason for the absence: the end that was under way, else that tmux lost it.
@@ -338,7 +345,7 @@ impl Case<'_> {
         let has_exited = self.has_exited(self.incarnation.init);
         let is_hung_up = self.exit().is_some_and(|exit| exit.is_hangup());
         match (self.session.lifecycle, self.session.reason) {
-            (Lifecycle::Draining, Some(reason)) if !is_drain_unfinished(self.pool, self.session) => reason,
+            (Lifecycle::Draining, Some(reason)) if !self.is_cut_off() => reason,
             _ if has_exited && !is_hung_up => Reason::Exited,
             _ => self.absence_reason(),
         }

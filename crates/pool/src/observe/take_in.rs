@@ -103,6 +103,7 @@ pub fn take_in(
         exited: &findings.exited,
         exits: &findings.exits,
         first: volatile.observed.is_first(),
+        drained: volatile.scheduler.drained(),
         only: update.only.as_ref(),
     };
     let started = started_programs(pool, findings);

@@ -157,6 +157,32 @@ fn what_drains_and_cannot_work_its_queue_any_more_is_ended() {
 }
 
 #[test]
+fn a_drain_that_is_cut_off_while_its_program_works_is_told_as_such() {
+    let exit = |code, signal| Some(Exit { code, signal, at: Timestamp(1) });
+    let (lost, done) = ((Lifecycle::Lost, Reason::ServerGone), (Lifecycle::Stopped, Reason::Drained));
+    for (is_at_rest, exit, expected) in [
+        (false, None, lost),
+        (false, exit(None, Some(1)), lost),
+        (false, exit(Some(0), None), done),
+        (true, None, done),
+    ] {
+        let mut world = World::default();
+        let id = world.live("a", server(1), 1);
+        let drained = session::drain(&world.pool, world.pool.session(id).unwrap(), None).unwrap();
+        world.emit_all(drained);
+        if is_at_rest {
+            world.drained.insert(id);
+        }
+        let draining =
+            Event::SessionDraining { session: id, reason: Reason::Drained, exit, missing_since: None };
+        world.emit(draining);
+        world.see(&TmuxState::default(), &[server(1).process, process(101)]);
+        let session = world.pool.session(id).unwrap();
+        assert_eq!((session.lifecycle, session.reason), (expected.0, Some(expected.1)), "{exit:?}");
+    }
+}
+
+#[test]
 fn a_listing_that_began_before_the_session_says_nothing_of_it() {
     let mut world = World { now: 5000, ..World::default() };
     let id = world.live("a", server(1), 1);

@@ -117,6 +117,8 @@ pub(crate) struct World {
     pub(crate) disk: Disk,
     /// True while the next observation is the first one of a daemon.
     pub(crate) is_first: bool,
+    /// Draining sessions that are being ended.
+    pub(crate) drained: BTreeSet<SessionId>,
 }
 
 impl World {
@@ -196,6 +198,7 @@ impl World {
             exited: &exited,
             exits: &BTreeMap::new(),
             first: self.is_first,
+            drained: &self.drained,
             only,
         };
         let events = reconcile(&self.pool, &seen);

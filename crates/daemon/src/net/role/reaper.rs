@@ -362,13 +362,14 @@ fn stop(turn: &mut Turn<'_>, findings: &Findings, candidate: &Candidate) {
         .filter(|s| s.lifecycle == Lifecycle::Draining && s.is_run(candidate.tag));
     if let Some(session) = current {
         let exit = findings.exits.get(&candidate.tag).copied().or(session.exit);
-        let is_cut_off = pool::session::is_drain_unfinished(turn.pool(), session)
-            && !turn.volatile.scheduler.drained().contains(&session.id);
+        let is_drained = turn.volatile.scheduler.drained().contains(&session.id);
+        let is_cut_off = pool::session::is_cut_off(turn.pool(), session, exit, is_drained);
+        let has_messages = pool::session::is_drain_unfinished(turn.pool(), session) && !is_drained;
         let reason = match session.reason {
             _ if (is_cut_off || ended_by_tmux(session)) && lost_its_server(turn, session) => {
                 Reason::ServerGone
             }
-            Some(reason) if !is_cut_off => reason,
+            Some(reason) if !has_messages => reason,
             _ => Reason::Exited,
         };
         let account = findings.accounts.get(&candidate.tag);

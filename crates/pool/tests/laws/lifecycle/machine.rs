@@ -329,7 +329,7 @@ impl Machine {
     fn reap(&mut self, nth: usize) -> bool {
         let (state, dead) = (self.host.state(), self.host.dead());
         let pool = &self.world.pool;
-        let drained = pool.sessions().filter(|s| session::is_drained(pool, s)).map(|s| s.id).collect();
+        let drained = self.drained();
         let exited = dead.into_iter().collect();
         let (now, listed_from) = (self.now(), Some(self.now()));
         let (grace_ms, orphans) = (1, Orphans::default());
@@ -498,8 +498,15 @@ impl Machine {
         }
     }
 
+    /// The sessions that have worked off their queues: all are at rest.
+    fn drained(&self) -> BTreeSet<SessionId> {
+        let pool = &self.world.pool;
+        pool.sessions().filter(|s| session::is_drained(pool, s)).map(|s| s.id).collect()
+    }
+
     fn look(&mut self) {
         let (state, dead) = (self.host.state(), self.host.dead());
+        self.world.drained = self.drained();
         while !self.world.see(&state, &dead).is_empty() {}
     }
 
