@@ -98,7 +98,8 @@ pub(super) async fn is_written_to(daemon: &Daemon, id: SessionId) -> bool {
 
 /// True if a log writer works in the directory of a session: what it runs goes on, even if no record knows of it.
 pub(super) fn has_log_writer(session: &Path) -> bool {
-    !logs::is_complete(&session.join("logs"), None)
+    let logs = session.join("logs");
+    !(logs::is_complete(&logs, None) && logs::is_complete(&logs.join(protocol::logs::STDERR), None))
 }
 
 /// Takes the pool's marks from the pane of an incarnation.

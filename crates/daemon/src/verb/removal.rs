@@ -8,7 +8,8 @@ use pool::queue::ArchivedMessages;
 use protocol::request::Remove;
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, MessageId, OsBytes, Refusal, Response, Session, SessionId, Timestamp};
-use store::Reader;
+use serde_json::json;
+use store::{Reader, StoreError};
 
 use crate::decide::idempotency::{self, ClientOperation};
 use crate::decide::lock;
@@ -23,6 +24,9 @@ use crate::verb::{detached, termination};
 
 /// Number of messages that are read for an archive at a time.
 const ARCHIVE_PAGE: usize = 200;
+
+/// Why the files of a session stay.
+const STILL_WRITTEN: &str = "its log is still written, so something runs on in it";
 
 /// Removes a session whose retention is over.
 pub(crate) async fn remove_expired(daemon: &Arc<Daemon>, id: SessionId, reason: Reason) {
@@ -165,6 +169,10 @@ struct Archived {
 /// Archives the record, the messages and the files of a session. The archive is verified before anything is
 /// removed.
 async fn archive_all(daemon: &Arc<Daemon>, removal: &Removal, id: SessionId) -> Result<Archived, Refusal> {
+    // The end of the log of a program that has ended may not be written yet.
+    if !removal.asked.keep_tmux && detached::is_written_to(daemon, id).await {
+        return Err(Refusal::failed(not_archived(id, STILL_WRITTEN)));
+    }
     let wanted = removal.clone();
     let read = move |turn: &mut Turn<'_>| {
         let session = pool::session::get(turn.pool(), id)?.clone();
@@ -213,18 +221,18 @@ pub(super) fn not_archived(id: SessionId, why: &str) -> String {
     format!("{id} is not archived, so it stays: {why}")
 }
 
-/// Returns messages with their bodies as JSON lines.
+/// Returns messages with their bodies as JSON lines; of one whose record is damaged, what is wrong with it.
 fn lines(reader: &Reader, ids: &[MessageId]) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     for id in ids {
-        let found = reader.message(*id).map_err(std::io::Error::other)?;
-        if let Some((message, body)) = found {
-            serde_json::to_writer(
-                &mut text,
-                &serde_json::json!({ "message": message, "body": OsBytes(body) }),
-            )?;
-            text.push(b'\n');
-        }
+        let line = match reader.message(*id) {
+            Ok(None) => continue,
+            Ok(Some((message, body))) => json!({ "message": message, "body": OsBytes(body) }),
+            Err(error @ StoreError::Record { .. }) => json!({ "id": id.0, "damaged": error.to_string() }),
+            Err(error) => return Err(std::io::Error::other(error)),
+        };
+        serde_json::to_writer(&mut text, &line)?;
+        text.push(b'\n');
     }
     Ok(text)
 }
@@ -369,9 +377,8 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
     }
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
     if detached::is_written_to(daemon, id).await {
-        let why = "its log is still written, so something runs on in it";
-        tracing::warn!(session = %id, why, "its directory was not removed");
-        return Err(why.to_owned());
+        tracing::warn!(session = %id, why = STILL_WRITTEN, "its directory was not removed");
+        return Err(STILL_WRITTEN.to_owned());
     }
     let meta = daemon.paths.meta();
     let remove = move || {
