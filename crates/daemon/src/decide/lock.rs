@@ -133,6 +133,7 @@ fn grant_next(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
                             grant_to_user(turn, session, (grant.ticket, lock));
                             // A waiter that left meanwhile releases the lock when its ticket is dropped.
                             waits.send(Ok(grant.token)).ok();
+                            refuse_operations(turn, session);
                         }
                         is_waiting
                     }
@@ -145,6 +146,16 @@ fn grant_next(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
         }
     }
     turn.wake();
+}
+
+/// Refuses the operations that wait behind a user's lock that was granted just now, as it refuses those that come later.
+fn refuse_operations(turn: &mut Turn<'_>, session: SessionId) {
+    let Err(refusal) = check_unlocked(turn, session, None) else { return };
+    for ticket in turn.volatile.locks.withdraw_operations(session) {
+        if let Some(LockWaiter::Operation(waits)) = turn.waiting.locks.remove(&ticket) {
+            drop(waits.send(Err(refusal.clone())));
+        }
+    }
 }
 
 /// Notes that a message was sent under a user's lock: a prompt, and older ones, are typed during the lock.

@@ -223,6 +223,19 @@ impl LockTable {
         grants.into_iter().map(WaiterOutcome::Granted).collect()
     }
 
+    /// Withdraws the operations that wait for a user's lock: they are refused, as those are that come while it is held.
+    pub fn withdraw_operations(&mut self, session: SessionId) -> Vec<Ticket> {
+        let Some(locks) = self.sessions.get_mut(&session).filter(|locks| locks.is_user_lock()) else {
+            return Vec::new();
+        };
+        let is_operation = |waiter: &Waiter| waiter.kind == WaiterKind::Operation;
+        let withdrawn =
+            locks.waiting.iter().filter(|waiter| is_operation(waiter)).map(|waiter| waiter.ticket);
+        let withdrawn = withdrawn.collect();
+        locks.waiting.retain(|waiter| !is_operation(waiter));
+        withdrawn
+    }
+
     /// Grants to the next waiter inside a user's lock in which no operation is.
     fn next_inside(&mut self, session: SessionId) -> Option<Grant> {
         let locks = self.sessions.get_mut(&session).filter(|locks| locks.inside.is_none())?;

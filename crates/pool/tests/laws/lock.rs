@@ -425,6 +425,19 @@ fn law_4_by_force_it_goes_before_all_who_wait_and_never_beside_what_is_done() {
 }
 
 #[test]
+fn operations_that_wait_behind_a_users_lock_are_withdrawn_once_it_is_granted() {
+    let (mut table, session) = (LockTable::new(Epoch(1)), SessionId(1));
+    ask(&mut table, 1, OuterLock::None).unwrap();
+    table.request_user_lock(session, Ticket(2), "deploy", false);
+    ask(&mut table, 3, OuterLock::None).unwrap();
+    ask(&mut table, 4, OuterLock::Current).unwrap();
+    assert_eq!(table.withdraw_operations(session), [], "the lock may never be granted");
+    assert_eq!(told(&table.release(session, Ticket(1))), (vec![2, 4], vec![]));
+    assert_eq!(table.withdraw_operations(session), [Ticket(3)]);
+    assert_eq!(table.holder(session).unwrap().waiting, 0);
+}
+
+#[test]
 fn l02_a_lock_keeps_its_token_over_a_restart_and_every_later_one_is_larger() {
     let mut before = LockTable::new(Epoch(4));
     let last = (0..1000).map(|_| before.issue_token()).last().unwrap();
