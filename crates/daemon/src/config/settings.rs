@@ -10,7 +10,8 @@ use protocol::time::millis;
 use crate::config::file::Config;
 use crate::config::sections::{DoubtRule, EnvSection};
 use crate::config::values::{
-    ConfigError, bytes, check_actions, duration, duration_or_never, invalid, lease, share_or_never, size,
+    ConfigError, bytes, check_actions, duration, duration_or_never, invalid, lease, restarts, share_or_never,
+    size,
 };
 use crate::config::{agent_kinds, workers};
 
@@ -141,7 +142,7 @@ impl Config {
         Ok(RestartRules {
             policy: policy
                 .map_err(|e| ConfigError(format!("[restart] policy: {e}, not {:?}", restart.policy)))?,
-            max: restart.max,
+            max: restarts("[restart] max", restart.max)?,
             window: time("window", &restart.window)?,
             backoff: time("backoff", &restart.backoff)?.max(Duration::from_millis(10)),
             backoff_max: time("backoff_max", &restart.backoff_max)?,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pool::session::STARTS_MAX;
 use protocol::bounds;
 use protocol::reap::{Action, Rule};
 use protocol::session::Size;
@@ -27,6 +28,14 @@ pub(crate) fn size(text: &str) -> Result<Size, ConfigError> {
     parsed
         .filter(|s| s.cols > 0 && s.rows > 0)
         .ok_or_else(|| ConfigError(format!("[tmux] size is like 200x50, not {text:?}")))
+}
+
+/// Checks a number of restarts.
+pub(crate) fn restarts(key: &str, count: u32) -> Result<u32, ConfigError> {
+    if (1..=STARTS_MAX).contains(&count) {
+        return Ok(count);
+    }
+    invalid(format!("{key} is from 1 to {STARTS_MAX}; `policy = \"no\"` starts nothing"))
 }
 
 /// Parses a duration like `5s`.

@@ -8,7 +8,7 @@ use protocol::time::millis;
 use protocol::worker::WorkerSpec;
 
 use crate::config::sections::WorkerSection;
-use crate::config::values::{ConfigError, duration, invalid};
+use crate::config::values::{ConfigError, duration, invalid, restarts};
 
 /// Returns every worker, by name. `passing` is the part of the daemon's environment that they get.
 ///
@@ -66,7 +66,7 @@ impl WorkerSection {
             cwd: Some(self.cwd.as_str()).filter(|cwd| !cwd.is_empty()).map(OsBytes::from),
             env,
             limits,
-            max_restarts: self.max_restarts,
+            max_restarts: self.max_restarts.map(|max| restarts(&place("max_restarts"), max)).transpose()?,
         })
     }
 
@@ -108,6 +108,8 @@ mod tests {
         assert!(wrong("idle_end = 'soon'").contains("[workers.a] idle_end is a duration"));
         assert!(wrong("lease = 'soon'").contains("[workers.a] lease is a duration"));
         assert!(wrong("lease = '10ms'").contains("a lease is from 1s to 24h"));
+        assert!(wrong("max_restarts = 0").contains("[workers.a] max_restarts is from 1 to 128"));
+        assert!(error("[restart]\nmax = 129").contains("[restart] max is from 1 to 128"));
         assert!(wrong("fallback = ['c']").contains("there is no [workers.c]"));
         assert!(wrong("fallback = ['a']").contains("its own fallback"));
         assert!(wrong("cwd = 'x'").contains("absolute path"));

@@ -17,7 +17,7 @@ use crate::settings::{RestartRules, Settings};
 pub(crate) const RAN_WELL: Duration = Duration::from_secs(60);
 
 /// Most starts remembered, whatever the window.
-const STARTS_MAX: usize = 128;
+pub const STARTS_MAX: u32 = 128;
 
 /// Failures in a row from which on a session is reported as one that fails each time: the pauses are long enough by
 /// then (16 s) that the budget of a window may last for ever.
@@ -35,7 +35,7 @@ pub fn check_restarts(
 ) -> Result<(), Timestamp> {
     let rules = &settings.restart;
     let recent = recent_starts(pool, &session.budget, rules, now);
-    let max = usize::try_from(max_restarts(rules, session)).unwrap_or(usize::MAX).clamp(1, STARTS_MAX);
+    let max = max_restarts(rules, session).clamp(1, STARTS_MAX) as usize;
     match recent.len().checked_sub(max) {
         None => Ok(()),
         Some(over) => Err(pool.time_after(now, recent[over], rules.window)),
@@ -72,7 +72,7 @@ pub fn shift_due_starts(pool: &Pool, step: ClockStep) -> Vec<Event> {
 pub fn spend_restart(pool: &Pool, settings: &Settings, session: &Session, now: Timestamp) -> Event {
     let mut starts = recent_starts(pool, &session.budget, &settings.restart, now);
     starts.extend((session.lifecycle != Lifecycle::Parked).then_some(now));
-    let extra = starts.len().saturating_sub(STARTS_MAX);
+    let extra = starts.len().saturating_sub(STARTS_MAX as usize);
     starts.drain(..extra);
     // A session that is woken was not judged at its end.
     let ran_well = session.budget.due_at.is_none() && has_run_well(pool, session);

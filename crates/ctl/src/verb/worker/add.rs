@@ -67,8 +67,8 @@ pub(crate) struct Args {
     /// Store the first 64 KiB of a handler's output as the message's result, instead of logging it
     #[arg(long)]
     result: bool,
-    /// Starts after a failure before it is given up [default: from the configuration]
-    #[arg(long, value_name = "N")]
+    /// Starts after a failure before it is given up, 1 to 128 [default: from the configuration]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     max_restarts: Option<u32>,
     /// Give its messages to this worker when they fail; may be repeated
     #[arg(long, value_name = "NAME")]
