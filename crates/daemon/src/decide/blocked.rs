@@ -48,6 +48,9 @@ pub(crate) fn blocked_prompt(
                     "its session is parked until the machine has enough again: {figures}; `poolctl restore \
                      {name}` starts it all the same"
                 ),
+                None if pool::session::is_held_as_copy(session) => {
+                    format!("its session is parked in a copy of its pool: `poolctl restore {name}` starts it")
+                }
                 None => "its session is parked, and waits for a slot".to_owned(),
             },
             _ => format!("its session is {word}: `poolctl restart {name}`"),

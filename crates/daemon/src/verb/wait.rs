@@ -172,7 +172,7 @@ fn activity_result(
         return Some(Err(why));
     }
     let is_woken = turn.pool().prompts(session.id).waiting > 0;
-    let will_wake = session.lifecycle == Lifecycle::Parked && is_woken;
+    let will_wake = session.lifecycle == Lifecycle::Parked && is_woken && !session.budget.exhausted;
     let over = !session.lifecycle.holds_slot() && !will_wake && is_settled(turn, daemon, session);
     over.then(|| {
         let word = pool::session::lifecycle_label(session.lifecycle);

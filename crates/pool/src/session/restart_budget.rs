@@ -103,11 +103,12 @@ pub fn reset_budget(session: &Session) -> Option<Event> {
     changed.then_some(Event::BudgetChanged { session: session.id, budget: fresh })
 }
 
-/// Makes a session start at once that is over, or that ends by itself once it is over, because a message that is to start
-/// it was sent. Returns no event for any other.
+/// Makes a session start at once that is over, or that ends by itself once it is over, or is parked in a copy of its pool,
+/// because a message that is to start it was sent. Returns no event for any other.
 #[must_use]
 pub fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
     let over = session.lifecycle.is_over() && !is_restarting(session);
+    let over = over || session.lifecycle == Lifecycle::Parked && is_held_as_copy(session);
     let budget = Budget { due_at: Some(now), ..Budget::default() };
     (over || ends_by_itself(session)).then_some(Event::BudgetChanged { session: session.id, budget })
 }
