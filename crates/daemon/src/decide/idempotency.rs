@@ -62,6 +62,10 @@ impl ClientOperation {
                 let (caller_env, caller_cwd) = (Vec::new(), None);
                 Request::New(Box::new(protocol::request::New { caller_env, caller_cwd, ..(**new).clone() }))
             }
+            Request::AddWorker(add) => {
+                let add = protocol::request::AddWorker { caller_env: Vec::new(), ..(**add).clone() };
+                Request::AddWorker(Box::new(add))
+            }
             other => other.clone(),
         };
         let bytes = protocol::frame::encode_record(&content).map_err(|e| Refusal::usage(e.to_string()))?;
