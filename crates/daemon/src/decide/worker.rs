@@ -130,26 +130,22 @@ fn lapse(turn: &mut Turn<'_>, settings: &Settings, id: MessageId, reason: &str) 
     turn.wake();
 }
 
-/// Frees what a dead process held, except messages whose tree the reaper still has to prove gone: descendants
-/// may live on, and then the verdict frees them.
+/// Frees what a dead process held.
 pub(crate) fn holder_died(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
     lock::release_of_dead(turn, process);
     turn.volatile.workers.holder_ended(process);
+    free(turn, settings, process);
+}
+
+/// Frees what a process held, except messages whose trees the reaper still has to prove gone: descendants may live on, and
+/// then the verdict on the claim frees its message.
+pub(crate) fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
     let reaping = &turn.volatile.reaping;
     let is_withheld = |token: &Token| {
         let tag = Tag::for_claim(*token);
         reaping.is_leased(tag) || reaping.has_survivors(tag)
     };
     let withheld: BTreeSet<Token> = revoked(turn).map(|(_, token)| token).filter(is_withheld).collect();
-    free(turn, settings, process, &withheld);
-}
-
-/// Frees what a process held once its whole tree is proved gone.
-pub(crate) fn tree_ended(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
-    free(turn, settings, process, &BTreeSet::new());
-}
-
-fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId, withheld: &BTreeSet<Token>) {
     let waits = |open: &PendingMessage<'_>| {
         let revoking =
             open.state == MessageState::Revoking && open.token.is_some_and(|token| withheld.contains(&token));
