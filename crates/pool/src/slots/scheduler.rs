@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use protocol::policy::Budget;
 use protocol::session::Reason;
 use protocol::{Event, Lifecycle, Session, SessionId, Tag};
 
@@ -107,15 +108,22 @@ fn restore(turn: &mut Turn<'_>, spacing: Option<Duration>) -> Vec<Action> {
         return Vec::new();
     }
     let lost = spacing.map(|spacing| restore_all(turn.pool(), spacing, turn.now())).unwrap_or_default();
-    // What a copy of a database has, which is without incarnations, may run in the original.
-    let is_own = |event: &Event| match event {
-        Event::BudgetChanged { session, .. } => {
-            let record = turn.pool().session(*session);
-            record.is_none_or(|record| record.incarnation.is_some())
-        }
-        _ => true,
+    // What a copy of a database has, which is without incarnations, may run in the original; and a start of the daemon
+    // gives no lost session more restarts.
+    let is_restored = |event: &Event| {
+        let record = event.session().and_then(|session| turn.pool().session(session));
+        let is_exhausted = |record: &Session| record.lifecycle == Lifecycle::Lost && record.budget.exhausted;
+        record.is_none_or(|record| record.incarnation.is_some() && !is_exhausted(record))
     };
-    let lost: Vec<Event> = lost.into_iter().filter(is_own).collect();
+    let keep_starts = |event: Event| match event {
+        Event::BudgetChanged { session, budget } => {
+            let known = turn.pool().session(session).map(|record| record.budget.clone()).unwrap_or_default();
+            let budget = if known.exhausted { budget } else { Budget { due_at: budget.due_at, ..known } };
+            Event::BudgetChanged { session, budget }
+        }
+        other => other,
+    };
+    let lost: Vec<Event> = lost.into_iter().filter(is_restored).map(keep_starts).collect();
     turn.emit_all(lost);
     let parks = turn.pool().sessions().filter(|s| s.reason.is_some_and(|why| why.parks()));
     let tagged = parks.filter_map(|s| Some((s.id, s.incarnation.as_ref()?.tag)));

@@ -183,10 +183,12 @@ fn a_session_that_a_user_locked_is_woken_for_the_users_prompts_only() {
 
 #[test]
 fn lost_sessions_are_restored_once_and_only_after_the_first_observation() {
-    let mut engine = Engine::with_live(3);
-    for id in [ONE, TWO] {
+    let (mut engine, four) = (Engine::with_live(4), SessionId(4));
+    for id in [ONE, TWO, four] {
         engine.is(id, Lifecycle::Lost, Reason::ServerGone);
     }
+    engine.change(TWO, |session| session.budget.failures = 3);
+    engine.change(four, |session| session.budget.exhausted = true);
     // A copy of another pool's database: what it has runs there.
     engine.is(THREE, Lifecycle::Lost, Reason::DatabaseReplaced);
     engine.change(THREE, |session| session.incarnation = None);
@@ -198,7 +200,8 @@ fn lost_sessions_are_restored_once_and_only_after_the_first_observation() {
     let (tick, _) = engine.tick();
     assert_eq!(started(&tick.actions), [ONE], "one now");
     assert_eq!(engine.session(TWO).budget.due_at, Some(Timestamp(engine.world.now + 5000)), "one later");
-    assert_eq!(engine.session(THREE).budget.due_at, None);
+    assert_eq!(engine.session(TWO).budget.failures, 3, "a start of the daemon resets nothing");
+    assert_eq!([THREE, four].map(|id| engine.session(id).budget.due_at), [None, None]);
     engine.change(TWO, |s| s.budget.due_at = None);
     let (tick, events) = engine.tick();
     assert_eq!((tick.actions, events), (vec![], vec![]), "only once");
