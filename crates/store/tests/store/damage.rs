@@ -207,6 +207,10 @@ fn a_message_whose_state_is_damaged_is_in_doubt() {
         let [news] = store.events_since(history.now.pool.seq(), 10).unwrap().try_into().unwrap();
         let Event::MessageChanged { status, .. } = &news.event else { panic!("{news:?}") };
         assert_eq!(**status, message.status);
+        assert!(
+            news.at >= history.now.pool.clock().read_at,
+            "trimming takes the journal to be in the order of time"
+        );
         let mut expected = history.now.pool.clone();
         expected.apply(&news);
         assert_eq!(loaded.pool, expected);
