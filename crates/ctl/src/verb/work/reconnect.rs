@@ -151,13 +151,13 @@ impl Reconnecting {
         self.ask(request)
     }
 
-    /// Sends a request once on a new connection in the client's role, with a short time limit.
+    /// Sends a request once on a new connection in the client's role.
     pub(super) fn ask_as_client(&mut self, op: OpId, request: Request) -> Option<Reply> {
         self.disconnect();
         self.role = Role::Client;
         self.connect().ok()?;
         let connection = self.connection.as_mut()?;
-        connection.set_timeout(Some(CONNECT_LIMIT));
+        connection.set_timeout(Some(ANSWER_LIMIT));
         connection.call(Some(op), None, request).ok()
     }
 }
