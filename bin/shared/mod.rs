@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use protocol::paths::{Env, PathError, Paths};
+use protocol::Paths;
+use protocol::paths::{Env, PathError};
 use tracing_subscriber::EnvFilter;
 
 /// Options for the pool and the log level.

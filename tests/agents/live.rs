@@ -9,9 +9,9 @@ use nix::sys::signal::Signal;
 use protocol::blocking::Connection;
 use protocol::reply::Terminal;
 use protocol::request::{Input, Output, Resize};
-use protocol::session::Size;
 use protocol::{
-    ErrorCode, Frame, Hello, OpId, OsBytes, Refusal, Request, Response, Role, SessionRef, TransportError,
+    ErrorCode, Frame, Hello, OpId, OsBytes, Refusal, Request, Response, Role, SessionRef, Size,
+    TransportError,
 };
 use serde_json::{Value, json};
 

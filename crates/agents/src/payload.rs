@@ -30,8 +30,8 @@ mod outage;
 mod repair_json;
 mod skill;
 
+use protocol::OsBytes;
 use protocol::hook::HookEvent;
-use protocol::text::OsBytes;
 
 use crate::adapter::Adapter;
 use fields::Fields;

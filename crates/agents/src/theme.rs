@@ -1,8 +1,7 @@
 //! The colours of a repository: those in its `.swimmers/colors.json`, otherwise a set derived from its path.
 
-use protocol::digest::digest;
 use protocol::reply::Theme;
-use protocol::text::OsBytes;
+use protocol::{OsBytes, digest};
 use serde::Deserialize;
 
 const SPRITES: [&str; 3] = ["fish", "balls", "jelly"];

@@ -10,7 +10,7 @@ mod gemini;
 
 use std::time::UNIX_EPOCH;
 
-use protocol::time::{Timestamp, millis};
+use protocol::{Timestamp, millis};
 use serde_json::Value;
 
 use crate::adapter::Adapter;

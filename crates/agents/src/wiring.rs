@@ -27,7 +27,7 @@ mod opencode;
 
 use std::path::{Path, PathBuf};
 
-use protocol::text::OsBytes;
+use protocol::OsBytes;
 
 use crate::adapter::Adapter;
 pub(crate) use hook_call::HookCall;

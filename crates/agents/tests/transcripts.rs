@@ -3,7 +3,7 @@
 use agents::Adapter::{self, Claude, Codex};
 use agents::transcript::{self, RecordedPrompt, TurnOutcome, UsageLimit, tokens, turn_end};
 use proptest::prelude::*;
-use protocol::time::Timestamp;
+use protocol::Timestamp;
 
 fn record(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/transcripts/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));

@@ -1,8 +1,8 @@
 //! Calls to `poold` that several verbs make, and the responses that they expect.
 
-use protocol::reply::{SessionView, Status};
+use protocol::reply::Status;
 use protocol::request::List;
-use protocol::{Message, OsBytes, Request, Response, SessionRef};
+use protocol::{Message, OsBytes, Request, Response, SessionRef, SessionView};
 
 use crate::client::Client;
 use crate::error::Error;

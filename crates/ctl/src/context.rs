@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use protocol::paths::{DEFAULT_POOL, Env, Paths};
-use protocol::{SessionRef, Token};
+use protocol::paths::{DEFAULT_POOL, Env};
+use protocol::{Paths, SessionRef, Token};
 
 use crate::args::{Colour, Global, Limit};
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! The full description of one session, which `show SESSION` and `status SESSION` print.
 
-use protocol::Session;
-use protocol::reply::{LogFiles, REPLAY_CHARS, SessionView};
+use protocol::reply::{LogFiles, REPLAY_CHARS};
+use protocol::{Session, SessionView};
 
 use crate::calls;
 use crate::client::Client;

@@ -1,9 +1,8 @@
 //! The lines of a run's output that match `error_patterns` of its kind, for `show`.
 
 use logs::Times;
-use protocol::Timestamp;
-use protocol::ids::Tag;
 use protocol::reply::LogFiles;
+use protocol::{Tag, Timestamp};
 use regex::bytes::RegexSet;
 
 use crate::error::Error;

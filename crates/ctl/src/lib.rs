@@ -56,7 +56,7 @@ use std::process::ExitCode;
 
 pub use error::Error;
 
-use protocol::reply::SessionView;
+use protocol::SessionView;
 
 use cli::Cli;
 use context::Context;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use protocol::limits::Limits;
+use protocol::Limits;
 use protocol::policy::RestartPolicy;
 use protocol::reap::{Action, Rule};
 use protocol::request::New;

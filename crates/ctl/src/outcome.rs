@@ -1,7 +1,6 @@
 //! The exit codes for the end of a session's program, and for the end of a message.
 
-use protocol::reply::SessionView;
-use protocol::{Message, MessageState, SessionRef};
+use protocol::{Message, MessageState, SessionRef, SessionView};
 
 use crate::context::Context;
 use crate::error::Error;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use protocol::reply::SessionView;
 use protocol::request::{Until, Wait};
-use protocol::{ErrorCode, Lifecycle, Request, SessionId, SessionRef};
+use protocol::{ErrorCode, Lifecycle, Request, SessionId, SessionRef, SessionView};
 
 use crate::calls::expect_session;
 use crate::context::Context;

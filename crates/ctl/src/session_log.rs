@@ -5,10 +5,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use protocol::ids::Tag;
 use protocol::reply::LogFiles;
-use protocol::session::{Reason, Session, Size};
-use protocol::{ErrorCode, Lifecycle, Request, SessionRef};
+use protocol::{ErrorCode, Lifecycle, Reason, Request, Session, SessionRef, Size, Tag};
 
 use crate::calls::{self, expected};
 use crate::client::Client;

@@ -5,10 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use logs::{Reader, Times};
-use protocol::Timestamp;
-use protocol::backoff::Backoff;
-use protocol::ids::Tag;
 use protocol::reply::LogFiles;
+use protocol::{Backoff, Tag, Timestamp};
 
 use crate::error::Error;
 use crate::poll;

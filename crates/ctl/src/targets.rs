@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use protocol::reap::ENDED_AT_ONCE;
-use protocol::reply::SessionView;
 use protocol::request::List;
-use protocol::session::Reason;
-use protocol::{Lifecycle, Refusal, Session, SessionRef};
+use protocol::{Lifecycle, Reason, Refusal, Session, SessionRef, SessionView};
 
 use crate::args::{Repeat, pair};
 use crate::calls;

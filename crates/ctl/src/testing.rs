@@ -1,12 +1,10 @@
 //! Samples for the tests of this crate.
 
-use protocol::limits::Limits;
-use protocol::reply::{Capacity, Component, QueueCounts, SessionView, Status, TmuxStatus, TransportHealth};
-use protocol::session::{Incarnation, Lifecycle, Size, Spec};
+use protocol::reply::{Capacity, Component, QueueCounts, Status, TmuxStatus, TransportHealth};
 use protocol::tmux::TmuxTransport;
 use protocol::{
-    Activity, Epoch, Message, MessageId, MessageStatus, Notes, PaneId, ProcId, Seq, ServerId, Session,
-    SessionId, Tag, Timestamp, TmuxSessionId,
+    Activity, Epoch, Incarnation, Lifecycle, Limits, Message, MessageId, MessageStatus, Notes, PaneId,
+    ProcId, Seq, ServerId, Session, SessionId, SessionView, Size, Spec, Tag, Timestamp, TmuxSessionId,
 };
 
 /// A live session with one secret in its environment.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use protocol::reply::{SessionView, Status};
+use protocol::reply::Status;
 use protocol::request::New;
-use protocol::{ErrorCode, Lifecycle, Refusal, Request, Response, SessionRef, TransportError};
+use protocol::{ErrorCode, Lifecycle, Refusal, Request, Response, SessionRef, SessionView, TransportError};
 
 use crate::error::Error;
 use crate::show::session;

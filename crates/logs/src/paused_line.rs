@@ -6,8 +6,7 @@ use std::num::NonZeroU16;
 use std::path::Path;
 
 use process::log_writer::times;
-use protocol::Timestamp;
-use protocol::ids::Tag;
+use protocol::{Tag, Timestamp};
 use vt100::Parser;
 
 use crate::dialect::Dialect;

@@ -10,9 +10,8 @@ use std::time::{Duration, SystemTime};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use process::log_writer;
-use protocol::Timestamp;
-use protocol::ids::Tag;
 use protocol::logs::{self, part_name};
+use protocol::{Tag, Timestamp};
 
 use super::*;
 

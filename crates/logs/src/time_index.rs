@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use process::log_writer::times::{self, TimeEntry};
-use protocol::ids::Tag;
-use protocol::{Timestamp, logs, time};
+use protocol::{Tag, Timestamp, logs, time};
 
 use crate::log_reader::bounds;
 

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use process::log_writer;
-use protocol::ids::Tag;
+use protocol::Tag;
 
 /// Maximum time to wait for the writer to start.
 const START_TIMEOUT: Duration = Duration::from_secs(2);

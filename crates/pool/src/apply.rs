@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use protocol::clock::Clock;
-use protocol::event::{AgentEvent, LaneEvent};
-use protocol::session::{Reason, SessionLock, WorkerChange};
+use protocol::event::LaneEvent;
+use protocol::session::{SessionLock, WorkerChange};
 use protocol::{
-    Event, Exit, Incarnation, Lifecycle, Message, OpId, OsBytes, Session, SessionId, Stamped, Tag, Timestamp,
-    Token,
+    AgentEvent, Event, Exit, Incarnation, Lifecycle, Message, OpId, OsBytes, Reason, Session, SessionId,
+    Stamped, Tag, Timestamp, Token,
 };
 
 use crate::clock;

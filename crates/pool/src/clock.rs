@@ -5,8 +5,7 @@
 use std::time::Duration;
 
 use protocol::clock::{Clock, ClockStep};
-use protocol::time::millis;
-use protocol::{Seq, Timestamp};
+use protocol::{Seq, Timestamp, millis};
 
 /// Smallest difference that counts as a step. A smaller one comes from adjusting the clock, or from reading
 /// the two clocks apart.

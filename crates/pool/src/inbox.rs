@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use protocol::activity::AskKind;
-use protocol::message::PROMPT;
 use protocol::policy::RestartPolicy;
 use protocol::reply::InboxItem;
-use protocol::session::Reason;
-use protocol::text::counted;
 use protocol::{
-    ActivityState, Lifecycle, MessageState, Session, Standstill, StuckLane, StuckReason, Timestamp,
+    ActivityState, AskKind, Lifecycle, MessageState, PROMPT, Reason, Session, Standstill, StuckLane,
+    StuckReason, Timestamp, counted,
 };
 
 use crate::agent::activity::current_activity;

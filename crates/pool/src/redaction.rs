@@ -1,9 +1,10 @@
 //! Redaction of secrets in what is published: command lines, labels, sentences.
 
-use protocol::activity::{Ask, AskKind};
-use protocol::event::{AgentEvent, LaneEvent};
+use protocol::event::LaneEvent;
 use protocol::reap::Outcome;
-use protocol::{Activity, Event, MessageReason, Session, Standstill, StuckReason, redact};
+use protocol::{
+    Activity, AgentEvent, Ask, AskKind, Event, MessageReason, Session, Standstill, StuckReason, redact,
+};
 
 /// Redacts an event. One arm for each event, so that a new one cannot be forgotten.
 pub fn event(event: &mut Event) {

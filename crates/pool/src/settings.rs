@@ -7,13 +7,10 @@ use std::time::Duration;
 
 use agents::screen::{Patterns, Screen, ScreenState};
 use agents::{Adapter, Confirm, screen};
-use protocol::limits::Limits;
-use protocol::message::InDoubt;
 use protocol::policy::{Naming, OnFailedTurn, OnInterrupted, RestartPolicy};
 use protocol::reap::{Action, Leftovers, Rule};
-use protocol::session::Size;
 use protocol::worker::WorkerSpec;
-use protocol::{OsBytes, Timestamp, env};
+use protocol::{InDoubt, Limits, OsBytes, Size, Timestamp, env};
 
 use crate::agent::screen::ScreenReading;
 

@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use protocol::message::PROMPT;
-use protocol::{Event, MessageId, Seq, SessionId, Stamped, Timestamp};
+use protocol::{Event, MessageId, PROMPT, Seq, SessionId, Stamped, Timestamp};
 
 use crate::agent::former_conversation::end_of_facts;
 use crate::clock::Reading;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 /// Failure to open, signal or list processes.
 #[derive(Debug, thiserror::Error)]

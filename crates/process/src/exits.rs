@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 #[cfg_attr(target_os = "linux", path = "exits/linux.rs")]
 #[cfg_attr(target_os = "macos", path = "exits/macos.rs")]

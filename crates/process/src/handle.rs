@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::unistd::getuid;
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use crate::info::Process;
 use crate::{Error, platform};

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use crate::info::BasicInfo;
 use crate::platform;

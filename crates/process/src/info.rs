@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::ids::ProcId;
-use protocol::text::OsBytes;
+use protocol::{OsBytes, ProcId};
 
 use crate::platform::proc::Image;
 

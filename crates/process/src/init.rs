@@ -23,8 +23,8 @@ mod wait_loop;
 use std::io;
 use std::path::Path;
 
+use protocol::OsBytes;
 use protocol::job::Job;
-use protocol::text::OsBytes;
 
 use crate::platform;
 use exit_status::print_message;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use crate::handle::{self, Handle};
 use crate::identity::{self, State};

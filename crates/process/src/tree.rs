@@ -22,8 +22,7 @@ use std::io;
 use std::sync::Arc;
 
 use nix::unistd::getuid;
-use protocol::ids::ProcId;
-use protocol::text::OsBytes;
+use protocol::{OsBytes, ProcId};
 
 use crate::info::{BasicInfo, Process, State};
 use crate::{cgroup, platform};

@@ -330,21 +330,26 @@ mod u64_string;
 pub mod usage;
 pub mod worker;
 
-pub use activity::{Activity, ActivityState, Notes};
+pub use activity::{Activity, ActivityState, Ask, AskKind, Notes, Source};
+pub use backoff::Backoff;
 pub use connect::{ConnectError, TransportError};
-pub use event::{Event, Stamped};
+pub use digest::digest;
+pub use event::{AgentEvent, Event, Stamped};
 pub use frame::FrameError;
 pub use hello::{Hello, Role, Welcome};
 pub use ids::{
     Epoch, GeneratorId, MessageId, OpId, PaneId, ProcId, Seq, ServerId, SessionId, Tag, TmuxSessionId, Token,
     WindowId,
 };
-pub use message::{Breaker, Claimed, Holder, Message, MessageState, MessageStatus, Step};
+pub use limits::Limits;
+pub use message::{Breaker, Claimed, Holder, InDoubt, Message, MessageState, MessageStatus, PROMPT, Step};
 pub use message_reason::MessageReason;
+pub use paths::Paths;
 pub use refusal::{ErrorCode, Refusal};
-pub use reply::{Frame, Reply, Response};
+pub use reply::{Frame, Reply, Response, SessionView};
 pub use request::{Call, Request};
-pub use session::{Exit, Incarnation, Lifecycle, Reason, Session, Spec};
+pub use session::{Exit, Incarnation, Lifecycle, Reason, Session, Size, Spec};
 pub use standstill::{Standstill, StuckLane, StuckReason, UnstuckReason};
-pub use text::{Name, OsBytes, SessionRef};
-pub use time::Timestamp;
+pub use text::{Name, OsBytes, SessionRef, counted};
+pub use time::{Timestamp, millis};
+pub use usage::Usage;

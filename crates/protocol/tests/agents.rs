@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use protocol::activity::{Activity, ActivityState, Ask, AskKind, Notes, Source};
 use protocol::hook::{
     AwakeTime, Decision, Hook, HookEvent, Notice, SPOOL_VERSION, SpooledHook, Start, ToolUse,
 };
@@ -10,7 +9,10 @@ use protocol::reply::{Terminal, Theme};
 use protocol::request::{Approve, Input, Output, Resize};
 use protocol::thought::{Publish, RestState, StreamPosition, Thought, ThoughtSource, ThoughtState};
 use protocol::tmux::{ServerProblem, TmuxTransport};
-use protocol::{ErrorCode, Event, Lifecycle, SessionId, Tag, Timestamp};
+use protocol::{
+    Activity, ActivityState, Ask, AskKind, ErrorCode, Event, Lifecycle, Notes, SessionId, Source, Tag,
+    Timestamp,
+};
 use serde_json::Value;
 
 use crate::golden::{Vectors, compare, file, sample};

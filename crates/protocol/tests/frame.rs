@@ -4,15 +4,13 @@ use std::fmt::Debug;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use protocol::frame::{
-    FRAME_MAX, FrameBuffer, FrameError, decode, decode_record, encode, encode_record, length, wrap,
-};
+use protocol::frame::{FRAME_MAX, FrameBuffer, decode, decode_record, encode, encode_record, length, wrap};
 use protocol::hello::HelloReply;
 use protocol::hook::SpooledHook;
 use protocol::reap::Candidate;
-use protocol::reply::{SessionView, Terminal};
+use protocol::reply::Terminal;
 use protocol::tmux::TmuxState;
-use protocol::{Call, Event, Frame, Hello, Message, Request, Session, Stamped};
+use protocol::{Call, Event, Frame, FrameError, Hello, Message, Request, Session, SessionView, Stamped};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -11,19 +11,17 @@ use protocol::diff::Change;
 use protocol::frame::{decode_record, encode_record, wrap};
 use protocol::hello::HelloReply;
 use protocol::job::{ExitRecord, JOB_VERSION, Job, Started, StderrLog, nudge, parse_nudge};
-use protocol::limits::Limits;
 use protocol::policy::{Budget, Policy, RestartPolicy};
-use protocol::reap::Leftovers;
-use protocol::reap::{Action, Candidate, CandidateKind, Lease, Outcome, Rule, Verdict};
+use protocol::reap::{Action, Candidate, CandidateKind, Lease, Leftovers, Outcome, Rule, Verdict};
 use protocol::reply::{Capacity, Explained, LockView, Locked, Pruned, WatcherCommand};
 use protocol::request::{Disposition, Extent, Observe, Resolution, Until, View};
-use protocol::session::Conversation;
-use protocol::session::{DeleteMode, SessionLock};
+use protocol::session::{Conversation, DeleteMode, SessionLock};
 use protocol::tmux::{Server, TmuxState};
-use protocol::usage::{Account, Usage};
+use protocol::usage::Account;
 use protocol::{
-    Call, ErrorCode, Event, Frame, Hello, Lifecycle, Message, MessageState, MessageStatus, OpId, OsBytes,
-    ProcId, Reason, Refusal, Request, Response, Role, Session, SessionId, Stamped, Tag, Timestamp, Welcome,
+    Call, ErrorCode, Event, Frame, Hello, Lifecycle, Limits, Message, MessageState, MessageStatus, OpId,
+    OsBytes, ProcId, Reason, Refusal, Request, Response, Role, Session, SessionId, Stamped, Tag, Timestamp,
+    Usage, Welcome,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

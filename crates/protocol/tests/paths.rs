@@ -5,7 +5,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use protocol::paths::{Env, PathError, Paths, SOCKET_PATH_MAX, check_dir, prepare_dir};
+use protocol::Paths;
+use protocol::paths::{Env, PathError, SOCKET_PATH_MAX, check_dir, prepare_dir};
 
 fn env() -> Env {
     Env { home: Some("/home/me".into()), ..Env::default() }

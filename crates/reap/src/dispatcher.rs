@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use protocol::Tag;
-use protocol::backoff::Backoff;
 use protocol::reap::{Candidate, ENDED_AT_ONCE};
+use protocol::{Backoff, Tag};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use dispatcher::Dispatcher;
 use error::Error;
-use protocol::backoff::Backoff;
+use protocol::Backoff;
 
 pub use list::list;
 

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use protocol::Tag;
-use protocol::backoff::Backoff;
+use protocol::{Backoff, Tag};
 
 /// Result of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

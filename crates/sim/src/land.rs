@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use protocol::paths::Paths;
-use protocol::{OpId, Tag};
+use protocol::{OpId, Paths, Tag};
 use tokio::time::sleep;
 use world::clock::Clock;
 use world::tasks::Tasks;

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use protocol::paths::{Env, Paths, prepare_dir};
+use protocol::Paths;
+use protocol::paths::{Env, prepare_dir};
 use store::Store;
 use tokio::time::{Instant, sleep};
 use world::tasks::Tasks;

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::message::PROMPT;
-use protocol::reply::SessionView;
-use protocol::request::{List, Request, Resolution, ResolveMessage, Restart};
-use protocol::{ErrorCode, Lifecycle, MessageReason, MessageState, Response, Role, SessionId, Tag};
+use protocol::request::{List, Resolution, ResolveMessage, Restart};
+use protocol::{
+    ErrorCode, Lifecycle, MessageReason, MessageState, PROMPT, Request, Response, Role, SessionId,
+    SessionView, Tag,
+};
 
 use crate::actors::worker::TASK;
 use crate::client::Client;

@@ -2,10 +2,10 @@
 //! one row of one table.
 
 use pool::{Operation, OperationState, Pool};
-use protocol::event::AgentEvent;
 use protocol::message::STEPS_MAX;
 use protocol::{
-    Breaker, Event, Message, MessageId, MessageState, OpId, SessionId, Stamped, Step, Tag, Timestamp,
+    AgentEvent, Breaker, Event, Message, MessageId, MessageState, OpId, SessionId, Stamped, Step, Tag,
+    Timestamp,
 };
 use redb::{Database, ReadableTable};
 

@@ -3,9 +3,8 @@
 //! place.
 
 use crc32fast::Hasher;
-use protocol::event::AgentEvent;
 use protocol::frame::{decode_record, encode_record};
-use protocol::{Event, Stamped, Step};
+use protocol::{AgentEvent, Event, Stamped, Step};
 use serde::Serialize;
 
 use crate::error::{RecordError, StoreError};

@@ -1,8 +1,7 @@
 //! Guarded effects on a pane and its session, and captures of its text.
 
-use protocol::ids::{PaneId, Tag, TmuxSessionId};
-use protocol::text::Name;
 use protocol::tmux::HIDDEN_SESSION;
+use protocol::{Name, PaneId, Tag, TmuxSessionId};
 
 use crate::command::{CommandLine, script};
 use crate::device::Device;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use protocol::ids::{PaneId, Tag, TmuxSessionId, Token};
+use protocol::{PaneId, Tag, TmuxSessionId, Token};
 
 use crate::command::{CommandLine, script};
 use crate::device::Device;

@@ -2,8 +2,7 @@
 
 use std::ffi::OsString;
 
-use protocol::ids::TmuxSessionId;
-use protocol::text::OsBytes;
+use protocol::{OsBytes, TmuxSessionId};
 
 use crate::command::CommandLine;
 use crate::device::Device;

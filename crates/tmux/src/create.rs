@@ -4,8 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use protocol::ids::{PaneId, Tag, TmuxSessionId, Token, WindowId};
-use protocol::text::Name;
+use protocol::{Name, PaneId, Tag, TmuxSessionId, Token, WindowId};
 
 use crate::command::{CommandLine, script};
 use crate::device::Device;

@@ -4,8 +4,7 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 
-use protocol::ids::{PaneId, TmuxSessionId, Token};
-use protocol::text::Name;
+use protocol::{Name, PaneId, TmuxSessionId, Token};
 
 use crate::act::{Client, Lines, PaneUse};
 use crate::adopt::Adopt;

@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use protocol::ids::{PaneId, Tag, TmuxSessionId, Token, WindowId};
-use protocol::text::Name;
 use protocol::tmux::{TmuxPane, TmuxSession};
+use protocol::{Name, PaneId, Tag, TmuxSessionId, Token, WindowId};
 
 use crate::act::Client;
 use crate::create::{Create, Created, Size};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use nix::sys::signal::Signal;
-use protocol::ids::{PaneId, Tag, TmuxSessionId};
 use protocol::tmux::{TmuxPane, TmuxSession};
+use protocol::{PaneId, Tag, TmuxSessionId};
 
 use crate::error::{TmuxError, shorten};
 

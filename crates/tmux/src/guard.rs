@@ -4,7 +4,7 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
-use protocol::ids::{PaneId, ServerId, Tag, Token};
+use protocol::{PaneId, ServerId, Tag, Token};
 
 use crate::command::{CommandLine, script};
 use crate::device::Device;

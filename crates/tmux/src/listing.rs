@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use protocol::ids::{PaneId, ProcId, ServerId, TmuxSessionId};
 use protocol::tmux::{NoAnswer, Server, ServerProblem, TmuxPane, TmuxSession, TmuxState};
+use protocol::{PaneId, ProcId, ServerId, TmuxSessionId};
 
 use crate::error::TmuxError;
 use crate::guard::ServerRef;

@@ -3,8 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use protocol::ids::Tag;
-use protocol::logs;
+use protocol::{Tag, logs};
 
 use crate::command::{script, shell_for_format};
 use crate::device::Device;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use protocol::ids::{PaneId, TmuxSessionId, WindowId};
 use protocol::tmux::{HIDDEN_SESSION, TmuxPane, TmuxSession};
+use protocol::{PaneId, TmuxSessionId, WindowId};
 
 use crate::command::{CommandLine, script};
 use crate::device::Device;

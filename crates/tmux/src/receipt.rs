@@ -6,7 +6,7 @@
 //! A hook of the server's owner can delay the pass between two of its commands, and the sender may end
 //! meanwhile. So the token is written twice: before the act with the mark `?`, and after it.
 
-use protocol::ids::{Tag, Token};
+use protocol::{Tag, Token};
 
 /// The option. Its value is a token as written by [`Tag::for_claim`], which sorts as tokens do, followed by
 /// one of the marks below.

@@ -3,7 +3,7 @@
 //! Text never appears on a command line, where tmux would split it at `;`, and `send-keys` would lose bytes
 //! in a mode. `paste-buffer` into a dead pane crashes tmux up to 3.3a; the guard is in the same queue pass.
 
-use protocol::ids::Token;
+use protocol::Token;
 
 use crate::command::{CommandLine, script};
 use crate::device::Device;

@@ -1,8 +1,8 @@
 //! Parsers of listings: they accept only canonical input, and never panic.
 
 use proptest::prelude::*;
-use protocol::ids::{PaneId, Tag, TmuxSessionId, WindowId};
 use protocol::tmux::{TmuxPane, TmuxSession};
+use protocol::{PaneId, Tag, TmuxSessionId, WindowId};
 use tmux::format::{panes, sessions};
 
 fn session_line(id: TmuxSessionId, session: &TmuxSession) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::backoff::Backoff;
+use protocol::Backoff;
 
 use crate::error::Error;
 

@@ -3,8 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use process::runtime::awake::awake;
-use protocol::Timestamp;
-use protocol::time::millis;
+use protocol::{Timestamp, millis};
 
 /// The clocks of a machine.
 pub trait Clock: Send + Sync {

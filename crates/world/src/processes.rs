@@ -13,8 +13,7 @@ use process::inspect::{machine, program, resources, tty, usage};
 use process::tree::marker_scan::{MarkedProcess, MarkerScanner};
 use process::tree::{Background, Table};
 use process::{identity, log_writer, tree};
-use protocol::usage::Usage;
-use protocol::{OsBytes, ProcId};
+use protocol::{OsBytes, ProcId, Usage};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

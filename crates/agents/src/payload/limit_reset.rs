@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use protocol::time::Timestamp;
+use protocol::Timestamp;
 
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;

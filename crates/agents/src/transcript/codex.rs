@@ -1,6 +1,6 @@
 //! Lines of Codex's record (0.169.0).
 
-use protocol::time::Timestamp;
+use protocol::Timestamp;
 use serde_json::Value;
 
 use super::{Entry, RecordedPrompt, TurnEnd, TurnOutcome, UsageLimit, time};

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use protocol::text::OsBytes;
+use protocol::OsBytes;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 

@@ -8,10 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use protocol::activity::Source;
-use protocol::event::AgentEvent;
 use protocol::request::New;
-use protocol::{ActivityState, Event, Session, SessionId};
+use protocol::{ActivityState, AgentEvent, Event, Session, SessionId, Source};
 
 use crate::floors::Client;
 use crate::order::order;

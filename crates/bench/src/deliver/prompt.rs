@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use protocol::event::AgentEvent;
-use protocol::message::PROMPT;
 use protocol::request::New;
-use protocol::text::OsBytes;
-use protocol::{ActivityState, Event, MessageId, MessageState, PaneId, Response, SessionId, Timestamp};
+use protocol::{
+    ActivityState, AgentEvent, Event, MessageId, MessageState, OsBytes, PROMPT, PaneId, Response, SessionId,
+    Timestamp,
+};
 
 use super::agents::{Agents, Kind};
 use super::hooks::tells;

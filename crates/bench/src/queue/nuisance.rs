@@ -12,9 +12,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use protocol::blocking::Connection;
-use protocol::message::PROMPT;
-use protocol::request::{Call, Subscribe};
-use protocol::{ErrorCode, Hello, OpId, ProcId, Request, Response, Role, SessionRef, frame};
+use protocol::request::Subscribe;
+use protocol::{Call, ErrorCode, Hello, OpId, PROMPT, ProcId, Request, Response, Role, SessionRef, frame};
 
 use super::poold;
 use crate::pool;

@@ -9,9 +9,8 @@ use std::rc::Rc;
 use anyhow::{Context, Result, bail};
 use protocol::frame::{self, PREFIX_LEN};
 use protocol::hello::HelloReply;
-use protocol::request::{Ack, Call, Claim, ClaimRef, Send};
-use protocol::text::OsBytes;
-use protocol::{Frame, Hello, OpId, Request, Response, Role, SessionRef};
+use protocol::request::{Ack, Claim, ClaimRef, Send};
+use protocol::{Call, Frame, Hello, OpId, OsBytes, Request, Response, Role, SessionRef};
 
 use super::drive::{Client, Talk, Turn};
 use super::subject::{BODY, Load, Server, Work};

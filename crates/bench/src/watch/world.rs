@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use process::handle::Handle;
-use protocol::ids::TmuxSessionId;
 use protocol::reply::Status;
 use protocol::tmux::TmuxTransport;
-use protocol::{Event, ProcId, Request, Response, SessionId, SessionRef};
+use protocol::{Event, ProcId, Request, Response, SessionId, SessionRef, TmuxSessionId};
 
 use super::Sample;
 use super::load::Parties;

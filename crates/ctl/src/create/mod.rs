@@ -7,10 +7,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use protocol::reply::SessionView;
 use protocol::request::New;
-use protocol::session::Size;
-use protocol::{OpId, OsBytes, Request};
+use protocol::{OpId, OsBytes, Request, SessionView, Size};
 
 use crate::args::{Repeat, pair};
 use crate::body;

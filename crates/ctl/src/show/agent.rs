@@ -1,9 +1,8 @@
 //! A session's agent as text: its activity, its question to a person, its thought and the end of its output.
 
-use protocol::activity::{AskKind, Source};
-use protocol::reply::{SessionView, Theme};
+use protocol::reply::Theme;
 use protocol::thought::Thought;
-use protocol::{ActivityState, Lifecycle, Timestamp};
+use protocol::{ActivityState, AskKind, Lifecycle, SessionView, Source, Timestamp};
 
 use crate::show::escape;
 use crate::show::json::known;

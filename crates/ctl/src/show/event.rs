@@ -2,8 +2,7 @@
 
 mod fields;
 
-use protocol::event::AgentEvent;
-use protocol::{Event, Seq, SessionId, Stamped, Timestamp};
+use protocol::{AgentEvent, Event, Seq, SessionId, Stamped, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -8,15 +8,14 @@ mod message;
 
 use std::collections::BTreeMap;
 
-use protocol::limits::Limits;
-use protocol::message::PROMPT;
 use protocol::policy::{Budget, Policy};
-use protocol::reply::{LockView, QueueCounts, SessionView, Theme, TransportHealth};
-use protocol::session::{Conversation, Exit, Origin, Size};
+use protocol::reply::{LockView, QueueCounts, Theme, TransportHealth};
+use protocol::session::{Conversation, Origin};
 use protocol::thought::{RestState, Thought};
-use protocol::usage::{Account, Usage};
+use protocol::usage::Account;
 use protocol::{
-    Activity, Lifecycle, Name, OsBytes, PaneId, Reason, Session, SessionId, Timestamp, TmuxSessionId, redact,
+    Activity, Exit, Lifecycle, Limits, Name, OsBytes, PROMPT, PaneId, Reason, Session, SessionId,
+    SessionView, Size, Timestamp, TmuxSessionId, Usage, redact,
 };
 use serde::Serialize;
 use serde_json::Value;

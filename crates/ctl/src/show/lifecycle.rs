@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use protocol::limits::Limits;
 use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::reap::{Action, Rule};
-use protocol::reply::{PaneObservation, SessionView};
-use protocol::session::Incarnation;
-use protocol::{Lifecycle, Reason, Session, Timestamp};
+use protocol::reply::PaneObservation;
+use protocol::{Incarnation, Lifecycle, Limits, Reason, Session, SessionView, Timestamp};
 
 use crate::show::json::json_name;
 use crate::show::out::Style;

@@ -1,8 +1,7 @@
 //! Messages and workers as text.
 
-use protocol::message::{Breaker, Holder, Step};
 use protocol::reply::GeneratorView;
-use protocol::{Message, MessageReason, Timestamp};
+use protocol::{Breaker, Holder, Message, MessageReason, Step, Timestamp};
 
 use crate::show::escape;
 use crate::show::json::json_name;

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use protocol::limits::Limits;
-use protocol::text::counted;
-use protocol::usage::{Account, Usage};
-use protocol::{Lifecycle, Session, Timestamp};
+use protocol::usage::Account;
+use protocol::{Lifecycle, Limits, Session, Timestamp, Usage, counted};
 
 use crate::show::{size, time};
 

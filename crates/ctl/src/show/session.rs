@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::reply::SessionView;
-use protocol::session::Exit;
-use protocol::{Lifecycle, OsBytes, ProcId, Session, SessionId, Timestamp, redact};
+use protocol::{Exit, Lifecycle, OsBytes, ProcId, Session, SessionId, SessionView, Timestamp, redact};
 
 use crate::error_lines::ErrorLines;
 use crate::show::json::json_name;

@@ -5,15 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use protocol::event::AgentEvent;
-use protocol::message::Holder;
 use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::reap::{CandidateKind, Outcome};
-use protocol::session::{Exit, Session, SessionLock};
+use protocol::session::SessionLock;
 use protocol::thought::{StreamPosition, Thought};
 use protocol::{
-    Event, Frame, GeneratorId, MessageId, MessageState, MessageStatus, OpId, ProcId, Reason, Response, Seq,
-    SessionId, Stamped, Tag, Timestamp,
+    AgentEvent, Event, Exit, Frame, GeneratorId, Holder, MessageId, MessageState, MessageStatus, OpId,
+    ProcId, Reason, Response, Seq, Session, SessionId, Stamped, Tag, Timestamp,
 };
 
 use super::event::{document, line};

@@ -1,9 +1,8 @@
 //! The pool's status, for people and as JSON.
 
-use protocol::Timestamp;
-use protocol::activity::AskKind;
 use protocol::reply::{BreakerView, Capacity, Component, PendingAsk, Status};
 use protocol::tmux::TmuxTransport;
+use protocol::{AskKind, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::show::json::Json;

@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use process::runtime::logfile;
-use protocol::paths::{Paths, is_same};
+use protocol::paths::is_same;
 use protocol::reply::Status;
-use protocol::{ConnectError, Request, Role};
+use protocol::{ConnectError, Paths, Request, Role};
 
 use crate::calls::expect_status;
 use crate::client::Client;

@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 
-use protocol::paths::Paths;
-use protocol::{ErrorCode, OsBytes, Refusal};
+use protocol::{ErrorCode, OsBytes, Paths, Refusal};
 
 use crate::context::Context;
 use crate::error::Error;

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use process::runtime::detach::spawn_detached;
 use process::runtime::logfile;
-use protocol::backoff::Backoff;
-use protocol::paths::Paths;
+use protocol::{Backoff, Paths};
 
 use crate::up::programs;
 

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use process::handle::Handle;
 use process::identity::boot_id;
-use protocol::ProcId;
-use protocol::paths::Paths;
+use protocol::{Paths, ProcId};
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_file;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
-use protocol::reply::{LockView, SessionView};
+use protocol::reply::LockView;
 use protocol::request::{Kill, List, Park};
-use protocol::{ErrorCode, Refusal, Request};
+use protocol::{ErrorCode, Refusal, Request, SessionView};
 
 use crate::args::Repeat;
 use crate::calls::{expect_session, expected};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity;
-use protocol::backoff::Backoff;
+use protocol::Backoff;
 use protocol::reply::Status;
 
 use crate::context::Context;

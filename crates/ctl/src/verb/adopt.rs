@@ -1,8 +1,6 @@
 //! `adopt`: adds a tmux session that the pool did not create.
 
-use protocol::reply::SessionView;
-use protocol::request;
-use protocol::{Name, Request, SessionRef};
+use protocol::{Name, Request, SessionRef, SessionView, request};
 
 use crate::args::Repeat;
 use crate::calls::{expect_session, session};

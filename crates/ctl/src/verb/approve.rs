@@ -1,9 +1,7 @@
 //! `approve`: answers the request for a permission, or the questions, that a session waits on.
 
-use protocol::activity::{Ask, AskKind};
-use protocol::reply::SessionView;
 use protocol::request::Approve;
-use protocol::{Refusal, Request};
+use protocol::{Ask, AskKind, Refusal, Request, SessionView};
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_session};

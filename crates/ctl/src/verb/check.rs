@@ -3,8 +3,7 @@
 use std::ffi::OsStr;
 
 use protocol::reply::Checked;
-use protocol::text::counted;
-use protocol::{ErrorCode, Request};
+use protocol::{ErrorCode, Request, counted};
 use serde_json::json;
 
 use crate::calls::expected;

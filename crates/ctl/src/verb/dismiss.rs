@@ -1,7 +1,7 @@
 //! `dismiss`: takes what sessions ask off the list of what waits for a person.
 
-use protocol::Request;
-use protocol::reply::{InboxItem, SessionView};
+use protocol::reply::InboxItem;
+use protocol::{Request, SessionView};
 
 use crate::args::Repeat;
 use crate::calls::{expect_session, expected};

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
-use protocol::ErrorCode;
-use protocol::paths::Paths;
 use protocol::reply::Status;
+use protocol::{ErrorCode, Paths};
 use serde_json::json;
 
 use crate::context::Context;

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use protocol::reply::SessionView;
 use protocol::request::{Drain, Until, Wait};
-use protocol::{Lifecycle, Reason, Request};
+use protocol::{Lifecycle, Reason, Request, SessionView};
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_session};

@@ -2,8 +2,7 @@
 
 use logs::Times;
 use protocol::reply::LogFiles;
-use protocol::session::{Session, Size};
-use protocol::{OsBytes, Refusal, SessionId, SessionRef, Timestamp};
+use protocol::{OsBytes, Refusal, Session, SessionId, SessionRef, Size, Timestamp};
 use serde_json::json;
 
 use crate::calls;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use protocol::reply::SessionView;
 use protocol::request::{ClearContext, Restart};
-use protocol::{Request, SessionRef};
+use protocol::{Request, SessionRef, SessionView};
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_done, expect_session, expected};

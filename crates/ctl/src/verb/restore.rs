@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::reply::SessionView;
 use protocol::request::{Restore, Until, Wait};
-use protocol::{ErrorCode, Lifecycle, Request, SessionRef};
+use protocol::{ErrorCode, Lifecycle, Request, SessionRef, SessionView};
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_session, expected};

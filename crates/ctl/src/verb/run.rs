@@ -12,10 +12,12 @@ use nix::poll::PollFlags;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::SFlag;
 use process::runtime::own_end::end_by;
-use protocol::reply::{LogFiles, SessionView};
+use protocol::reply::LogFiles;
 use protocol::request::{Keys, Kill, Remove, Until, Wait};
-use protocol::session::Exit;
-use protocol::{ErrorCode, Lifecycle, OpId, Reason, Refusal, Request, Session, SessionId, SessionRef, Tag};
+use protocol::{
+    ErrorCode, Exit, Lifecycle, OpId, Reason, Refusal, Request, Session, SessionId, SessionRef, SessionView,
+    Tag,
+};
 
 use crate::args::Repeat;
 use crate::calls::{self, expect_done, expect_session};

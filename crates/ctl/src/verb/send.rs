@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use protocol::message::{Breaker, InDoubt, PROMPT};
 use protocol::request::Send;
-use protocol::{Message, MessageId, MessageState, OsBytes, Refusal, Request, Response, SessionRef};
+use protocol::{
+    Breaker, InDoubt, Message, MessageId, MessageState, OsBytes, PROMPT, Refusal, Request, Response,
+    SessionRef,
+};
 use serde_json::{Value, json};
 
 use crate::args::{Repeat, kind};

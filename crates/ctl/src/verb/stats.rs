@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use protocol::limits::Limits;
-use protocol::reply::{SessionView, UsageView};
+use protocol::reply::UsageView;
 use protocol::request::List;
-use protocol::usage::Usage;
-use protocol::{ErrorCode, Request, SessionId, SessionRef, StuckLane};
+use protocol::{ErrorCode, Limits, Request, SessionId, SessionRef, SessionView, StuckLane, Usage};
 use serde::Serialize;
 
 use crate::calls::{self, expected};

@@ -1,8 +1,7 @@
 //! `sync`: takes a full snapshot of tmux now, and applies it.
 
-use protocol::Request;
 use protocol::reply::Synced;
-use protocol::text::counted;
+use protocol::{Request, counted};
 use serde_json::json;
 
 use crate::calls::expected;

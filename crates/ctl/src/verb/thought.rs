@@ -2,11 +2,10 @@
 
 use std::ffi::OsString;
 
-use protocol::reply::SessionView;
 use protocol::thought::{
     FINGERPRINT_MAX, Publish, RestState, StreamPosition, THOUGHT_MAX, Thought, ThoughtSource, ThoughtState,
 };
-use protocol::{Request, SessionRef, Timestamp};
+use protocol::{Request, SessionRef, SessionView, Timestamp};
 
 use crate::args::Repeat;
 use crate::body;

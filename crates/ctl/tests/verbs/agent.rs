@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex;
 
-use protocol::activity::{Ask, AskKind, Source};
-use protocol::logs;
-use protocol::reply::{InboxItem, LogFiles, Sent, SessionView, Theme};
+use protocol::reply::{InboxItem, LogFiles, Sent, Theme};
 use protocol::request::{Until, Wait};
-use protocol::session::Exit;
 use protocol::thought::{Publish, StreamPosition, Thought, ThoughtState};
 use protocol::{
-    Activity, ActivityState, ErrorCode, Lifecycle, MessageState, Refusal, Request, Response, Timestamp,
+    Activity, ActivityState, Ask, AskKind, ErrorCode, Exit, Lifecycle, MessageState, Refusal, Request,
+    Response, SessionView, Source, Timestamp, logs,
 };
 use serde_json::{Value, json};
 

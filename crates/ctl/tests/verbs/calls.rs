@@ -6,8 +6,9 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use protocol::reply::Sent;
-use protocol::session::Exit;
-use protocol::{Breaker, Lifecycle, MessageId, OpId, Refusal, Request, Response, SessionRef, Timestamp};
+use protocol::{
+    Breaker, Exit, Lifecycle, MessageId, OpId, Refusal, Request, Response, SessionRef, Timestamp,
+};
 use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok};

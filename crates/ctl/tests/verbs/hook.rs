@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use process::runtime::awake::awake;
-use protocol::activity::{ActivityState, Ask, AskKind};
 use protocol::hook::{Decision, Hook, HookEvent, SpooledHook};
-use protocol::reply::SessionView;
-use protocol::time::millis;
-use protocol::{ErrorCode, Refusal, Request, Response, SessionId, Tag};
+use protocol::{
+    ActivityState, Ask, AskKind, ErrorCode, Refusal, Request, Response, SessionId, SessionView, Tag, millis,
+};
 use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok, until};

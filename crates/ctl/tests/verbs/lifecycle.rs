@@ -6,19 +6,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use protocol::limits::Limits;
 use protocol::policy::RestartPolicy;
-use protocol::reply::{Pruned, Sent, SessionView, UsageView};
+use protocol::reply::{Pruned, Sent, UsageView};
 use protocol::request::{
     Attach, Drain, Label, List, Park, Pin, Prune, Remove, Restart, Restore, Until, Wait,
 };
-use protocol::session::Exit;
-use protocol::usage::Usage;
 use protocol::{
-    ActivityState, Call, ErrorCode, Lifecycle, MessageState, OpId, OsBytes, Reason, Refusal, Request,
-    Response, SessionId, SessionRef, Timestamp,
+    ActivityState, Call, ErrorCode, Exit, Lifecycle, Limits, MessageState, OpId, OsBytes, Reason, Refusal,
+    Request, Response, SessionId, SessionRef, SessionView, Standstill, StuckLane, StuckReason, Timestamp,
+    Usage,
 };
-use protocol::{Standstill, StuckLane, StuckReason};
 use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok, until};

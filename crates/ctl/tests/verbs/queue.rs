@@ -1,11 +1,10 @@
 //! `queue` and `generators`.
 
-use protocol::message::{Holder, Step};
 use protocol::reply::{ClaimView, GeneratorView};
 use protocol::request::{ClaimRef, Messages, Purge, ResolveMessage};
 use protocol::{
-    Call, Frame, GeneratorId, Message, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal, Request,
-    Response, SessionId, SessionRef, Timestamp,
+    Call, Frame, GeneratorId, Holder, Message, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal,
+    Request, Response, SessionId, SessionRef, Step, Timestamp,
 };
 use serde_json::{Value, json};
 

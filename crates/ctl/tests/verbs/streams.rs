@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use protocol::logs;
 use protocol::reply::LogFiles;
 use protocol::request::{Keys, Subscribe};
-use protocol::session::Exit;
 use protocol::{
-    Event, Frame, Lifecycle, Reason, Refusal, Request, Response, Seq, SessionId, Stamped, Timestamp,
+    Event, Exit, Frame, Lifecycle, Reason, Refusal, Request, Response, Seq, SessionId, Stamped, Timestamp,
+    logs,
 };
 use serde_json::Value;
 

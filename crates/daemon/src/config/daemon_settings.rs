@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use protocol::OsBytes;
-use protocol::time::millis;
 use protocol::tmux::TmuxTransport;
+use protocol::{OsBytes, millis};
 
 use crate::config::file::Config;
 use crate::config::values::{ConfigError, bytes, duration, duration_or_never, interval, invalid};

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pool::{Adoption, EnvFilter, QueueRules, ReapRules, RestartRules, Settings};
-use protocol::message::InDoubt;
-use protocol::time::millis;
+use protocol::{InDoubt, millis};
 
 use crate::config::file::Config;
 use crate::config::sections::{DoubtRule, EnvSection};

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pool::session::STARTS_MAX;
-use protocol::bounds;
 use protocol::reap::{Action, Rule};
-use protocol::session::Size;
-use protocol::time::millis;
+use protocol::{Size, bounds, millis};
 
 use crate::config::sections::NEVER;
 

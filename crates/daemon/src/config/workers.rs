@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use pool::{EnvFilter, WorkerSettings};
-use protocol::OsBytes;
-use protocol::time::millis;
 use protocol::worker::WorkerSpec;
+use protocol::{OsBytes, millis};
 
 use crate::config::sections::WorkerSection;
 use crate::config::values::{ConfigError, duration, invalid, restarts};

@@ -4,10 +4,8 @@
 use std::time::Duration;
 
 use pool::agent;
-use protocol::activity::Ask;
-use protocol::event::AgentEvent;
 use protocol::hook::Decision;
-use protocol::{Activity, Event, SessionId};
+use protocol::{Activity, AgentEvent, Ask, Event, SessionId};
 use tokio::sync::oneshot;
 
 use crate::engine::Turn;

@@ -2,8 +2,7 @@
 
 use pool::session::lifecycle_label;
 use pool::{Settings, queue};
-use protocol::message::PROMPT;
-use protocol::{MessageId, MessageState, SessionId};
+use protocol::{MessageId, MessageState, PROMPT, SessionId};
 
 use crate::engine::Turn;
 use crate::host::clock;

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use pool::OperationState;
 use pool::queue;
-use protocol::digest::digest;
 use protocol::{
     ErrorCode, Event, MessageId, OpId, Refusal, Reply, Request, Session, SessionId, SessionRef, Timestamp,
-    Token,
+    Token, digest,
 };
 use tokio::sync::oneshot;
 

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use pool::deadlines::Mono;
 use pool::lock::{LockRequest, NotHeld, OuterLock, Ticket, UserLock, WaiterOutcome};
-use protocol::message::PROMPT;
 use protocol::reply::LockView;
 use protocol::session::SessionLock;
-use protocol::{Event, Message, ProcId, Refusal, SessionId, Token};
+use protocol::{Event, Message, PROMPT, ProcId, Refusal, SessionId, Token};
 use tokio::sync::oneshot;
 
 use crate::engine::Turn;

@@ -3,12 +3,10 @@
 use agents::Adapter;
 use pool::queue::{Body, EarlierMessages, SendInputs, SendOutcome};
 use pool::{queue, session};
-use protocol::digest::digest;
-use protocol::message::PROMPT;
 use protocol::request::{Ack, ClaimRef, Fail, Send};
 use protocol::{
-    ErrorCode, Event, Message, MessageId, MessageState, OpId, Refusal, Reply, Response, Seq, Session,
-    Timestamp, Token, reply,
+    ErrorCode, Event, Message, MessageId, MessageState, OpId, PROMPT, Refusal, Reply, Response, Seq, Session,
+    Timestamp, Token, digest, reply,
 };
 use store::StoreError;
 

@@ -7,13 +7,10 @@ use pool::agent::is_before;
 use pool::clock::Moment;
 use pool::slots::begin_park;
 use pool::{queue, slots};
-use protocol::event::AgentEvent;
-use protocol::message::PROMPT;
 use protocol::request::Send;
-use protocol::session::Reason;
 use protocol::{
-    ErrorCode, Event, Lifecycle, MessageId, MessageState, MessageStatus, Notes, OpId, OsBytes, Reply,
-    Response, Session, SessionId, SessionRef, Tag, Timestamp,
+    AgentEvent, ErrorCode, Event, Lifecycle, MessageId, MessageState, MessageStatus, Notes, OpId, OsBytes,
+    PROMPT, Reason, Reply, Response, Session, SessionId, SessionRef, Tag, Timestamp,
 };
 
 use crate::decide::lock;

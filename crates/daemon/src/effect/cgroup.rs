@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use pool::EnforceableLimits;
 use process::cgroup::{self, Group, Subtree};
-use protocol::Tag;
-use protocol::limits::Limits;
+use protocol::{Limits, Tag};
 use tokio::time::Instant;
 
 use crate::config::CgroupPlacement;

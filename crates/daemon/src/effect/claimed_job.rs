@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use pool::observe::with_processes;
-use protocol::backoff::Backoff;
-use protocol::session::Reason;
 use protocol::tmux::Server;
-use protocol::{Exit, Incarnation};
+use protocol::{Backoff, Exit, Incarnation, Reason};
 use tokio::time::{Instant, sleep};
 
 use crate::engine::daemon::Daemon;

@@ -8,10 +8,8 @@ use agents::screen::{self, Dialog, USAGE_LIMIT};
 use pool::agent::ScreenReading;
 use pool::prompt::PaneSnapshot;
 use pool::{Agent, agent, prompt, session};
-use protocol::activity::{Ask, AskKind};
-use protocol::event::AgentEvent;
 use protocol::request::Approve;
-use protocol::{Event, Refusal, SessionId};
+use protocol::{AgentEvent, Ask, AskKind, Event, Refusal, SessionId};
 use tmux::{Answer, Key, PaneRef};
 use tokio::time::{Instant, sleep};
 

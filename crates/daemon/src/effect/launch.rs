@@ -10,9 +10,9 @@ use agents::wiring::{Wiring, WiringOptions};
 use pool::session::LaunchInputs;
 use process::init::LIMIT_NOT_HELD;
 use protocol::job::{Job, StderrLog};
-use protocol::limits::Limits;
-use protocol::session::Reason;
-use protocol::{Event, Incarnation, Lifecycle, Name, Refusal, ServerId, Session, SessionId, Tag, Token};
+use protocol::{
+    Event, Incarnation, Lifecycle, Limits, Name, Reason, Refusal, ServerId, Session, SessionId, Tag, Token,
+};
 use tmux::{Create, Created, LogOptions, PaneRef, TmuxError};
 
 use crate::effect::claimed_job::{Launched, await_start, find_by_tag, follow_claimed, with_claimed_init};

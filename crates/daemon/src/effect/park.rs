@@ -6,8 +6,7 @@ use std::time::Duration;
 use agents::Confirm;
 use pool::Agent;
 use pool::slots::LossSource;
-use protocol::session::Reason;
-use protocol::{Event, ProcId, SessionId, Tag};
+use protocol::{Event, ProcId, Reason, SessionId, Tag};
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 

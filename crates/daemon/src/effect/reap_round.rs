@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pool::reap;
-use protocol::message::PROMPT;
 use protocol::reap::CandidateKind;
-use protocol::usage::Usage;
-use protocol::{Lifecycle, Session, SessionId, Tag};
+use protocol::{Lifecycle, PROMPT, Session, SessionId, Tag, Usage};
 use world::processes::Processes;
 
 use crate::effect::park;

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::Settings;
-use protocol::paths::Paths;
-use protocol::session::Size;
-use protocol::{Incarnation, OsBytes, ProcId, Refusal, SessionId, Timestamp};
+use protocol::{Incarnation, OsBytes, Paths, ProcId, Refusal, SessionId, Size, Timestamp};
 use tmux::{Device, Driver, LogOptions, PaneRef};
 use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 use tokio::time::Instant;

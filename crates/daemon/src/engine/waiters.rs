@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
 
 use pool::lock::Ticket;
-use protocol::activity::Ask;
 use protocol::hook::Decision;
 use protocol::session::SessionLock;
-use protocol::{OpId, Refusal, Reply, SessionId, Token};
+use protocol::{Ask, OpId, Refusal, Reply, SessionId, Token};
 use tokio::sync::oneshot;
 
 /// Tasks that wait for an event of a turn.

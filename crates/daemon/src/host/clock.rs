@@ -6,9 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use pool::clock::Reading;
 use pool::deadlines::Mono;
-use protocol::Timestamp;
 use protocol::clock::Clock as ClockRecord;
-use protocol::time::millis;
+use protocol::{Timestamp, millis};
 use tokio::time::Instant;
 use world::clock::{Clock, timestamp};
 

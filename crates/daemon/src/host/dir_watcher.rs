@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use protocol::backoff::Backoff;
+use protocol::Backoff;
 use tokio::time::sleep;
 
 /// Poll interval right after a change; it doubles up to [`LONG_PAUSE`] while nothing changes.

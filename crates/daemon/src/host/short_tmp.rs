@@ -8,9 +8,8 @@ use std::{fs, io};
 
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
-use protocol::SessionId;
-use protocol::digest::digest;
-use protocol::paths::{Paths, prepare_dir};
+use protocol::paths::prepare_dir;
+use protocol::{Paths, SessionId, digest};
 
 /// Maximum length in bytes of a directory in which programs can create a socket: the socket's path has 107
 /// bytes at most, and Python's `multiprocessing`, for instance, appends 32.

@@ -7,10 +7,9 @@
 use std::path::Path;
 
 use pool::Pool;
-use protocol::paths::Paths;
 use protocol::policy::{Budget, RestartPolicy};
-use protocol::session::{Origin, Reason};
-use protocol::{Event, Lifecycle, OsBytes, Session, SessionId, Timestamp};
+use protocol::session::Origin;
+use protocol::{Event, Lifecycle, OsBytes, Paths, Reason, Session, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::Timeline;
 

@@ -8,9 +8,8 @@ use std::time::Duration;
 use agents::Adapter;
 use pool::agent::{self, AgentObservation};
 use pool::{Agent, QueueRules, prompt, queue};
-use protocol::event::AgentEvent;
 use protocol::{
-    ActivityState, Event, MessageReason, MessageState, Notes, Refusal, SessionId, Tag, Timestamp,
+    ActivityState, AgentEvent, Event, MessageReason, MessageState, Notes, Refusal, SessionId, Tag, Timestamp,
 };
 use tokio::time::{Instant, timeout, timeout_at};
 

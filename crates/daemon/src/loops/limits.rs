@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::reap::ResourceUse;
-use protocol::usage::Usage;
-use protocol::{Event, Session, Tag};
+use protocol::{Event, Session, Tag, Usage};
 use tokio::time::{Instant, sleep, timeout};
 
 use world::processes::Processes;

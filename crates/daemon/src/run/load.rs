@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session, Tag};
+use protocol::{Event, Lifecycle, Reason, Session, Tag};
 
 use crate::host::files;
 

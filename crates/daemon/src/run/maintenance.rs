@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
+use protocol::counted;
 use protocol::paths::prepare_dir;
 use protocol::reply::Checked;
-use protocol::text::counted;
 use store::{Store, StoreError, maintenance as tools};
 
 use crate::host::error::DaemonError;

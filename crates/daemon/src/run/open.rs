@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use pool::Pool;
 use protocol::clock::Clock;
-use protocol::paths::Paths;
-use protocol::{Epoch, Event, Seq, Stamped, Timestamp};
+use protocol::{Epoch, Event, Paths, Seq, Stamped, Timestamp};
 use store::{Loaded, Store, StoreError};
 use world::World;
 

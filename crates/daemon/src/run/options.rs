@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use protocol::paths::{Env, Paths};
+use protocol::Paths;
+use protocol::paths::Env;
 
 use crate::config::file::Config;
 use crate::host::error::DaemonError;

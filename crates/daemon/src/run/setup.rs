@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::ProcId;
-use protocol::paths::Paths;
+use protocol::{Paths, ProcId};
 use store::{Loaded, Store};
 use tmux::{Device, Driver};
 use tokio::sync::mpsc::UnboundedSender;

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::observe::{Findings, SuspectRun, Suspects, started_programs};
-use protocol::backoff::Backoff;
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, ProcId, Tag};
+use protocol::{Backoff, Event, Lifecycle, ProcId, Reason, Tag};
 use tokio::time::{Instant, sleep};
 
 use crate::engine::Turn;

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use agents::terminal_marks::{Mark, Scanner, title_wants_attention};
 use pool::agent::{ShellMark, TerminalMarks, WindowTitle};
-use protocol::Timestamp;
-use protocol::activity::AskKind;
+use protocol::{AskKind, Timestamp};
 
 use crate::host::files;
 use crate::sense::sample_target::SampleTarget;

@@ -6,8 +6,7 @@ use pool::Agent;
 use pool::agent::ScreenReading;
 use pool::prompt::{Blocked, PaneSnapshot};
 use process::inspect::tty::ShellState;
-use protocol::activity::Source;
-use protocol::{ActivityState, Incarnation, Timestamp};
+use protocol::{ActivityState, Incarnation, Source, Timestamp};
 use tmux::{Answer, PaneRef};
 
 use crate::engine::Turn;

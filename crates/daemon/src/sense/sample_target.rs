@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use agents::{Confirm, wiring};
 use pool::{Agent, queue};
-use protocol::paths::Paths;
-use protocol::{Activity, ActivityState, MessageId, Notes, OsBytes, Session, SessionId, Tag, Timestamp};
+use protocol::{
+    Activity, ActivityState, MessageId, Notes, OsBytes, Paths, Session, SessionId, Tag, Timestamp,
+};
 use tmux::PaneRef;
 use world::processes::Foreground;
 

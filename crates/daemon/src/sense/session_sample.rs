@@ -8,8 +8,7 @@ use std::time::Duration;
 use agents::transcript::{RecordedPrompt, TurnEnd};
 use agents::{Adapter, transcript};
 use pool::agent::{SILENCE, ScreenReading, TerminalMarks, WindowTitle};
-use protocol::activity::{Ask, Source};
-use protocol::{ActivityState, Timestamp};
+use protocol::{ActivityState, Ask, Source, Timestamp};
 
 use world::processes::{Foreground, Processes};
 

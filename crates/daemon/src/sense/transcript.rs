@@ -7,9 +7,8 @@ use agents::prompt::{TextMatch, compare};
 use agents::transcript::{RecordedPrompt, TurnOutcome};
 use pool::clock::moment_of;
 use pool::{Agent, agent, queue};
-use protocol::digest::digest;
 use protocol::hook::{Hook, HookEvent};
-use protocol::{ActivityState, MessageId, MessageState, Timestamp};
+use protocol::{ActivityState, MessageId, MessageState, Timestamp, digest};
 
 use crate::decide::{hook, prompt};
 use crate::engine::Turn;

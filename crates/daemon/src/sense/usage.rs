@@ -1,7 +1,6 @@
 //! Resource use of the processes of sessions.
 
-use protocol::Session;
-use protocol::usage::Usage;
+use protocol::{Session, Usage};
 use world::processes::{Processes, SessionProcesses};
 
 /// Returns the resource use of the processes of each session; `None` for one that does not run.

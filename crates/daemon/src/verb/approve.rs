@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use agents::Adapter;
 use pool::{agent, session};
-use protocol::activity::Ask;
-use protocol::event::AgentEvent;
 use protocol::hook::Decision;
 use protocol::request::Approve;
-use protocol::{Activity, ActivityState, Event, Refusal, Reply, Response, Session, SessionId};
+use protocol::{
+    Activity, ActivityState, AgentEvent, Ask, Event, Refusal, Reply, Response, Session, SessionId,
+};
 use tokio::time::timeout;
 
 use crate::decide::asks;

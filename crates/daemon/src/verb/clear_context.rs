@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use protocol::message::PROMPT;
 use protocol::request::{ClearContext, Send};
-use protocol::{Lifecycle, OpId, OsBytes, Refusal, Reply, Session, Token};
+use protocol::{Lifecycle, OpId, OsBytes, PROMPT, Refusal, Reply, Session, Token};
 
 use crate::decide::{idempotency, queue};
 use crate::engine::Turn;

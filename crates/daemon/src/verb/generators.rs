@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use pool::queue;
 use pool::worker::{Worker, takes_kind};
-use protocol::message::PROMPT;
 use protocol::reply::{ClaimView, GeneratorView};
 use protocol::request::ClaimRef;
 use protocol::worker::ClaimScope;
-use protocol::{GeneratorId, Lifecycle, Reply, Response, Session, SessionId, Timestamp};
+use protocol::{GeneratorId, Lifecycle, PROMPT, Reply, Response, Session, SessionId, Timestamp};
 
 use crate::decide::queue::deadline_at;
 use crate::engine::Turn;

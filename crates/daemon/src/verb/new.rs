@@ -5,10 +5,9 @@ use std::sync::Arc;
 use pool::queue::Body;
 use pool::session::{CreateInputs, CreateOutcome};
 use pool::slots::{RunIdentity, Starter, Wanted, begin_start};
-use protocol::message::PROMPT;
 use protocol::policy::Naming;
 use protocol::request::{New, Send};
-use protocol::{Event, Message, MessageId, Refusal, Reply, Seq, Session, SessionId};
+use protocol::{Event, Message, MessageId, PROMPT, Refusal, Reply, Seq, Session, SessionId};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::{lock, queue};

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use protocol::request::Park;
-use protocol::session::Reason;
-use protocol::{Lifecycle, Refusal, Reply, Session, SessionId, Tag};
+use protocol::{Lifecycle, Reason, Refusal, Reply, Session, SessionId, Tag};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;

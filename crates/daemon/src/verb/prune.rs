@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::paths::Paths;
 use protocol::reply::Pruned;
 use protocol::request::{Prune, Remove};
-use protocol::{Lifecycle, Name, Refusal, Reply, Response, Session, SessionId, Timestamp};
+use protocol::{Lifecycle, Name, Paths, Refusal, Reply, Response, Session, SessionId, Timestamp};
 use world::processes::Processes;
 
 use crate::decide::idempotency::ClientOperation;

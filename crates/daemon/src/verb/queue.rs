@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use pool::session;
 use pool::worker::HANDLER_END;
-use protocol::message::PROMPT;
 use protocol::request::{Messages, Purge, ResolveMessage};
-use protocol::{Event, Message, MessageId, MessageState, OsBytes, Refusal, Reply, Response, SessionRef};
+use protocol::{
+    Event, Message, MessageId, MessageState, OsBytes, PROMPT, Refusal, Reply, Response, SessionRef,
+};
 
 use crate::decide::blocked::blocked_prompt;
 use crate::decide::idempotency::{self, ClientOperation};

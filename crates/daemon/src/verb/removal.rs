@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use pool::queue::ArchivedMessages;
 use protocol::request::Remove;
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, MessageId, OsBytes, Refusal, Response, Session, SessionId, Timestamp};
+use protocol::{
+    Event, Lifecycle, MessageId, OsBytes, Reason, Refusal, Response, Session, SessionId, Timestamp,
+};
 use serde_json::json;
 use store::{Reader, StoreError};
 

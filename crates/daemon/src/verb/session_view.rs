@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use pool::session::{ViewInputs, view};
-use protocol::reply::{SessionView, TreeProcess};
+use protocol::reply::TreeProcess;
 use protocol::request::List;
-use protocol::session::Size;
-use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef};
+use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef, SessionView, Size};
 
 use crate::decide::{blocked, lock};
 use crate::engine::Turn;

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::reply::SessionView;
 use protocol::request::List;
-use protocol::{Reply, Response};
+use protocol::{Reply, Response, SessionView};
 use tokio::time::timeout;
 
 use crate::engine::Turn;

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use pool::slots::{Starter, Wanted, begin_start};
 use process::init::LIMIT_NOT_HELD;
-use protocol::session::Reason;
-use protocol::{ErrorCode, Incarnation, Lifecycle, OsBytes, Refusal, Reply, Session, SessionId};
+use protocol::{ErrorCode, Incarnation, Lifecycle, OsBytes, Reason, Refusal, Reply, Session, SessionId};
 use tmux::Answer;
 
 use crate::decide::idempotency::ClientOperation;

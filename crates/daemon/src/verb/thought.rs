@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use pool::{agent, session};
-use protocol::event::AgentEvent;
 use protocol::thought::Publish;
-use protocol::{Event, PaneId, Refusal, Reply, Session, SessionRef};
+use protocol::{AgentEvent, Event, PaneId, Refusal, Reply, Session, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::Turn;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::Session;
-use protocol::usage::Usage;
+use protocol::{Session, Usage};
 use tokio::time::Instant;
 use world::processes::Processes;
 

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::activity::{AskKind, Source};
-use protocol::message::PROMPT;
 use protocol::request::{Until, Wait};
 use protocol::{
-    ActivityState, Lifecycle, MessageId, MessageState, Refusal, Reply, Response, Session, SessionId,
-    Timestamp,
+    ActivityState, AskKind, Lifecycle, MessageId, MessageState, PROMPT, Refusal, Reply, Response, Session,
+    SessionId, Source, Timestamp,
 };
 
 use crate::decide::queue;

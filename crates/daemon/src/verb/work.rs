@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use pool::queue;
 use pool::worker::{self, Asked, Registration, Worker};
-use protocol::ids::GeneratorId;
 use protocol::reply::Registered;
 use protocol::request::{CLAIM_MAX, Claim, ClaimRef, Disposition, Register};
 use protocol::worker::ClaimScope;
 use protocol::{
-    Claimed, ErrorCode, Event, Holder, MessageId, MessageReason, MessageState, OpId, OsBytes, ProcId,
-    Refusal, Reply, Response, SessionId, Timestamp,
+    Claimed, ErrorCode, Event, GeneratorId, Holder, MessageId, MessageReason, MessageState, OpId, OsBytes,
+    ProcId, Refusal, Reply, Response, SessionId, Timestamp,
 };
 
 use crate::decide::queue::message;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use agents::screen;
 use agents::screen::{Composer, Dialog};
-use protocol::activity::{Ask, AskKind, Source};
-use protocol::event::AgentEvent;
-use protocol::{Activity, ActivityState, Event, Lifecycle, Notes, Session, Timestamp};
+use protocol::{
+    Activity, ActivityState, AgentEvent, Ask, AskKind, Event, Lifecycle, Notes, Session, Source, Timestamp,
+};
 
 use crate::agent::screen::{ScreenReading, ShellMark, TerminalMarks, WindowTitle};
 use crate::agent::state::Agents;

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use protocol::activity::{ASK_MAX, Ask, AskKind, Source};
+use protocol::activity::ASK_MAX;
 use protocol::bounds::{LIST_MAX, cut};
-use protocol::event::AgentEvent;
 use protocol::hook::{Hook, HookEvent, Notice, Start, ToolUse};
 use protocol::request::Approve;
-use protocol::{Activity, ActivityState, Event, Refusal, SessionId, Timestamp};
+use protocol::{
+    Activity, ActivityState, AgentEvent, Ask, AskKind, Event, Refusal, SessionId, Source, Timestamp,
+};
 
 use crate::clock::Moment;
 use crate::pool::Pool;

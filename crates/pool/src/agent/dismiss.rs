@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::activity::AskKind;
-use protocol::{Activity, ActivityState, ErrorCode, Event, Refusal, Session, Timestamp, time};
+use protocol::{Activity, ActivityState, AskKind, ErrorCode, Event, Refusal, Session, Timestamp, time};
 
 use crate::agent::activity::{activity_changed, current_activity};
 use crate::pool::Pool;

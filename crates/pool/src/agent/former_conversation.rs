@@ -1,10 +1,9 @@
 //! Facts about a conversation that end with it: the size of its context, the skill in use, the thought that was
 //! published about it.
 
-use protocol::event::AgentEvent;
 use protocol::session::Conversation;
 use protocol::thought::Thought;
-use protocol::{Event, Notes, Session, SessionId};
+use protocol::{AgentEvent, Event, Notes, Session, SessionId};
 
 use crate::pool::Pool;
 

@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use agents::Adapter;
-use protocol::activity::{ASK_MAX, Ask, Source};
-use protocol::event::AgentEvent;
+use protocol::activity::ASK_MAX;
 use protocol::hook::{Hook, HookEvent, Notice, Start};
 use protocol::session::Conversation;
-use protocol::{Activity, ActivityState, Event, MessageState, Notes, Session, Timestamp, bounds};
+use protocol::{
+    Activity, ActivityState, AgentEvent, Ask, Event, MessageState, Notes, Session, Source, Timestamp, bounds,
+};
 
 use crate::agent::activity::activity_changed;
 use crate::agent::asks::{answered_elsewhere, ask_activity, asks_after, open_asks};

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use agents::prompt::TextMatch;
-use protocol::Timestamp;
-use protocol::activity::Ask;
+use protocol::{Ask, Timestamp};
 
 use crate::Pool;
 use crate::clock::{Moment, moment_near, moment_of};

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use protocol::event::AgentEvent;
 use protocol::thought::Thought;
-use protocol::{Activity, Event, Notes, SessionId};
+use protocol::{Activity, AgentEvent, Event, Notes, SessionId};
 
 /// The facts about all agents. Each is a row of its table; none where nothing is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use protocol::activity::Ask;
 use protocol::hook::Hook;
-use protocol::{Activity, MessageId, SessionId, Tag, Timestamp};
+use protocol::{Activity, Ask, MessageId, SessionId, Tag, Timestamp};
 
 use crate::agent::artefacts::Artefacts;
 use crate::agent::screen::TerminalMarks;

@@ -1,7 +1,6 @@
 //! The prompts that a session gets while a user has locked it: those that were sent under the lock, and older ones.
 
-use protocol::message::PROMPT;
-use protocol::{MessageId, Session, SessionId};
+use protocol::{MessageId, PROMPT, Session, SessionId};
 
 use crate::pool::Pool;
 

@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use protocol::diff::Change;
-use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane, TmuxState};
 use protocol::{
-    Event, Exit, Incarnation, Lifecycle, Name, PaneId, ProcId, ServerId, Session, SessionId, Tag, Timestamp,
-    TmuxSessionId,
+    Event, Exit, Incarnation, Lifecycle, Name, PaneId, ProcId, Reason, ServerId, Session, SessionId, Tag,
+    Timestamp, TmuxSessionId,
 };
 
 use crate::pool::Pool;

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use agents::Confirm;
 use agents::prompt::TextMatch;
-use protocol::activity::Source;
 use protocol::hook::{Hook, HookEvent, Start};
-use protocol::message::{PROMPT, RESULT_MAX};
+use protocol::message::RESULT_MAX;
 use protocol::policy::{OnFailedTurn, OnInterrupted};
 use protocol::{
-    Activity, ActivityState, Event, Lifecycle, MessageReason, MessageState, MessageStatus, OsBytes,
-    SessionId, Timestamp,
+    Activity, ActivityState, Event, Lifecycle, MessageReason, MessageState, MessageStatus, OsBytes, PROMPT,
+    SessionId, Source, Timestamp,
 };
 
 use crate::agent::activity::current_activity;

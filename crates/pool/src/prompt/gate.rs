@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use agents::Confirm;
 use agents::screen::Composer;
-use protocol::activity::Source;
-use protocol::{Activity, ActivityState, MessageId, Session, Timestamp};
+use protocol::{Activity, ActivityState, MessageId, Session, Source, Timestamp};
 
 use crate::agent::activity::{current_activity, waits_for_person};
 use crate::pool::Pool;

@@ -1,8 +1,7 @@
 //! The circuit breaker of a kind of messages: a kind that fails several times in a row is held back, except
 //! for a probe now and then. Durable, so that a restart does not close it; one success closes it.
 
-use protocol::message::PROMPT;
-use protocol::{Breaker, Event, SessionId, Timestamp};
+use protocol::{Breaker, Event, PROMPT, SessionId, Timestamp};
 
 use crate::pool::Pool;
 use crate::queue::backoff::{PROBE_PAUSE_MAX, doubled};

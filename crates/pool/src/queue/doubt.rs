@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use protocol::message::InDoubt;
-use protocol::{Event, MessageId, MessageReason, MessageState, SessionId, Timestamp};
+use protocol::{Event, InDoubt, MessageId, MessageReason, MessageState, SessionId, Timestamp};
 
 use crate::pool::Pool;
 use crate::queue::pending::PendingMessage;

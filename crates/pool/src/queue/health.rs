@@ -11,9 +11,9 @@
 //! of the daemon tells nothing again.
 
 use protocol::event::LaneEvent;
-use protocol::message::PROMPT;
 use protocol::{
-    Event, MessageState, Session, SessionId, Standstill, StuckLane, StuckReason, Timestamp, UnstuckReason,
+    Event, MessageState, PROMPT, Session, SessionId, Standstill, StuckLane, StuckReason, Timestamp,
+    UnstuckReason,
 };
 
 use crate::lock::prompts::{is_locked_without_prompts, newest_of};

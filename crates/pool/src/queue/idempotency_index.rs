@@ -4,8 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use protocol::digest::digest;
-use protocol::{MessageId, OpId, SessionId};
+use protocol::{MessageId, OpId, SessionId, digest};
 
 /// Random operation ids per generation. One to two generations are remembered, unless their time is over
 /// earlier.

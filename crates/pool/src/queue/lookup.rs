@@ -1,8 +1,7 @@
 //! Look-ups of messages in the state.
 
-use protocol::message::PROMPT;
 use protocol::reply::QueueCounts;
-use protocol::{Breaker, MessageId, MessageState, OpId, SessionId, Timestamp};
+use protocol::{Breaker, MessageId, MessageState, OpId, PROMPT, SessionId, Timestamp};
 
 use crate::pool::Pool;
 use crate::queue::pending::PendingMessage;

@@ -1,7 +1,6 @@
 //! A pending message, as look-ups return it.
 
-use protocol::message::InDoubt;
-use protocol::{Holder, MessageId, MessageState, SessionId, Timestamp, Token};
+use protocol::{Holder, InDoubt, MessageId, MessageState, SessionId, Timestamp, Token};
 
 /// A message that is not in a final state, as far as it is in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

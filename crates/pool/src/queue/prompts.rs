@@ -1,7 +1,6 @@
 //! The prompts of a session: the next one, and the one that its agent has.
 
-use protocol::message::PROMPT;
-use protocol::{Incarnation, MessageState, Session, SessionId, Timestamp};
+use protocol::{Incarnation, MessageState, PROMPT, Session, SessionId, Timestamp};
 
 use crate::lock::prompts::newest_prompt;
 use crate::pool::Pool;

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, PROMPT};
+use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX};
 use protocol::request::Send;
-use protocol::session::Reason;
-use protocol::text::counted;
 use protocol::worker::WorkerQueue;
 use protocol::{
-    ErrorCode, Lifecycle, Message, MessageId, MessageStatus, OpId, Refusal, Seq, Session, SessionId,
-    Timestamp,
+    ErrorCode, Lifecycle, Message, MessageId, MessageStatus, OpId, PROMPT, Reason, Refusal, Seq, Session,
+    SessionId, Timestamp, counted,
 };
 
 use crate::pool::Pool;

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use protocol::message::InDoubt;
-use protocol::{Holder, MessageId, MessageReason, MessageState, MessageStatus, SessionId, Timestamp, Token};
+use protocol::{
+    Holder, InDoubt, MessageId, MessageReason, MessageState, MessageStatus, SessionId, Timestamp, Token,
+};
 
 use crate::queue::entry::{EntryState, QueueEntry};
 use crate::queue::kind_queue::KindQueue;

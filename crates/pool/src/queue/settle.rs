@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use protocol::message::{Holder, REASON_MAX, RESULT_MAX};
+use protocol::message::{REASON_MAX, RESULT_MAX};
 use protocol::request::{ClaimRef, Disposition};
-use protocol::session::Reason;
 use protocol::{
-    Event, Lifecycle, MessageReason, MessageState, MessageStatus, OsBytes, ProcId, Refusal, Session,
-    SessionId, Tag, Timestamp, Token,
+    Event, Holder, Lifecycle, MessageReason, MessageState, MessageStatus, OsBytes, ProcId, Reason, Refusal,
+    Session, SessionId, Tag, Timestamp, Token,
 };
 
 use crate::pool::Pool;

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::message::PROMPT;
-use protocol::{Breaker, Message, MessageId, MessageStatus, OpId, SessionId, Timestamp};
+use protocol::{Breaker, Message, MessageId, MessageStatus, OpId, PROMPT, SessionId, Timestamp};
 
 use crate::clock::Moment;
 use crate::queue::entry::QueueEntry;

@@ -2,8 +2,7 @@
 
 use protocol::policy::Budget;
 use protocol::reap::{Action, Rule};
-use protocol::session::Reason;
-use protocol::{Event, Incarnation, Lifecycle, Session, Timestamp};
+use protocol::{Event, Incarnation, Lifecycle, Reason, Session, Timestamp};
 
 use crate::pool::Pool;
 use crate::reap::host::HOST_RULES;

@@ -3,9 +3,8 @@
 //! by [`crate::reap::rules`]; one that a rule ends drains, and is a candidate from then on.
 
 use protocol::reap::{Action, Candidate, CandidateKind, Rule};
-use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane};
-use protocol::{Incarnation, Lifecycle, MessageState, PaneId, Session, Tag, Timestamp};
+use protocol::{Incarnation, Lifecycle, MessageState, PaneId, Reason, Session, Tag, Timestamp};
 
 use crate::observe::reconcile::{ABSENCE_PROOF, runs_on};
 use crate::pool::Pool;

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use protocol::reap::{Action, Candidate, CandidateKind, Outcome, Rule};
-use protocol::session::Reason;
-use protocol::{Event, Session, SessionId, Tag};
+use protocol::{Event, Reason, Session, SessionId, Tag};
 
 use crate::reap::act::{Decision, continue_refused, end_reason};
 use crate::reap::orphans::ended_owner;

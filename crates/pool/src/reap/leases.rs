@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::Tag;
-use protocol::time::millis;
+use protocol::{Tag, millis};
 
 use crate::deadlines::Mono;
 

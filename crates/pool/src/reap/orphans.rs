@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::ids::GeneratorId;
-use protocol::{ProcId, Session, SessionId, Tag, Timestamp, Token};
+use protocol::{GeneratorId, ProcId, Session, SessionId, Tag, Timestamp, Token};
 
 use crate::pool::Pool;
 use crate::session::lifecycle::is_restarting;

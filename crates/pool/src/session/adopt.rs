@@ -1,12 +1,11 @@
 //! `adopt`: a tmux session that the pool did not create becomes one of its own. Its record is on disk before
 //! its pane is marked.
 
-use protocol::limits::Limits;
-use protocol::session::{DeleteMode, Origin, Reason, Size};
+use protocol::session::{DeleteMode, Origin};
 use protocol::tmux::{Server, TmuxPane, TmuxState};
 use protocol::{
-    ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, PaneId, Refusal, ServerId, Session, SessionId,
-    Spec, Tag, Timestamp, TmuxSessionId,
+    ErrorCode, Event, Incarnation, Lifecycle, Limits, Name, OsBytes, PaneId, Reason, Refusal, ServerId,
+    Session, SessionId, Size, Spec, Tag, Timestamp, TmuxSessionId,
 };
 
 use crate::pool::Pool;

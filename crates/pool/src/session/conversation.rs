@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use agents::Adapter;
-use protocol::event::AgentEvent;
 use protocol::policy::Budget;
-use protocol::session::{Conversation, Reason};
-use protocol::{ActivityState, Event, Lifecycle, Session, Timestamp};
+use protocol::session::Conversation;
+use protocol::{ActivityState, AgentEvent, Event, Lifecycle, Reason, Session, Timestamp};
 
 use crate::pool::Pool;
 use crate::queue::settle;

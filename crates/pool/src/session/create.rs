@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use protocol::limits::Limits;
 use protocol::policy::{Naming, Policy, RestartPolicy};
 use protocol::request::New;
-use protocol::session::{Conversation, Size};
-use protocol::{ErrorCode, Event, Incarnation, Name, OsBytes, Refusal, Session, SessionId, Tag, Timestamp};
+use protocol::session::Conversation;
+use protocol::{
+    ErrorCode, Event, Incarnation, Limits, Name, OsBytes, Refusal, Session, SessionId, Size, Tag, Timestamp,
+};
 
 use crate::pool::Pool;
 use crate::refusal::refuse;

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use protocol::policy::DrainDeadline;
-use protocol::session::Reason;
-use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, Timestamp};
+use protocol::{ErrorCode, Event, Lifecycle, Reason, Refusal, Session, Timestamp};
 
 use crate::pool::Pool;
 use crate::refusal::refuse;

@@ -1,7 +1,6 @@
 //! Progress of a drain.
 
-use protocol::session::Reason;
-use protocol::{Exit, Lifecycle, Session};
+use protocol::{Exit, Lifecycle, Reason, Session};
 
 use crate::pool::Pool;
 

@@ -1,7 +1,6 @@
 //! The check that a session is not in use, before it is removed or parked.
 
-use protocol::text::counted;
-use protocol::{ErrorCode, Refusal, Session};
+use protocol::{ErrorCode, Refusal, Session, counted};
 
 use crate::pool::Pool;
 use crate::refusal::refuse;

@@ -1,8 +1,7 @@
 //! `kill`: the end of a session, which its policy does not start again.
 
 use protocol::policy::RestartPolicy;
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session};
+use protocol::{Event, Lifecycle, Reason, Session};
 
 use crate::session::lifecycle::{begin_end, has_next_start};
 use crate::session::restart_budget;

@@ -6,8 +6,7 @@ use std::path::Path;
 use agents::wiring::Wiring;
 use protocol::hook::SPOOL_DIR;
 use protocol::job::{JOB_VERSION, Job};
-use protocol::paths::Paths;
-use protocol::{Incarnation, OsBytes, Session};
+use protocol::{Incarnation, OsBytes, Paths, Session};
 
 use crate::settings::Settings;
 

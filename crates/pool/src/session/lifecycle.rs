@@ -1,7 +1,6 @@
 //! Transitions of the lifecycle that several commands share.
 
-use protocol::session::Reason;
-use protocol::{Event, Exit, Lifecycle, Refusal, Session, SessionId};
+use protocol::{Event, Exit, Lifecycle, Reason, Refusal, Session, SessionId};
 
 /// True if the next incarnation is decided already: the session restarts, or its start is due at a known
 /// time.

@@ -1,8 +1,6 @@
 //! `park`: a session gives up its slot and can resume.
 
-use protocol::activity::Source;
-use protocol::session::Reason;
-use protocol::{ActivityState, ErrorCode, Event, Lifecycle, Refusal, Session};
+use protocol::{ActivityState, ErrorCode, Event, Lifecycle, Reason, Refusal, Session, Source};
 
 use crate::agent::activity::current_activity;
 use crate::pool::Pool;

@@ -1,9 +1,9 @@
 //! `rm`: the end of a session's record.
 
 use protocol::request::Remove;
-use protocol::session::{DeleteMode, Reason};
+use protocol::session::DeleteMode;
 use protocol::tmux::{Server, TmuxPane, TmuxState};
-use protocol::{Event, Incarnation, Refusal, Session, Timestamp};
+use protocol::{Event, Incarnation, Reason, Refusal, Session, Timestamp};
 
 use crate::pool::Pool;
 use crate::queue::admin;

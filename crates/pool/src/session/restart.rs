@@ -1,7 +1,7 @@
 //! `restart`, and the next incarnation of a session.
 
-use protocol::session::{Conversation, Reason};
-use protocol::{Event, Incarnation, Lifecycle, Session, Tag, Timestamp};
+use protocol::session::Conversation;
+use protocol::{Event, Incarnation, Lifecycle, Reason, Session, Tag, Timestamp};
 
 use crate::session::conversation::forget_conversation;
 use crate::session::lifecycle::{begin_end, is_restarting};

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use protocol::clock::ClockStep;
 use protocol::policy::{Budget, RestartPolicy};
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session, Timestamp};
+use protocol::{Event, Lifecycle, Reason, Session, Timestamp};
 
 use crate::pool::Pool;
 use crate::session::lifecycle::is_restarting;

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use protocol::policy::Budget;
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session, Timestamp};
+use protocol::{Event, Lifecycle, Reason, Session, Timestamp};
 
 use crate::pool::Pool;
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::session::Reason;
-use protocol::{Lifecycle, Session, SessionId, Timestamp};
+use protocol::{Lifecycle, Reason, Session, SessionId, Timestamp};
 
 use crate::pool::Pool;
 use crate::session::lifecycle::is_restarting;

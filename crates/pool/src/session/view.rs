@@ -1,10 +1,9 @@
 //! A session as it is shown.
 
 use agents::Confirm;
-use protocol::reply::{LockView, SessionView, TransportHealth, TreeProcess};
+use protocol::reply::{LockView, TransportHealth, TreeProcess};
 use protocol::request::List;
-use protocol::usage::Usage;
-use protocol::{Lifecycle, OsBytes, Session, Timestamp};
+use protocol::{Lifecycle, OsBytes, Session, SessionView, Timestamp, Usage};
 
 use crate::agent::activity::current_activity;
 use crate::pool::Pool;

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use agents::Confirm;
 use agents::screen::Composer;
-use protocol::activity::Source;
-use protocol::{Activity, ActivityState, Lifecycle, Session, SessionId, Tag, Timestamp};
+use protocol::{Activity, ActivityState, Lifecycle, Session, SessionId, Source, Tag, Timestamp};
 
 use crate::agent::activity::{current_activity, waits_for_person};
 use crate::agent::screen::ScreenReading;

@@ -1,7 +1,6 @@
 //! The decision to park. The session is hung up only once tmux has shown that no client is attached.
 
-use protocol::session::Reason;
-use protocol::{Session, SessionId, Tag};
+use protocol::{Reason, Session, SessionId, Tag};
 
 use crate::session::lifecycle::begin_end;
 use crate::turn::Turn;

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::policy::Budget;
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session, SessionId, Tag};
+use protocol::{Event, Lifecycle, Reason, Session, SessionId, Tag};
 
 use crate::lock::hold_back::holds_back;
 use crate::reap::host_rules::held_by_host;

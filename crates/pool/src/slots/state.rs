@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use protocol::session::Reason;
 use protocol::tmux::TmuxState;
-use protocol::{Session, SessionId, Tag, Timestamp, TmuxSessionId};
+use protocol::{Reason, Session, SessionId, Tag, Timestamp, TmuxSessionId};
 
 use crate::pool::Pool;
 use crate::slots::wait_queue::WaitQueue;

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use protocol::message::PROMPT;
 use protocol::worker::{ClaimScope, Selection, WorkerSpec};
-use protocol::{Lifecycle, MessageId, Session, SessionId, Tag, Timestamp};
+use protocol::{Lifecycle, MessageId, PROMPT, Session, SessionId, Tag, Timestamp};
 
 use crate::pool::Pool;
 use crate::queue::claim::{ClaimQuery, claimable, head_if};

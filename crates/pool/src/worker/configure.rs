@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use protocol::bounds;
-use protocol::message::PROMPT;
 use protocol::policy::{Policy, RestartPolicy};
 use protocol::request::AddWorker;
-use protocol::session::{Spec, WorkerChange};
+use protocol::session::WorkerChange;
 use protocol::worker::{Selection, WorkerQueue, WorkerSpec};
 use protocol::{
-    ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, Refusal, Session, SessionId, Tag, Timestamp,
+    ErrorCode, Event, Incarnation, Lifecycle, Name, OsBytes, PROMPT, Refusal, Session, SessionId, Spec, Tag,
+    Timestamp, bounds,
 };
 
 use crate::pool::Pool;

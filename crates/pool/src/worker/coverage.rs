@@ -1,9 +1,7 @@
 //! The messages that a worker works: which sessions it covers, and which worker of the pool a message goes to.
 
-use protocol::message::PROMPT;
-use protocol::session::Reason;
 use protocol::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
-use protocol::{Lifecycle, Refusal, Session, SessionId, SessionRef};
+use protocol::{Lifecycle, PROMPT, Reason, Refusal, Session, SessionId, SessionRef};
 
 use crate::pool::Pool;
 use crate::session::resolve::resolve;

@@ -2,8 +2,7 @@
 //! failure, and what they held freed once they are proved gone.
 
 use protocol::policy::Budget;
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Session, Timestamp};
+use protocol::{Event, Lifecycle, Reason, Session, Timestamp};
 
 use crate::lock::hold_back::holds_back;
 use crate::queue::settle::release_of_host;

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::ids::GeneratorId;
 use protocol::worker::ClaimScope;
 use protocol::{
-    Holder, Lifecycle, MessageId, MessageState, MessageStatus, ProcId, SessionId, Tag, Timestamp, Token,
+    GeneratorId, Holder, Lifecycle, MessageId, MessageState, MessageStatus, ProcId, SessionId, Tag,
+    Timestamp, Token,
 };
 
 use crate::deadlines::{Deadlines, Mono};

@@ -8,11 +8,10 @@ use pool::agent::{
     current_activity, derive_activity, waits_for_person,
 };
 use proptest::prelude::*;
-use protocol::activity::{AskKind, Source};
-use protocol::event::AgentEvent;
 use protocol::hook::{HookEvent, Notice};
-use protocol::session::Reason;
-use protocol::{Activity, ActivityState, Event, Lifecycle, MessageState, Timestamp};
+use protocol::{
+    Activity, ActivityState, AgentEvent, AskKind, Event, Lifecycle, MessageState, Reason, Source, Timestamp,
+};
 
 use crate::stage::{START, Stage, signal};
 use ActivityState::{Attention, Busy, Error, Idle, Unknown};

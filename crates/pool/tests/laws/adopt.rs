@@ -6,10 +6,10 @@ use pool::observe::{foreign_changes, foreign_sessions, panes_to_adopt};
 use pool::session::{AdoptTarget, ForeignPane, ForeignProgram};
 use pool::{Adoption, Agent, Pool, Settings, session};
 use protocol::request::Remove;
-use protocol::session::{Origin, Reason};
+use protocol::session::Origin;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{
-    ErrorCode, Event, Lifecycle, MessageState, PaneId, ProcId, Seq, ServerId, Session, Stamped, Tag,
+    ErrorCode, Event, Lifecycle, MessageState, PaneId, ProcId, Reason, Seq, ServerId, Session, Stamped, Tag,
     Timestamp, TmuxSessionId, WindowId,
 };
 

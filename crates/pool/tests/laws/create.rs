@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use pool::session::{CreateOutcome, NextRun};
 use pool::{Agent, EnforceableLimits, RestartRules, Settings, session};
-use protocol::paths::{Env, Paths};
+use protocol::paths::Env;
 use protocol::policy::{Naming, RestartPolicy};
-use protocol::reap::Leftovers;
-use protocol::reap::{Action, Rule};
+use protocol::reap::{Action, Leftovers, Rule};
 use protocol::request::New;
-use protocol::{ErrorCode, Session, SessionRef, Tag, Timestamp};
+use protocol::{ErrorCode, Paths, Session, SessionRef, Tag, Timestamp};
 
 use crate::world::{self, World, settings};
 

@@ -7,9 +7,8 @@ use pool::agent::{
     is_in_state, keep_bells_answered,
 };
 use pool::{Volatile, inbox, lock};
-use protocol::activity::AskKind;
 use protocol::hook::{Hook, HookEvent, Start, ToolUse};
-use protocol::{ActivityState, Epoch, ErrorCode, MessageState, Timestamp};
+use protocol::{ActivityState, AskKind, Epoch, ErrorCode, MessageState, Timestamp};
 
 use crate::stage::{START, Stage, signal};
 

@@ -2,8 +2,9 @@
 
 use agents::prompt::TextMatch;
 use pool::queue;
-use protocol::message::{InDoubt, PROMPT};
-use protocol::{ActivityState, ErrorCode, Event, MessageId, MessageReason, MessageState, OpId, Timestamp};
+use protocol::{
+    ActivityState, ErrorCode, Event, InDoubt, MessageId, MessageReason, MessageState, OpId, PROMPT, Timestamp,
+};
 
 use crate::queue::{asked, send};
 use crate::stage::{Stage, signal};

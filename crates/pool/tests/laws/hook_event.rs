@@ -10,15 +10,14 @@ use pool::slots::{RunIdentity, renew_incarnation};
 use pool::{Turn, Volatile, agent, prompt, queue};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use protocol::activity::{ASK_MAX, AskKind};
-use protocol::event::AgentEvent;
+use protocol::activity::ASK_MAX;
 use protocol::hook::{Hook, HookEvent, Notice, Start};
-use protocol::message::{PROMPT, RESULT_MAX};
+use protocol::message::RESULT_MAX;
 use protocol::policy::{OnFailedTurn, OnInterrupted};
 use protocol::request::Send;
-use protocol::session::Reason;
 use protocol::{
-    Activity, ActivityState, Epoch, Event, Lifecycle, MessageId, MessageState, Notes, OpId, Tag, Timestamp,
+    Activity, ActivityState, AgentEvent, AskKind, Epoch, Event, Lifecycle, MessageId, MessageState, Notes,
+    OpId, PROMPT, Reason, Tag, Timestamp,
 };
 
 use crate::queue::{asked, send as queue_send, send_prompt};

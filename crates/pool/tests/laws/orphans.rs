@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use pool::reap;
 use pool::reap::{OrphanClient, OrphanProcess, Orphans, ReapInputs, SilentWorker, explain};
-use protocol::ids::GeneratorId;
 use protocol::reap::{Action, Candidate, CandidateKind, Rule};
 use protocol::reply::Explained;
-use protocol::session::Reason;
 use protocol::tmux::TmuxState;
-use protocol::{Epoch, Event, Lifecycle, SessionId, Tag, Timestamp, Token};
+use protocol::{Epoch, Event, GeneratorId, Lifecycle, Reason, SessionId, Tag, Timestamp, Token};
 
 use crate::rules::{MINUTE, ONE, START, Scene};
 use crate::world::process;

@@ -11,10 +11,10 @@ use pool::prompt::{
 use pool::{Agent, Settings, prompt};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use protocol::activity::{Ask, AskKind, Source};
-use protocol::event::AgentEvent;
 use protocol::message::BODY_MAX;
-use protocol::{Activity, ActivityState, Event, MessageId, MessageState, Timestamp};
+use protocol::{
+    Activity, ActivityState, AgentEvent, Ask, AskKind, Event, MessageId, MessageState, Source, Timestamp,
+};
 
 use crate::stage::{KINDS, START, Stage, agent, settings};
 

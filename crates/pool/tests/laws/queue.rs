@@ -8,9 +8,8 @@ mod reference;
 
 use pool::queue::{Body, EarlierMessages, SendInputs};
 use pool::{QueueRules, queue};
-use protocol::message::PROMPT;
 use protocol::request::Send;
-use protocol::{ErrorCode, Event, MessageId, OpId, Seq, SessionId, SessionRef, Timestamp};
+use protocol::{ErrorCode, Event, MessageId, OpId, PROMPT, Seq, SessionId, SessionRef, Timestamp};
 
 use crate::world::World;
 

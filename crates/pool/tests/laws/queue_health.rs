@@ -6,11 +6,10 @@ use pool::queue::{self, ClaimQuery};
 use pool::worker::Registration;
 use pool::{QueueRules, Volatile};
 use protocol::event::LaneEvent;
-use protocol::message::PROMPT;
 use protocol::request::{ClaimRef, Disposition, Send};
 use protocol::session::SessionLock;
 use protocol::{
-    Epoch, Event, GeneratorId, Holder, Lifecycle, MessageId, MessageState, OpId, Reason, StuckReason,
+    Epoch, Event, GeneratorId, Holder, Lifecycle, MessageId, MessageState, OpId, PROMPT, Reason, StuckReason,
     Timestamp, Token, UnstuckReason,
 };
 

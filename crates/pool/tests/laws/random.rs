@@ -3,18 +3,16 @@
 use pool::queue;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use protocol::activity::{Activity, ActivityState, Ask, AskKind, Notes, Source};
 use protocol::clock::Clock;
-use protocol::event::AgentEvent;
 use protocol::policy::{Budget, Policy};
-use protocol::session::Conversation;
-use protocol::session::{DeleteMode, Reason, SessionLock};
+use protocol::session::{Conversation, DeleteMode, SessionLock};
 use protocol::thought::{StreamPosition, Thought};
 use protocol::tmux::{TmuxPane, TmuxState};
 use protocol::usage::Account;
 use protocol::{
-    Breaker, Epoch, Event, Exit, Incarnation, MessageId, MessageState, MessageStatus, OpId, PaneId, ProcId,
-    SessionId, Stamped, Tag, Timestamp, TmuxSessionId, Token, WindowId,
+    Activity, ActivityState, AgentEvent, Ask, AskKind, Breaker, Epoch, Event, Exit, Incarnation, MessageId,
+    MessageState, MessageStatus, Notes, OpId, PaneId, ProcId, Reason, SessionId, Source, Stamped, Tag,
+    Timestamp, TmuxSessionId, Token, WindowId,
 };
 
 use crate::queue::send_prompt;

@@ -7,9 +7,8 @@ use pool::reap::{Orphans, ReapInputs};
 use pool::session;
 use pool::session::NextRun;
 use protocol::diff::Change;
-use protocol::session::Reason;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
-use protocol::{Event, Exit, Incarnation, Lifecycle, PaneId, Tag, Timestamp, TmuxSessionId};
+use protocol::{Event, Exit, Incarnation, Lifecycle, PaneId, Reason, Tag, Timestamp, TmuxSessionId};
 
 use crate::world::{World, pane, process, server, settings, up};
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 use pool::{RestartRules, Settings, session, slots};
 use protocol::clock::ClockStep;
 use protocol::policy::{Budget, Policy, RestartPolicy};
-use protocol::session::Reason;
-use protocol::{Event, Exit, Incarnation, Lifecycle, SessionId, Timestamp};
+use protocol::{Event, Exit, Incarnation, Lifecycle, Reason, SessionId, Timestamp};
 
 use crate::world::{World, launch, settings};
 

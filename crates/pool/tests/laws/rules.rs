@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use pool::reap::{Host, ResourceUse, RuleInputs, RuleVerdict};
 use pool::{Agent, Settings, reap, slots};
-use protocol::message::PROMPT;
 use protocol::reap::{Action, Rule};
 use protocol::session::SessionLock;
 use protocol::{
-    Epoch, Holder, Incarnation, MessageId, MessageState, OpId, Session, SessionId, Tag, Timestamp, Token,
+    Epoch, Holder, Incarnation, MessageId, MessageState, OpId, PROMPT, Session, SessionId, Tag, Timestamp,
+    Token,
 };
 
 use crate::queue::{asked, send, send_prompt};

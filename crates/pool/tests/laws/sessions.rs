@@ -4,8 +4,7 @@ use pool::session::CreateOutcome;
 use pool::{Pool, QueueRules, session};
 use protocol::clock::{Clock, ClockStep};
 use protocol::request::New;
-use protocol::session::Reason;
-use protocol::{Event, Exit, OpId, SessionId, Tag, Timestamp};
+use protocol::{Event, Exit, OpId, Reason, SessionId, Tag, Timestamp};
 
 use crate::queue::{asked, send};
 use crate::world::{World, launch, server, settings};

@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use pool::slots::EvictionInputs;
 use pool::{Agent, QueueRules, Settings, queue, session, slots};
-use protocol::activity::{Ask, AskKind, Source};
-use protocol::event::AgentEvent;
-use protocol::message::PROMPT;
 use protocol::policy::Policy;
-use protocol::session::{Reason, SessionLock};
+use protocol::session::SessionLock;
 use protocol::{
-    Activity, ActivityState, Epoch, ErrorCode, Event, Lifecycle, MessageId, MessageState, MessageStatus,
-    OpId, OsBytes, Seq, SessionId, Stamped, Tag, Timestamp, Token,
+    Activity, ActivityState, AgentEvent, Ask, AskKind, Epoch, ErrorCode, Event, Lifecycle, MessageId,
+    MessageState, MessageStatus, OpId, OsBytes, PROMPT, Reason, Seq, SessionId, Source, Stamped, Tag,
+    Timestamp, Token,
 };
 
 use crate::queue::{asked, send, send_prompt};

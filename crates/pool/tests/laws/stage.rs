@@ -7,15 +7,13 @@ use agents::{Adapter, Confirm};
 use pool::agent::{HookInputs, HookOutcome};
 use pool::clock::{self, Moment, Reading};
 use pool::{Agent, Pool, QueueRules, Settings, agent, prompt, queue};
-use protocol::activity::Ask;
 use protocol::clock::{Clock, ClockStep};
 use protocol::hook::{Hook, HookEvent};
 use protocol::policy::OnInterrupted;
 use protocol::session::Conversation;
-use protocol::session::Reason;
 use protocol::{
-    Activity, ActivityState, Epoch, Event, Incarnation, Lifecycle, MessageId, MessageState, Notes, Session,
-    SessionId, Tag, Timestamp, Token,
+    Activity, ActivityState, Ask, Epoch, Event, Incarnation, Lifecycle, MessageId, MessageState, Notes,
+    Reason, Session, SessionId, Tag, Timestamp, Token,
 };
 
 use crate::queue::send_prompt;

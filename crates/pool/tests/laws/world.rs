@@ -11,11 +11,10 @@ use pool::{EnforceableLimits, Pool, QueueRules, ReapRules, RestartRules, Setting
 use protocol::policy::Naming;
 use protocol::reap::Candidate;
 use protocol::request::New;
-use protocol::session::Size;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{
     Breaker, Event, Incarnation, Lifecycle, Message, MessageId, MessageStatus, PaneId, ProcId, Seq, ServerId,
-    SessionId, Stamped, Tag, Timestamp, TmuxSessionId, WindowId,
+    SessionId, Size, Stamped, Tag, Timestamp, TmuxSessionId, WindowId,
 };
 
 pub(crate) fn settings() -> Settings {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
-use protocol::ids::Tag;
+use protocol::Tag;
 
 use super::find;
 use crate::handle::Handle;

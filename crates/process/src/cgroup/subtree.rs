@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
-use protocol::ids::Tag;
-use protocol::limits::Limits;
+use protocol::{Limits, Tag};
 
 use super::find;
 use super::group::{is_gone, is_populated, members, present, remove, write};

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use protocol::limits::Limits;
+use protocol::{Limits, Tag};
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,6 @@ use super::group::{kill_each, members};
 use super::*;
 use crate::testing::{Running, Scratch, wait_until};
 use nix::errno::Errno;
-use protocol::ids::Tag;
 
 const TAG: Tag = Tag([0xa7; 16]);
 

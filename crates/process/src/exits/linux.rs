@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use super::ExitStatus;
 use crate::info::BasicInfo;

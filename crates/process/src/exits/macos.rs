@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use super::ExitStatus;
 use crate::info::BasicInfo;

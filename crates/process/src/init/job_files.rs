@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::OFlag;
+use protocol::Timestamp;
 use protocol::job::{ExitRecord, JOB_VERSION, Job, Started};
-use protocol::time::Timestamp;
 use serde::Serialize;
 
 use super::spawn::Spawned;

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
+use protocol::Limits;
 use protocol::job::Job;
-use protocol::limits::Limits;
 
 /// A limit, prepared to be applied.
 enum Limit {

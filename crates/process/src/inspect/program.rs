@@ -3,8 +3,7 @@
 
 use std::io;
 
-use protocol::ids::ProcId;
-use protocol::text::OsBytes;
+use protocol::{OsBytes, ProcId};
 
 use crate::info::BasicInfo;
 use crate::platform;

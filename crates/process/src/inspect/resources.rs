@@ -2,7 +2,7 @@
 
 use std::io;
 
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use crate::platform;
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 /// Returns the number of typed bytes that the terminal of this process holds unread. `None` if the process
 /// has ended or has no terminal, and on systems that do not report it (macOS).

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use protocol::ids::ProcId;
-use protocol::usage::Usage;
+use protocol::{ProcId, Usage};
 
 use crate::tree::Table;
 use crate::{cgroup, identity};

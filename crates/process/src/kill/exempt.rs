@@ -15,7 +15,7 @@ use std::io;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use crate::info::BasicInfo;
 use crate::platform;

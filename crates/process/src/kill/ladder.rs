@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 /// Consecutive empty scans required as proof that all processes have ended.
 const EMPTY_SCANS: u8 = 2;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use nix::sys::signal::Signal;
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use super::{KillRun, KillStep};
 use crate::identity::State;

@@ -1,7 +1,7 @@
 //! A process that a kill ends, with the handle by which it is signalled.
 
 use nix::sys::signal::Signal;
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use crate::handle::Handle;
 use crate::tree::{Evidence, Member, still_belongs};

@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
-use protocol::ids::Tag;
+use protocol::Tag;
 use protocol::logs::{self, part_name};
 
 use super::compress::{claim, compress};

@@ -10,8 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use protocol::ids::Tag;
-use protocol::logs;
+use protocol::{Tag, logs};
 
 use super::access::{open_file, open_with, remove};
 

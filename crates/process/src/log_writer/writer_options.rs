@@ -4,8 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use protocol::ids::Tag;
-use protocol::logs;
+use protocol::{Tag, logs};
 
 /// Location and limits of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,8 +12,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::unistd::{SysconfVar, getpgid, sysconf};
-use protocol::ids::ProcId;
-use protocol::text::OsBytes;
+use protocol::{OsBytes, ProcId};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use super::proc;

@@ -12,8 +12,7 @@ use nix::errno::Errno;
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getsid};
-use protocol::ids::ProcId;
-use protocol::text::OsBytes;
+use protocol::{OsBytes, ProcId};
 
 use super::proc::{self, Image};
 use crate::info::{BasicInfo, Foreground, Process, Resources, State};

@@ -1,7 +1,7 @@
 //! Parsers of the files in `/proc/PID` and of macOS's process arguments. They work on bytes, because a
 //! process chooses its own name and environment: neither is necessarily UTF-8 or well formed.
 
-use protocol::text::OsBytes;
+use protocol::OsBytes;
 
 /// The fields of `/proc/PID/stat` (`proc_pid_stat(5)`) that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use protocol::ids::{ProcId, Tag};
+use protocol::{ProcId, Tag};
 
 /// The known facts about an incarnation.
 #[derive(Debug, Clone, PartialEq, Eq)]

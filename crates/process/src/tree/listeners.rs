@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use crate::identity;
 

@@ -5,8 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use protocol::ids::{ProcId, Tag};
-use protocol::text::OsBytes;
+use protocol::{OsBytes, ProcId, Tag};
 
 use super::snapshot::Snapshot;
 

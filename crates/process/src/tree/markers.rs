@@ -4,9 +4,8 @@
 use std::io;
 use std::path::Path;
 
-use protocol::ids::{ProcId, Tag};
 use protocol::paths::is_same;
-use protocol::text::OsBytes;
+use protocol::{OsBytes, ProcId, Tag};
 
 use super::evidence::Evidence;
 use crate::platform::{self, proc};

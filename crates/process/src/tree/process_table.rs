@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-use protocol::ids::ProcId;
-use protocol::text::OsBytes;
+use protocol::{OsBytes, ProcId};
 
 use crate::bounded_reads::UNANSWERED;
 use crate::info::{BasicInfo, Process};

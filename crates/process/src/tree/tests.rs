@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use std::path::Path;
 
-use protocol::ids::Tag;
+use protocol::Tag;
 
 use super::*;
 use crate::platform::proc::Image;

@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use process::init::InitExit;
-use protocol::limits::Limits;
+use protocol::Limits;
 
 use crate::pane::{Pane, WAIT};
 

@@ -14,8 +14,7 @@ use process::identity;
 use process::init::InitExit;
 use process::kill::{Exemption, KillOptions, KillReport, kill};
 use process::tree::Evidence;
-use protocol::ids::Tag;
-use protocol::limits::Limits;
+use protocol::{Limits, Tag};
 
 use crate::pane::{Pane, WAIT, tag, wait_until};
 

@@ -16,10 +16,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::openpty;
 use process::init::InitExit;
 use process::tree::Evidence;
-use protocol::ids::{SessionId, Tag};
 use protocol::job::{ExitRecord, JOB_VERSION, Job};
-use protocol::limits::Limits;
 use protocol::reap::Leftovers;
+use protocol::{Limits, SessionId, Tag};
 
 /// Time limit of a condition, long enough for a slow machine; only a failing test reaches it.
 const DEADLINE: Duration = Duration::from_secs(30);

@@ -15,7 +15,7 @@ use process::identity::{self, State};
 use process::init::InitExit;
 use process::kill::{KillOptions, KillReport, KillStep, kill, kill_with_hook};
 use process::tree::Evidence;
-use protocol::ids::{ProcId, Tag};
+use protocol::{ProcId, Tag};
 
 use crate::pane::{Pane, myself, tag, wait_until};
 

@@ -12,7 +12,7 @@ use process::handle::Handle;
 use process::identity::{self, State};
 use process::init::InitExit;
 use process::inspect::program::foreground;
-use protocol::ids::ProcId;
+use protocol::ProcId;
 use protocol::job::parse_nudge;
 
 use crate::pane::{Pane, WAIT, job, myself, tag, wait_until, write_job};

@@ -7,12 +7,11 @@ mod rest;
 
 use std::time::Duration;
 
-use protocol::message::{InDoubt, PROMPT};
 use protocol::request::{
-    Adopt, Approve, Drain, Input, Kill, Lock, New, Park, Pin, Purge, Remove, Rename, Request, Resolution,
+    Adopt, Approve, Drain, Input, Kill, Lock, New, Park, Pin, Purge, Remove, Rename, Resolution,
     ResolveMessage, Restart, Restore, Send, Until, Wait,
 };
-use protocol::{MessageId, OpId, OsBytes, Refusal, Reply, Response, SessionRef};
+use protocol::{InDoubt, MessageId, OpId, OsBytes, PROMPT, Refusal, Reply, Request, Response, SessionRef};
 use tokio::time::sleep;
 
 use crate::actors::worker::{JOB, TASK};

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use protocol::policy::RestartPolicy;
 use protocol::request::{
-    Capture, ClearContext, Extent, Keys, Label, List, Messages, Prune, Request, Resize, Send, Update,
+    Capture, ClearContext, Extent, Keys, Label, List, Messages, Prune, Resize, Send, Update,
 };
-use protocol::session::Size;
 use protocol::thought::{Publish, StreamPosition};
-use protocol::{MessageId, OsBytes, SessionRef};
+use protocol::{MessageId, OsBytes, Request, SessionRef, Size};
 
 use crate::rng::Rng;
 

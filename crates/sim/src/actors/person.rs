@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use protocol::ProcId;
-use protocol::ids::PaneId;
+use protocol::{PaneId, ProcId};
 use tokio::time::sleep;
 use world::tasks::Tasks;
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use protocol::event::EventKind;
 use protocol::request::Subscribe;
-use protocol::session::Reason;
-use protocol::{Call, Event, Frame, MessageId, MessageState, Request, Role, Seq, SessionId, Tag, frame};
+use protocol::{
+    Call, Event, Frame, MessageId, MessageState, Reason, Request, Role, Seq, SessionId, Tag, frame,
+};
 use tokio::time::sleep;
 
 use crate::client::Client;

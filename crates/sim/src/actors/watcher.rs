@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use protocol::reply::WatcherCommand;
 use protocol::request::{Observe, View};
-use protocol::time::millis;
-use protocol::{Call, Frame, Request, Role, frame};
+use protocol::{Call, Frame, Request, Role, frame, millis};
 use tmux::{Driver, listing};
 use tokio::time::{Instant, sleep, timeout};
 use world::clock::Clock;

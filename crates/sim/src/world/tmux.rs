@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use protocol::ids::{PaneId, TmuxSessionId};
-use protocol::{ProcId, Tag};
+use protocol::{PaneId, ProcId, Tag, TmuxSessionId};
 use tmux::act::Client;
 use tmux::fake::Fake;
 use tmux::{Call, Create, DEADLINE, PaneRef, ServerRef, TmuxError};

@@ -1,8 +1,7 @@
 //! Lines of an export: each is one row, or a message with its state. They are readable by people and scripts,
 //! and yet exact: a row that JSON cannot express exactly is stored as bytes.
 
-use protocol::text::OsBytes;
-use protocol::{Event, MessageStatus, Seq, Stamped, Step, Timestamp};
+use protocol::{Event, MessageStatus, OsBytes, Seq, Stamped, Step, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;

@@ -3,8 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{env, fs};
 
-use protocol::event::AgentEvent;
-use protocol::{Event, MessageId, MessageState, Seq};
+use protocol::{AgentEvent, Event, MessageId, MessageState, Seq};
 use redb::{Database, ReadableDatabase, TableDefinition};
 use store::{Store, StoreError, Table};
 

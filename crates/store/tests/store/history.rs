@@ -6,18 +6,15 @@ use std::collections::BTreeMap;
 
 use pool::Pool;
 use protocol::clock::{Clock, ClockStep};
-use protocol::limits::Limits;
-use protocol::message::{PROMPT, STEPS_MAX};
+use protocol::message::STEPS_MAX;
 use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::reap::{Action, CandidateKind, Outcome, Rule};
-use protocol::session::Conversation;
-use protocol::session::{DeleteMode, SessionLock, Size};
-use protocol::text::{Name, OsBytes};
+use protocol::session::{Conversation, DeleteMode, SessionLock};
 use protocol::usage::Account;
 use protocol::{
-    Breaker, Epoch, Event, Exit, GeneratorId, Holder, Incarnation, Message, MessageId, MessageState,
-    MessageStatus, OpId, PaneId, ProcId, Reason, Seq, ServerId, Session, SessionId, Spec, Stamped, Tag,
-    Timestamp, TmuxSessionId, Token,
+    Breaker, Epoch, Event, Exit, GeneratorId, Holder, Incarnation, Limits, Message, MessageId, MessageState,
+    MessageStatus, Name, OpId, OsBytes, PROMPT, PaneId, ProcId, Reason, Seq, ServerId, Session, SessionId,
+    Size, Spec, Stamped, Tag, Timestamp, TmuxSessionId, Token,
 };
 use store::{Loaded, Store};
 

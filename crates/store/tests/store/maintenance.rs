@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use protocol::event::AgentEvent;
-use protocol::{Event, MessageState, Timestamp};
+use protocol::{AgentEvent, Event, MessageState, Timestamp};
 use redb::{Database, TableDefinition};
 use store::maintenance::{backup, check, check_file, export, import};
 use store::{Loaded, SCHEMA, Store, StoreError, Table};

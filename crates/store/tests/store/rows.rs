@@ -5,14 +5,14 @@ use std::sync::mpsc;
 use std::thread;
 
 use proptest::prelude::*;
-use protocol::event::AgentEvent;
 use protocol::message::STEPS_MAX;
 use protocol::policy::Budget;
 use protocol::reap::{Action, Rule};
-use protocol::session::Conversation;
-use protocol::session::{DeleteMode, Reason, SessionLock};
+use protocol::session::{Conversation, DeleteMode, SessionLock};
 use protocol::usage::Account;
-use protocol::{Epoch, Event, MessageId, MessageState, OpId, ProcId, Seq, Timestamp, Token};
+use protocol::{
+    AgentEvent, Epoch, Event, MessageId, MessageState, OpId, ProcId, Reason, Seq, Timestamp, Token,
+};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition, TableHandle};
 use store::{Store, StoreError, TRIM_MAX, Table};

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pool::Pool;
-use protocol::message::{Message, MessageState, MessageStatus};
-use protocol::{Event, MessageId, OpId, Seq, SessionId, Stamped, Timestamp};
+use protocol::{
+    Event, Message, MessageId, MessageState, MessageStatus, OpId, Seq, SessionId, Stamped, Timestamp,
+};
 use store::Store;
 use store::maintenance::{backup, check, check_file, export, import};
 use tempfile::TempDir;

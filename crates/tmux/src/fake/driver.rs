@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use protocol::ids::{PaneId, TmuxSessionId, Token};
-use protocol::text::Name;
+use protocol::{Name, PaneId, TmuxSessionId, Token};
 
 use super::{Fake, not_found};
 use crate::act::{Client, Lines, PaneUse};

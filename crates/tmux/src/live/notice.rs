@@ -1,6 +1,6 @@
 //! Events of a connection: notifications and readings.
 
-use protocol::ids::{PaneId, TmuxSessionId, WindowId};
+use protocol::{PaneId, TmuxSessionId, WindowId};
 
 use crate::query::{Reading, Scope};
 

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use protocol::ids::TmuxSessionId;
+use protocol::TmuxSessionId;
 
 use super::notice::Notice;
 use crate::error::TmuxError;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use protocol::ids::{PaneId, Tag, TmuxSessionId};
+use protocol::{PaneId, Tag, TmuxSessionId};
 use tmux::act::Lines;
 use tmux::{Adopt, Answer, LogOptions, PaneRef, ServerRef};
 

@@ -1,6 +1,6 @@
 //! The in-memory tmux gives the same answers as the real one.
 
-use protocol::ids::TmuxSessionId;
+use protocol::TmuxSessionId;
 use tmux::fake::{Fake, Fault};
 use tmux::{Adopt, Answer, Driver, PaneRef, Receipt, Size, TmuxError};
 

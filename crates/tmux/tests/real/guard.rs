@@ -1,6 +1,6 @@
 //! Only the intended pane is ever touched.
 
-use protocol::ids::{PaneId, Tag};
+use protocol::{PaneId, Tag};
 use tmux::act::Lines;
 use tmux::{Adopt, Answer, LogOptions, PaneRef, Size, TmuxError};
 

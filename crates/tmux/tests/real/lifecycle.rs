@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
-use protocol::ids::{ProcId, TmuxSessionId};
 use protocol::tmux::Server;
+use protocol::{ProcId, TmuxSessionId};
 use tmux::act::{Lines, retired_name};
 use tmux::{Answer, Create, LogOptions, Size, TmuxError, listing};
 

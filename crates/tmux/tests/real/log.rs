@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use protocol::ids::{PaneId, Tag};
+use protocol::{PaneId, Tag};
 use tmux::{Answer, LogOptions, PaneRef};
 
 use crate::support::{Rig, executable, until};

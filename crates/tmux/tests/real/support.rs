@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use protocol::Epoch;
-use protocol::ids::{Tag, Token};
+use protocol::{Epoch, Tag, Token};
 use tempfile::TempDir;
 use tmux::{Create, Created, Device, LogOptions, PaneRef, Size, server_config};
 

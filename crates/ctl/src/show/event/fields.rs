@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use protocol::event::{AgentEvent, LaneEvent};
+use protocol::event::LaneEvent;
 use protocol::session::SessionLock;
 use protocol::{
-    Activity, Event, Holder, Incarnation, Message, MessageReason, MessageState, MessageStatus, ServerId,
-    Session, Spec, redact,
+    Activity, AgentEvent, Event, Holder, Incarnation, Message, MessageReason, MessageState, MessageStatus,
+    ServerId, Session, Spec, redact,
 };
 use serde_json::{Value, json};
 

@@ -1,17 +1,15 @@
 //! Tests of the documents of events.
 
-use protocol::activity::{Ask, AskKind, Source};
-use protocol::message::Holder;
+use protocol::event::EventKind;
 use protocol::policy::{Budget, Policy};
 use protocol::reap::{Action, CandidateKind, Outcome, Rule};
-use protocol::session::{Exit, SessionLock};
+use protocol::session::SessionLock;
 use protocol::thought::{StreamPosition, Thought};
 use protocol::{
-    Activity, ActivityState, Breaker, GeneratorId, MessageId, MessageState, MessageStatus, OpId, ProcId,
-    Reason, SessionId, Tag,
+    Activity, ActivityState, Ask, AskKind, Breaker, Exit, GeneratorId, Holder, MessageId, MessageState,
+    MessageStatus, OpId, ProcId, Reason, SessionId, Source, Tag,
 };
 
-use protocol::event::EventKind;
 use serde_json::json;
 
 use super::*;

@@ -1,8 +1,7 @@
 //! The documents of a session's agent: its activity and the last published thought.
 
-use protocol::activity::{Ask, Source};
 use protocol::thought::{RestState, Thought, ThoughtSource, ThoughtState};
-use protocol::{Activity, ActivityState, Timestamp};
+use protocol::{Activity, ActivityState, Ask, Source, Timestamp};
 use serde::{Serialize, Serializer};
 
 use super::form::{Json, form, forms, optional};

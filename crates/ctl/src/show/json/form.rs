@@ -1,11 +1,9 @@
 //! The form of the protocol's types in the documents, where it differs from that in `rpc`: times are text,
 //! secrets are redacted.
 
-use protocol::message::Breaker;
 use protocol::reply::{PaneObservation, QueueCounts, TransportHealth};
-use protocol::session::Exit;
 use protocol::tmux::TmuxTransport;
-use protocol::{Name, SessionId, Standstill, StuckLane, Timestamp, redact};
+use protocol::{Breaker, Exit, Name, SessionId, Standstill, StuckLane, Timestamp, redact};
 use serde::{Serialize, Serializer};
 
 use crate::show::time::rfc3339;

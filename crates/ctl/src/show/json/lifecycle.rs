@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use protocol::limits::Limits;
 use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::reap::{Action, Rule};
 use protocol::reply::LockView;
-use protocol::usage::Usage;
-use protocol::{ProcId, Timestamp, Token};
+use protocol::{Limits, ProcId, Timestamp, Token, Usage};
 use serde::{Serialize, Serializer};
 
 use crate::error_lines::ErrorLines;

@@ -1,7 +1,9 @@
 //! The JSON document of a message.
 
-use protocol::message::{InDoubt, MessageState, Step};
-use protocol::{GeneratorId, Message, MessageId, MessageReason, OsBytes, SessionId, Timestamp, Token};
+use protocol::{
+    GeneratorId, InDoubt, Message, MessageId, MessageReason, MessageState, OsBytes, SessionId, Step,
+    Timestamp, Token,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 

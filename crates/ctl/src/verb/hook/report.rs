@@ -14,8 +14,7 @@ use nix::poll::{PollFd, PollFlags};
 use process::runtime::awake::awake;
 use protocol::blocking::Connection;
 use protocol::hook::{AwakeTime, Decision, Hook, HookEvent};
-use protocol::reply::Frame;
-use protocol::{ErrorCode, Hello, Refusal, Reply, Request, Response, Role, Timestamp};
+use protocol::{ErrorCode, Frame, Hello, Refusal, Reply, Request, Response, Role, Timestamp};
 
 use super::environment::{HookEnvironment, has_own_hooks};
 use super::{spool, stdin};

@@ -5,9 +5,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use protocol::ids::Tag;
 use protocol::request::{Capture, Extent};
-use protocol::{Lifecycle, Request, Response, SessionRef, Timestamp};
+use protocol::{Lifecycle, Request, Response, SessionRef, Tag, Timestamp};
 
 use super::condition::Pattern;
 use crate::calls;

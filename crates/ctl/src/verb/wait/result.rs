@@ -1,9 +1,7 @@
 //! The result of a wait: the condition that holds, and the exit code.
 
-use protocol::activity::AskKind;
-use protocol::reply::SessionView;
 use protocol::request::Until;
-use protocol::{ActivityState, Lifecycle, Message, Response, SessionRef};
+use protocol::{ActivityState, AskKind, Lifecycle, Message, Response, SessionRef, SessionView};
 use serde::Serialize;
 use serde_json::json;
 

@@ -7,10 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
-use protocol::message::{Claimed, PROMPT};
 use protocol::request::{Claim, List, Messages, Register};
 use protocol::worker::{ClaimScope, Selection};
-use protocol::{ErrorCode, Frame, MessageState, OpId, Reply, Request, Response, SessionRef, TransportError};
+use protocol::{
+    Claimed, ErrorCode, Frame, MessageState, OpId, PROMPT, Reply, Request, Response, SessionRef,
+    TransportError,
+};
 
 use super::event::WorkEvent;
 use super::lease_keeper::LeaseOrder;

@@ -1,8 +1,7 @@
 //! The events that the threads of `work` send to the main thread.
 
 use nix::sys::signal::Signal;
-use protocol::message::Claimed;
-use protocol::{Refusal, Token};
+use protocol::{Claimed, Refusal, Token};
 
 use super::handler_exit::HandlerExit;
 use crate::error::Error;

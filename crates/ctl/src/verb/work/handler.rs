@@ -12,9 +12,7 @@ use process::identity;
 use process::kill::{self, KillOptions};
 use process::runtime::dependent::spawn_dependent;
 use process::tree::Evidence;
-use protocol::backoff::Backoff;
-use protocol::paths::Paths;
-use protocol::{Claimed, Message, OsBytes, ProcId, Tag, Token};
+use protocol::{Backoff, Claimed, Message, OsBytes, Paths, ProcId, Tag, Token};
 
 use super::args::Args;
 use super::event::WorkEvent;

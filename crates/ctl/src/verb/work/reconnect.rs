@@ -4,11 +4,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use protocol::backoff::Backoff;
 use protocol::blocking::Connection;
 use protocol::reply::Registered;
 use protocol::request::Register;
-use protocol::{ConnectError, ErrorCode, OpId, Refusal, Reply, Request, Response, Role, TransportError};
+use protocol::{
+    Backoff, ConnectError, ErrorCode, OpId, Refusal, Reply, Request, Response, Role, TransportError,
+};
 
 use crate::client::{Client, RetryLimit};
 use crate::context::Context;

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use protocol::bounds::cut;
-use protocol::message::{Claimed, REASON_MAX};
+use protocol::message::REASON_MAX;
 use protocol::request::{Ack, CLAIM_MAX, ClaimRef, Fail};
-use protocol::text::counted;
-use protocol::{Refusal, Request, Token};
+use protocol::{Claimed, Refusal, Request, Token, counted};
 
 use super::args::Args;
 use super::claimer::{Order, Orders};

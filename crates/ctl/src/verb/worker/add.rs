@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgGroup;
-use protocol::limits::Limits;
 use protocol::request::AddWorker;
 use protocol::worker::{Selection, WorkerQueue, WorkerSpec};
-use protocol::{OsBytes, Request};
+use protocol::{Limits, OsBytes, Request};
 
 use super::list;
 use crate::args::{Repeat, kind, pair};

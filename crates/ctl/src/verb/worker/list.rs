@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use protocol::reply::{ClaimView, GeneratorView, SessionView};
+use protocol::reply::{ClaimView, GeneratorView};
 use protocol::request::List;
 use protocol::worker::WorkerSpec;
-use protocol::{Lifecycle, Reason, Request, Session, SessionId, Timestamp};
+use protocol::{Lifecycle, Reason, Request, Session, SessionId, SessionView, Timestamp};
 use serde_json::{Value, json};
 
 use crate::calls::{self, expected};

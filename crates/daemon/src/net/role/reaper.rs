@@ -7,10 +7,9 @@ use std::time::Duration;
 use pool::observe::{Findings, Peer, account_reported, ended_by_tmux};
 use pool::{Volatile, reap};
 use protocol::reap::{Candidate, CandidateKind, Lease, Outcome, Verdict};
-use protocol::session::Reason;
 use protocol::{
-    Call, ErrorCode, Event, Hello, Lifecycle, OsBytes, Refusal, Reply, Request, Response, Session, SessionId,
-    Tag, Token, frame,
+    Call, ErrorCode, Event, Hello, Lifecycle, OsBytes, Reason, Refusal, Reply, Request, Response, Session,
+    SessionId, Tag, Token, frame,
 };
 use tokio::time::{Instant, sleep, timeout};
 

@@ -11,9 +11,7 @@ use pool::observe::Peer;
 use pool::{Volatile, agent};
 use protocol::reap::Outcome;
 use protocol::reply::{BreakerView, Component, PendingAsk, Status};
-use protocol::session::Reason;
-use protocol::text::counted;
-use protocol::{Activity, ActivityState, Lifecycle, Reply, Response, Session, Timestamp};
+use protocol::{Activity, ActivityState, Lifecycle, Reason, Reply, Response, Session, Timestamp, counted};
 use tmux::TmuxError;
 
 use crate::effect::cgroup;

@@ -2,9 +2,8 @@
 
 use pool::Volatile;
 use protocol::reply::TmuxStatus;
-use protocol::text::counted;
 use protocol::tmux::{NoAnswer, Server, ServerProblem};
-use protocol::{OsBytes, ServerId, Session};
+use protocol::{OsBytes, ServerId, Session, counted};
 use tmux::version::OLDEST;
 
 use crate::host::machine_sample::MachineSample;

@@ -8,8 +8,7 @@ use pool::{OperationState, Settings, session};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::request::New;
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, OpId, Session, SessionId, Tag, Timestamp};
+use protocol::{Event, Lifecycle, OpId, Reason, Session, SessionId, Tag, Timestamp};
 
 use super::host::Host;
 use crate::world::{World, launch, settings};

@@ -10,8 +10,8 @@ use pool::slots::EvictionInputs;
 use pool::{ReapRules, Settings, prompt, queue, reap, session, slots};
 use protocol::policy::{Budget, RestartPolicy};
 use protocol::reap::{Action, CandidateKind, Rule};
-use protocol::session::{DeleteMode, Reason};
-use protocol::{Epoch, ErrorCode, Event, Lifecycle, MessageState, Session, SessionId, Tag, Token};
+use protocol::session::DeleteMode;
+use protocol::{Epoch, ErrorCode, Event, Lifecycle, MessageState, Reason, Session, SessionId, Tag, Token};
 
 use super::command::Command;
 use super::host::Host;

@@ -7,9 +7,7 @@ use pool::Settings;
 use pool::slots::{MIN_STAY, QUANTUM};
 use protocol::policy::RestartPolicy;
 use protocol::request::New;
-use protocol::session::Reason;
-use protocol::time::millis;
-use protocol::{Lifecycle, MessageId, Session, SessionId, Tag, Timestamp};
+use protocol::{Lifecycle, MessageId, Reason, Session, SessionId, Tag, Timestamp, millis};
 
 /// A session, as the users who requested it know it.
 #[derive(Debug, Default)]

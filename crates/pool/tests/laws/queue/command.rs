@@ -3,9 +3,8 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use protocol::message::PROMPT;
 use protocol::request::{Disposition, Resolution};
-use protocol::{MessageState, SessionId};
+use protocol::{MessageState, PROMPT, SessionId};
 
 pub(crate) const KINDS: [&str; 3] = [PROMPT, "observation", "summarize"];
 

@@ -7,13 +7,11 @@ use pool::deadlines::{Deadlines, Mono};
 use pool::lock::LockTable;
 use pool::queue::{ClaimQuery, LeaseEnd, PendingMessage};
 use pool::{QueueRules, queue};
-use protocol::message::PROMPT;
 use protocol::reply::QueueCounts;
 use protocol::request::{ClaimRef, Disposition, Purge, ResolveMessage, Send};
-use protocol::session::Reason;
 use protocol::{
-    Epoch, ErrorCode, Event, Holder, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal, SessionId,
-    Timestamp, Token,
+    Epoch, ErrorCode, Event, Holder, MessageId, MessageState, OpId, OsBytes, PROMPT, ProcId, Reason, Refusal,
+    SessionId, Timestamp, Token,
 };
 
 use super::command::{Command, KINDS, Moves, Op, Sending};

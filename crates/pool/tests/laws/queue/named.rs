@@ -5,14 +5,14 @@ use std::time::Duration;
 use pool::lock::LockTable;
 use pool::queue::ClaimQuery;
 use pool::{QueueRules, queue, reap};
-use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, PROMPT, REASON_MAX, RESULT_MAX};
+use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, REASON_MAX, RESULT_MAX};
 use protocol::policy::{Policy, RestartPolicy};
 use protocol::reap::CandidateKind;
 use protocol::request::{ClaimRef, Disposition, Send};
-use protocol::session::Reason;
 use protocol::tmux::TmuxState;
 use protocol::{
-    Epoch, ErrorCode, Event, Holder, MessageId, MessageState, OpId, OsBytes, SessionId, Tag, Timestamp, Token,
+    Epoch, ErrorCode, Event, Holder, MessageId, MessageState, OpId, OsBytes, PROMPT, Reason, SessionId, Tag,
+    Timestamp, Token,
 };
 
 use super::command::{Command, Moves, Op, Sending};

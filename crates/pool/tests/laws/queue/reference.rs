@@ -7,8 +7,7 @@ use std::time::Duration;
 use pool::QueueRules;
 use pool::queue::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX};
 use protocol::request::{ClaimRef, Disposition, Resolution};
-use protocol::time::millis;
-use protocol::{ErrorCode, MessageId, MessageState, OpId, ProcId, SessionId, Token};
+use protocol::{ErrorCode, MessageId, MessageState, OpId, ProcId, SessionId, Token, millis};
 
 use MessageState::{
     Accepted, Cancelled, Claimed, Dead, Done, Expired, InDoubt, Queued, Revoking, Suspended, Typed, Typing,

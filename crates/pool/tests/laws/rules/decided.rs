@@ -6,8 +6,7 @@ use pool::reap::{Decision, SESSION_RULES};
 use pool::{Agent, RestartRules, reap, session, slots};
 use protocol::policy::Budget;
 use protocol::reap::{Action, Rule};
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, Timestamp};
+use protocol::{Event, Lifecycle, Reason, Timestamp};
 
 use super::{MINUTE, ONE, START, Scene};
 

@@ -5,12 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use pool::reap;
 use pool::reap::{OrphanProcess, Orphans, ReapInputs, ResourceUse, SESSION_RULES, SilentWorker, explain};
 use proptest::prelude::*;
-use protocol::ids::GeneratorId;
 use protocol::reap::Rule;
 use protocol::reply::Explained;
-use protocol::session::Reason;
 use protocol::tmux::TmuxState;
-use protocol::{Lifecycle, MessageState, ProcId, Timestamp};
+use protocol::{GeneratorId, Lifecycle, MessageState, ProcId, Reason, Timestamp};
 
 use super::{MINUTE, ONE, START, Scene};
 use crate::world::{pane, process, server, up};

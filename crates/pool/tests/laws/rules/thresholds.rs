@@ -6,8 +6,7 @@ use pool::reap::{HOST_RULES, ResourceUse, SESSION_RULES};
 use pool::{ReapRules, reap};
 use protocol::clock::{Clock, ClockStep};
 use protocol::reap::Rule;
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, MessageState, SessionId, Timestamp};
+use protocol::{Event, Lifecycle, MessageState, Reason, SessionId, Timestamp};
 
 use super::{MINUTE, ONE, START, Scene, before};
 use crate::world::server;

@@ -4,8 +4,8 @@ use pool::deadlines::Mono;
 use pool::reap::{self, ResourceUse};
 use pool::slots::LossSource;
 use protocol::reap::{Action, Candidate, Outcome, Rule};
-use protocol::session::{Conversation, Reason};
-use protocol::{Event, Lifecycle, SessionId, Tag};
+use protocol::session::Conversation;
+use protocol::{Event, Lifecycle, Reason, SessionId, Tag};
 
 use super::{Engine, MINUTE, ONE, TWO};
 

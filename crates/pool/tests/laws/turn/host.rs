@@ -3,8 +3,7 @@
 use pool::reap::{self, HostUse, Share};
 use pool::slots::Action as Scheduled;
 use protocol::reap::{Action, Candidate, Rule};
-use protocol::session::Reason;
-use protocol::{Event, Lifecycle, SessionId, Tag};
+use protocol::{Event, Lifecycle, Reason, SessionId, Tag};
 
 use super::{Engine, MINUTE, ONE, THREE, TWO};
 use crate::queue::send_prompt;

@@ -11,11 +11,11 @@ use pool::{QueueRules, WorkerSettings, queue, reap, session};
 use protocol::policy::Budget;
 use protocol::reap::CandidateKind;
 use protocol::request::{ClaimRef, Disposition, Remove};
-use protocol::session::{DeleteMode, Reason};
+use protocol::session::DeleteMode;
 use protocol::tmux::TmuxState;
 use protocol::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
 use protocol::{
-    ErrorCode, Event, Exit, GeneratorId, Holder, Lifecycle, MessageId, MessageState, OpId, Refusal,
+    ErrorCode, Event, Exit, GeneratorId, Holder, Lifecycle, MessageId, MessageState, OpId, Reason, Refusal,
     SessionId, Tag, Token,
 };
 

@@ -6,11 +6,10 @@ use pool::slots::{self, Action, LossSource, Waiter, Wanted};
 use pool::{prompt, session};
 use proptest::prelude::*;
 use protocol::clock::{Clock, ClockStep};
-use protocol::event::AgentEvent;
 use protocol::policy::{DrainDeadline, RestartPolicy};
-use protocol::session::{Conversation, Reason};
+use protocol::session::Conversation;
 use protocol::thought::{StreamPosition, Thought};
-use protocol::{Event, Exit, Lifecycle, MessageId, Notes, SessionId, Timestamp};
+use protocol::{AgentEvent, Event, Exit, Lifecycle, MessageId, Notes, Reason, SessionId, Timestamp};
 
 use super::{Engine, MINUTE, ONE, THREE, TWO};
 use crate::queue::send_prompt;

@@ -9,9 +9,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::job::{JOB_VERSION, Started};
 use protocol::reap::Outcome;
-use protocol::session::Reason;
 use protocol::tmux::{TmuxPane, TmuxState};
-use protocol::{Event, Exit, Lifecycle, SessionId, TmuxSessionId, WindowId};
+use protocol::{Event, Exit, Lifecycle, Reason, SessionId, TmuxSessionId, WindowId};
 
 use super::{Engine, ONE};
 use crate::world::{pane, process, up};

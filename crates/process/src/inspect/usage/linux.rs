@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use super::Share;
 use crate::platform::{self, proc};

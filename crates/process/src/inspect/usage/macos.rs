@@ -1,6 +1,6 @@
 //! macOS: the task figures of `proc_pidinfo`, in which shared pages count in full.
 
-use protocol::ids::ProcId;
+use protocol::ProcId;
 
 use super::Share;
 use crate::platform;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::request::Request;
-use protocol::{OpId, Reply, Response, Role};
+use protocol::{OpId, Reply, Request, Response, Role};
 use tokio::time::{sleep, timeout};
 
 use super::Actor;

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use protocol::message::PROMPT;
-use protocol::request::{List, New, Request, Restart, Until, Wait};
-use protocol::{Lifecycle, MessageState, Response, Session, SessionId, SessionRef};
+use protocol::request::{List, New, Restart, Until, Wait};
+use protocol::{Lifecycle, MessageState, PROMPT, Request, Response, Session, SessionId, SessionRef};
 use tokio::time::{Instant, sleep};
 use world::tasks::Tasks;
 

@@ -1,7 +1,7 @@
 //! A client that waits until its prompt is worked off, as a script does, and must not be told so before.
 
-use protocol::request::{Request, Until, Wait};
-use protocol::{ActivityState, MessageState, Response};
+use protocol::request::{Until, Wait};
+use protocol::{ActivityState, MessageState, Request, Response};
 
 use super::Actor;
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use protocol::hook::{AwakeTime, Hook, HookEvent, SPOOL_DIR, SPOOL_VERSION, SpooledHook};
 use protocol::job::Job;
-use protocol::time::millis;
-use protocol::{ProcId, Request, Response, Role, Timestamp};
+use protocol::{ProcId, Request, Response, Role, Timestamp, millis};
 use tokio::time::{sleep, timeout};
 use world::clock::Clock;
 use world::tasks::Tasks;

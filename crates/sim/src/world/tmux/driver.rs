@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use protocol::Token;
-use protocol::ids::{PaneId, TmuxSessionId};
-use protocol::text::Name;
+use protocol::{Name, PaneId, TmuxSessionId, Token};
 use tmux::act::{Client, Lines, PaneUse};
 use tmux::{
     Adopt, Answer, Call, Create, Created, Driver, Key, Listing, LogOptions, PaneRef, PaneSnapshot, Receipt,

@@ -1,8 +1,7 @@
 //! People at the terminals of agents: they begin a line and finish it later, look back in copy mode, and start another
 //! program in a pane.
 
-use protocol::ids::PaneId;
-use protocol::{ProcId, Tag};
+use protocol::{PaneId, ProcId, Tag};
 use tmux::act::Client;
 use tmux::{Answer, Driver, PaneRef};
 use world::clock::Clock;

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use protocol::Tag;
-use protocol::ids::PaneId;
+use protocol::{PaneId, Tag};
 use tmux::PaneRef;
 use tokio::time::Instant;
 

@@ -1,10 +1,10 @@
 //! Events about agents.
 
-use protocol::activity::{Activity, ActivityState, Ask, AskKind, Source};
-use protocol::event::AgentEvent;
-use protocol::text::OsBytes;
 use protocol::thought::{RestState, StreamPosition, Thought, ThoughtSource, ThoughtState};
-use protocol::{Event, Notes, SessionId, Tag, Timestamp};
+use protocol::{
+    Activity, ActivityState, AgentEvent, Ask, AskKind, Event, Notes, OsBytes, SessionId, Source, Tag,
+    Timestamp,
+};
 
 use super::History;
 

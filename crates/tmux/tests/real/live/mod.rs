@@ -7,7 +7,7 @@ mod storm;
 
 use std::collections::BTreeMap;
 
-use protocol::ids::TmuxSessionId;
+use protocol::TmuxSessionId;
 use protocol::tmux::{TmuxSession, TmuxTransport};
 use tmux::live::{Live, LiveEvent, Reading, Scope, SessionPart};
 use tmux::{Created, Listing, TmuxError};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use protocol::ids::{PaneId, TmuxSessionId, WindowId};
 use protocol::tmux::TmuxTransport;
+use protocol::{PaneId, TmuxSessionId, WindowId};
 use tmux::live::{Live, LiveEvent, Reading, Scope, SessionPart};
 use tmux::{Created, TmuxError};
 

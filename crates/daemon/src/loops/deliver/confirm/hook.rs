@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use pool::prompt::{NextStep, Unconfirmed};
 use pool::queue;
-use protocol::activity::Source;
-use protocol::{MessageId, MessageState, Refusal, SessionId, Tag};
+use protocol::{MessageId, MessageState, Refusal, SessionId, Source, Tag};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;

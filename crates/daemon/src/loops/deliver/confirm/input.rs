@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use agents::Confirm;
 use process::inspect::tty::{InputState, ReadDetector};
-use protocol::backoff::Backoff;
-use protocol::{MessageId, MessageReason, MessageState, ProcId, Refusal, SessionId};
+use protocol::{Backoff, MessageId, MessageReason, MessageState, ProcId, Refusal, SessionId};
 use tmux::PaneRef;
 use tokio::time::{Instant, sleep};
 

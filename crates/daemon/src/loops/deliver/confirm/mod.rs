@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use agents::Confirm;
 use pool::Settings;
-use protocol::message::PROMPT;
-use protocol::{MessageReason, MessageState, Refusal, Session, SessionId};
+use protocol::{MessageReason, MessageState, PROMPT, Refusal, Session, SessionId};
 
 use crate::engine::Turn;
 use crate::engine::daemon::Daemon;

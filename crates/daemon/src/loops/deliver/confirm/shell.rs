@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use pool::prompt::{OutputStart, ShellProgress, shell_progress};
 use process::inspect::tty::ShellState;
-use protocol::activity::Source;
-use protocol::event::AgentEvent;
 use protocol::{
-    Activity, ActivityState, ErrorCode, Event, Incarnation, MessageId, MessageReason, MessageState, Refusal,
-    SessionId, Tag,
+    Activity, ActivityState, AgentEvent, ErrorCode, Event, Incarnation, MessageId, MessageReason,
+    MessageState, Refusal, SessionId, Source, Tag,
 };
 use tokio::time::{Instant, sleep};
 
