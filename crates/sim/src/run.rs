@@ -149,7 +149,7 @@ command = ["handler"]
 kinds = ["task"]
 sessions = "all"
 idle_end = "5s"
-max_restarts = 10000
+max_restarts = 128
 "#;
 
 fn config(climate: &Climate) -> String {
