@@ -79,8 +79,22 @@ fn paths(code: &str) -> Vec<String> {
     found
 }
 
+/// The names that the root of a crate passes on, with the modules that they are from.
+fn root_exports(modules: &Modules) -> BTreeMap<String, String> {
+    let root = modules.get("").map(|path| tidy::code(path)).unwrap_or_default();
+    let named = paths(&root).into_iter().filter_map(|path| {
+        let (module, name) = path.rsplit_once("::")?;
+        modules.contains_key(module).then(|| (name.to_owned(), module.to_owned()))
+    });
+    named.collect()
+}
+
 /// The module that a path leads to, as seen from `module`; none for another crate's.
-fn target(modules: &Modules, module: &str, path: &str) -> Option<String> {
+fn target(modules: &Modules, exports: &BTreeMap<String, String>, module: &str, path: &str) -> Option<String> {
+    let named = path.strip_prefix("crate::").and_then(|name| exports.get(name));
+    if let Some(from) = named.filter(|_| !module.is_empty()) {
+        return Some(from.clone()).filter(|from| from != module);
+    }
     let mut base: Vec<&str> = module.split("::").filter(|part| !part.is_empty()).collect();
     let mut parts: Vec<&str> = path.split("::").filter(|part| !part.is_empty()).collect();
     match *parts.first()? {
@@ -115,9 +129,12 @@ fn target(modules: &Modules, module: &str, path: &str) -> Option<String> {
 
 fn imports(krate: &str) -> Imports {
     let modules = modules(krate);
+    let exports = root_exports(&modules);
     let of = |(module, path): (&String, &PathBuf)| {
-        let targets =
-            paths(&tidy::code(path)).iter().filter_map(|path| target(&modules, module, path)).collect();
+        let targets = paths(&tidy::code(path))
+            .iter()
+            .filter_map(|path| target(&modules, &exports, module, path))
+            .collect();
         (module.clone(), targets)
     };
     modules.iter().map(of).collect()

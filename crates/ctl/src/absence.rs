@@ -6,9 +6,8 @@ use process::inspect::machine;
 use process::runtime::logfile;
 use protocol::Refusal;
 
-use crate::context::Context;
 use crate::show::{escape, size};
-use crate::supervisor_lock;
+use crate::{Context, supervisor_lock};
 
 /// Free bytes on its disk below which a database cannot be written.
 const FULL_DISK: u64 = 1 << 20;

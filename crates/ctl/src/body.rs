@@ -8,7 +8,7 @@ use std::path::Path;
 use protocol::OsBytes;
 use protocol::message::BODY_MAX;
 
-use crate::error::Error;
+use crate::Error;
 
 /// Refuses a body that is too long to be sent.
 pub(crate) fn checked(body: OsBytes) -> Result<OsBytes, Error> {

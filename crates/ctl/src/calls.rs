@@ -4,9 +4,8 @@ use protocol::reply::Status;
 use protocol::request::List;
 use protocol::{Message, OsBytes, Request, Response, SessionRef, SessionView};
 
-use crate::client::Client;
-use crate::error::Error;
 use crate::show::escape;
+use crate::{Client, Error};
 
 /// The content of a response of the expected variant, or the error for any other response.
 macro_rules! expected {

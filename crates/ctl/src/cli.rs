@@ -8,12 +8,10 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde_json::json;
 
 use crate::args::Global;
-use crate::context::Context;
-use crate::error::Error;
 use crate::exit::IntoCode;
-use crate::manual;
 use crate::show::out;
 use crate::verb::*;
+use crate::{Context, Error, manual};
 
 /// A crash-safe pool of tmux-hosted agent sessions.
 #[derive(Debug, Parser)]

@@ -12,10 +12,7 @@ use protocol::connect::CONNECT_TIMEOUT;
 use protocol::{ConnectError, Hello, OpId, Refusal, Reply, Request, Response, Role, Token, TransportError};
 
 use crate::absence::Absence;
-use crate::args::Repeat;
-use crate::context::Context;
-use crate::error::Error;
-use crate::timeout;
+use crate::{Context, Error, Repeat, timeout};
 
 /// Time for which a command without a time limit waits for a lost daemon.
 const RETURN_LIMIT: Duration = Duration::from_secs(30);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use protocol::paths::{DEFAULT_POOL, Env};
 use protocol::{Paths, SessionRef, Token};
 
+use crate::Error;
 use crate::args::{Colour, Global, Limit};
-use crate::error::Error;
 use crate::show::hint;
 use crate::show::out::{self, Style};
 use crate::show::progress::Progress;

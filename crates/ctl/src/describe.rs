@@ -3,14 +3,10 @@
 use protocol::reply::{LogFiles, REPLAY_CHARS};
 use protocol::{Session, SessionView};
 
-use crate::calls;
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
 use crate::error_lines::{self, ErrorLines};
-use crate::session_log;
 use crate::show::json::SessionJson;
 use crate::show::{out, session, time};
+use crate::{Client, Context, Error, calls, session_log};
 
 /// Prints everything about a session.
 pub(crate) fn session(context: &Context, session: &str) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use protocol::reply::LogFiles;
 use protocol::{Tag, Timestamp};
 use regex::bytes::RegexSet;
 
-use crate::error::Error;
+use crate::Error;
 use crate::tail::{Sink, Tail};
 use logs::clean::{Cleaner, Mode};
 

@@ -8,9 +8,7 @@ use std::process::Command;
 use nix::errno::Errno;
 use nix::sys::signal::SigSet;
 
-use crate::context::Context;
-use crate::error::Error;
-use crate::exit;
+use crate::{Context, Error, exit};
 
 /// Replaces this process by a program, which keeps its process id and receives every signal: the signals that
 /// the starter blocks in itself, and that a child inherits as blocked, are unblocked. `ends_with` is the

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use protocol::ErrorCode;
 use serde_json::json;
 
-use crate::error::Error;
+use crate::Error;
 use crate::show::{escape, out};
 
 /// Success, also if there was nothing to do.

@@ -9,11 +9,9 @@ use nix::poll::{PollFd, PollFlags};
 use protocol::blocking::Connection;
 use protocol::{Frame, Refusal, Request, Role, TransportError};
 
-use crate::client::{Client, RetryLimit};
-use crate::context::Context;
-use crate::error::Error;
-use crate::poll;
+use crate::client::RetryLimit;
 use crate::show::out;
+use crate::{Client, Context, Error, poll};
 
 /// Interval between attempts to reach a daemon that was reached before.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);

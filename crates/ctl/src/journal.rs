@@ -7,11 +7,9 @@ use protocol::request::{Events, Subscribe};
 use protocol::{Frame, Request, Seq, SessionId, Stamped, Timestamp};
 
 use crate::calls::expected;
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
 use crate::follow::{Follower, follow};
 use crate::show::{escape, event, out, time};
+use crate::{Client, Context, Error};
 
 /// Events per request.
 const PAGE: u32 = 1000;

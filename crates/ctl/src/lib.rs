@@ -59,8 +59,13 @@ pub use error::Error;
 use protocol::SessionView;
 
 use cli::Cli;
-use context::Context;
 use show::json::SessionJson;
+
+// What most verbs import.
+pub(crate) use args::Repeat;
+pub(crate) use calls::{expect_done, expect_message, expect_session};
+pub(crate) use client::Client;
+pub(crate) use context::Context;
 
 /// The document that `show --json` prints of a session, except for what is read from its log.
 pub fn session_document(view: &SessionView) -> serde_json::Value {

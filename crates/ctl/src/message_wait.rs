@@ -6,12 +6,9 @@ use std::time::Instant;
 use protocol::request::{Until, Wait};
 use protocol::{Message, MessageId, Request, SessionRef};
 
-use crate::calls::expect_message;
-use crate::client::{ANSWER_MARGIN, Client};
-use crate::context::Context;
-use crate::error::Error;
-use crate::outcome;
+use crate::client::ANSWER_MARGIN;
 use crate::show::time;
+use crate::{Client, Context, Error, expect_message, outcome};
 
 /// A wait for a message, with one time limit for all of its stages.
 pub(crate) struct MessageWait {

@@ -2,11 +2,9 @@
 
 use protocol::{Message, MessageState, SessionRef, SessionView};
 
-use crate::context::Context;
-use crate::error::Error;
-use crate::exit;
 use crate::show::json::json_name;
 use crate::show::{lifecycle, out};
+use crate::{Context, Error, exit};
 
 /// The exit code of a session whose program has ended: the program's own.
 ///

@@ -3,11 +3,8 @@
 use protocol::Request;
 use protocol::request::Pin;
 
-use crate::args::Repeat;
-use crate::calls::expect_session;
-use crate::context::Context;
-use crate::error::Error;
 use crate::targets::{Scope, Target, Targets, for_all, print_session};
+use crate::{Context, Error, Repeat, expect_session};
 
 /// The arguments of both verbs.
 #[derive(Debug, clap::Args)]

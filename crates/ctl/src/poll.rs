@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use protocol::Refusal;
 
-use crate::error::Error;
+use crate::Error;
 
 /// Waits until one of the descriptors is ready or the time is over; may return earlier.
 pub(crate) fn wait(fds: &mut [PollFd<'_>], left: Option<Duration>) -> Result<(), Refusal> {

@@ -5,10 +5,8 @@ use std::time::Duration;
 use protocol::request::{Until, Wait};
 use protocol::{ErrorCode, Lifecycle, Request, SessionId, SessionRef, SessionView};
 
-use crate::calls::expect_session;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{out, session, time};
+use crate::{Context, Error, expect_session};
 
 /// Time limit for an agent to become ready: many that start at once take some seconds.
 const LIMIT: Duration = Duration::from_secs(30);

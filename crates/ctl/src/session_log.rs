@@ -9,10 +9,8 @@ use protocol::reply::LogFiles;
 use protocol::{ErrorCode, Lifecycle, Reason, Request, Session, SessionRef, Size, Tag};
 
 use crate::calls::{self, expected};
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
 use crate::tail::{Sink, Tail};
+use crate::{Client, Context, Error};
 use logs::emulator::Emulator;
 
 /// Interval at which a followed session is checked for its end.

@@ -4,7 +4,7 @@ use std::thread;
 
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::error::Error;
+use crate::Error;
 
 /// Blocks these signals. Called before the first thread is started, so that every thread inherits the mask
 /// and only one receives them.

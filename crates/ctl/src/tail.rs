@@ -8,9 +8,8 @@ use logs::{Reader, Times};
 use protocol::reply::LogFiles;
 use protocol::{Backoff, Tag, Timestamp};
 
-use crate::error::Error;
-use crate::poll;
 use crate::show::out;
+use crate::{Error, poll};
 use logs::clean::{Cleaner, Mode};
 
 /// Bytes read at a time.

@@ -9,14 +9,11 @@ use protocol::reap::ENDED_AT_ONCE;
 use protocol::request::List;
 use protocol::{Lifecycle, Reason, Refusal, Session, SessionRef, SessionView};
 
-use crate::args::{Repeat, pair};
-use crate::calls;
-use crate::context::Context;
-use crate::error::Error;
-use crate::exit;
+use crate::args::pair;
 use crate::show::json::SessionJson;
 use crate::show::progress::Progress;
 use crate::show::{out, time};
+use crate::{Context, Error, Repeat, calls, exit};
 
 /// The sessions of a verb: those that are named, or a selection.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -6,7 +6,7 @@ use protocol::reply::Status;
 use protocol::request::New;
 use protocol::{ErrorCode, Lifecycle, Refusal, Request, Response, SessionRef, SessionView, TransportError};
 
-use crate::error::Error;
+use crate::Error;
 use crate::show::session;
 
 /// Time for each question about the cause.

@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use agents::Adapter;
 use protocol::OsBytes;
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{escape, out};
+use crate::{Context, Error};
 
 /// The caller's variables that a session gets with `--clean-env`: where programs are, the user's language and
 /// identity, and the user's agent for SSH keys.

@@ -10,15 +10,13 @@ use clap::ValueEnum;
 use protocol::request::New;
 use protocol::{OpId, OsBytes, Request, SessionView, Size};
 
-use crate::args::{Repeat, pair};
-use crate::body;
-use crate::calls::expect_session;
-use crate::client::{Client, operation};
-use crate::context::{Context, absolute};
-use crate::error::Error;
+use crate::args::pair;
+use crate::client::operation;
+use crate::context::absolute;
 use crate::lifecycle_args::LifecycleArgs;
 use crate::ready::Blocking;
 use crate::show::{escape, out};
+use crate::{Client, Context, Error, Repeat, body, expect_session};
 
 pub(crate) use environment::{environment_help, of_caller, of_flags};
 

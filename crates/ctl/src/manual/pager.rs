@@ -7,9 +7,8 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{SigSet, Signal};
 use terminal_size::{Height, Width, terminal_size};
 
-use crate::error::Error;
-use crate::exit;
 use crate::show::out;
+use crate::{Error, exit};
 
 /// Columns if standard output is not a terminal.
 const WIDTH: usize = 80;

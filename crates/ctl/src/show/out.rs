@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::Error;
 use crate::show::{escape, hint};
 
 /// The style of the output, decided once at the start.

@@ -4,10 +4,9 @@ use process::identity::{identify, is_outdated};
 use protocol::ProcId;
 use protocol::reply::Status;
 
-use crate::context::Context;
 use crate::show::status;
-use crate::supervisor_lock;
 use crate::up::{programs, service};
+use crate::{Context, supervisor_lock};
 
 /// The names of this pool's outdated daemons, the supervisor (`up`) among them.
 pub(crate) fn outdated(context: &Context, status: Option<&Status>) -> Vec<&'static str> {

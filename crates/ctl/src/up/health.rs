@@ -9,12 +9,9 @@ use protocol::reply::Status;
 use protocol::{ConnectError, Paths, Request, Role};
 
 use crate::calls::expect_status;
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{escape, status as shown};
-use crate::supervisor_lock;
 use crate::up::service;
+use crate::{Client, Context, Error, supervisor_lock};
 
 /// Time limit for an answer of `poold`.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use process::identity::identify;
 use protocol::ProcId;
 use protocol::reply::Status;
 
-use crate::error::Error;
+use crate::Error;
 
 /// Time limit for the daemons to end before they are killed, and for the end after that.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -10,9 +10,7 @@ use std::sync::OnceLock;
 
 use protocol::{ErrorCode, OsBytes, Paths, Refusal};
 
-use crate::context::Context;
-use crate::error::Error;
-use crate::exit;
+use crate::{Context, Error, exit};
 
 /// The variables that a daemon gets, beside those that name its pool.
 const DAEMON_VARIABLES: [&str; 2] = ["POOL_LOG", "POOL_BIN_DIR"];

@@ -10,8 +10,7 @@ use process::identity::boot_id;
 use protocol::{Paths, ProcId};
 use serde::{Deserialize, Serialize};
 
-use crate::atomic_file;
-use crate::error::Error;
+use crate::{Error, atomic_file};
 
 /// A line of the file, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

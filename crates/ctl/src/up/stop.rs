@@ -8,14 +8,10 @@ use protocol::reply::LockView;
 use protocol::request::{Kill, List, Park};
 use protocol::{ErrorCode, Refusal, Request, SessionView};
 
-use crate::args::Repeat;
-use crate::calls::{expect_session, expected};
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::expected;
 use crate::show::escape;
-use crate::supervisor_lock;
 use crate::targets::{Target, for_all};
+use crate::{Client, Context, Error, Repeat, expect_session, supervisor_lock};
 
 /// Time limit for the supervisor: 10 s for all daemons, and more for those that come after one that hangs.
 const LIMIT: Duration = Duration::from_secs(20);

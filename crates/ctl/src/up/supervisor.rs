@@ -13,15 +13,11 @@ use process::identity;
 use protocol::Backoff;
 use protocol::reply::Status;
 
-use crate::context::Context;
-use crate::error::Error;
-use crate::show::out;
-use crate::show::status;
-use crate::signals;
+use crate::show::{out, status};
 use crate::supervisor_lock::SupervisorLock;
-use crate::threads;
 use crate::up::watchdog::{self, Finding};
 use crate::up::{health, service, started, stop};
+use crate::{Context, Error, signals, threads};
 
 /// Length of one wait for the end of a daemon that is no child of this process.
 const WAIT_PIECE: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::reply::Status;
 
-use crate::context::Context;
+use crate::Context;
 use crate::show::time;
 use crate::up::health;
 

@@ -2,13 +2,10 @@
 
 use protocol::{Name, Request, SessionRef, SessionView, request};
 
-use crate::args::Repeat;
-use crate::calls::{expect_session, session};
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::session;
 use crate::show::json::SessionJson;
 use crate::show::{out, time};
+use crate::{Client, Context, Error, Repeat, expect_session};
 
 /// Add a tmux session that the pool did not create; prints its id
 ///

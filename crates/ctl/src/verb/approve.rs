@@ -3,12 +3,10 @@
 use protocol::request::Approve;
 use protocol::{Ask, AskKind, Refusal, Request, SessionView};
 
-use crate::args::Repeat;
-use crate::calls::{self, expect_session};
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::{self};
 use crate::show::escape;
 use crate::targets::print_session;
+use crate::{Context, Error, Repeat, expect_session};
 
 /// Answer the request for a permission, the questions or the dialog that a session waits on, and no other
 #[derive(Debug, clap::Args)]

@@ -8,9 +8,8 @@ use protocol::request::Attach;
 use protocol::{OsBytes, Request};
 
 use crate::calls::expected;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{escape, out};
+use crate::{Context, Error};
 
 /// Attach the terminal to a session; one that is parked or lost is started first
 #[derive(Debug, clap::Args)]

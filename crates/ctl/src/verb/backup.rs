@@ -7,9 +7,9 @@ use protocol::OsBytes;
 use serde_json::json;
 
 use crate::calls::{self, expected};
-use crate::context::{Context, absolute};
-use crate::error::Error;
+use crate::context::absolute;
 use crate::show::{escape, out};
+use crate::{Context, Error};
 
 /// Write a consistent copy of the database while the pool runs
 #[derive(Debug, clap::Args)]

@@ -2,9 +2,8 @@
 
 use std::ffi::OsString;
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::exec::become_program;
+use crate::{Context, Error};
 
 /// Become a program that receives every signal
 #[derive(Debug, clap::Args)]

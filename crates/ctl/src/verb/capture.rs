@@ -5,9 +5,8 @@ use protocol::request::{Capture, Extent};
 use serde_json::json;
 
 use crate::calls::expected;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{escape, out};
+use crate::{Context, Error};
 
 /// Print the screen of a session, or its scrollback
 #[derive(Debug, clap::Args)]

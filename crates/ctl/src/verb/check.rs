@@ -7,11 +7,9 @@ use protocol::{ErrorCode, Request, counted};
 use serde_json::json;
 
 use crate::calls::expected;
-use crate::context::Context;
-use crate::error::Error;
-use crate::exit;
 use crate::show::{escape, out};
 use crate::up::programs;
+use crate::{Context, Error, exit};
 
 /// Read every record of the database; exit 9 if one is damaged
 #[derive(Debug, clap::Args)]

@@ -3,12 +3,9 @@
 use protocol::Request;
 use serde_json::json;
 
-use crate::args::Repeat;
-use crate::calls::expect_done;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{escape, out};
 use crate::targets::{Scope, Target, Targets, for_all};
+use crate::{Context, Error, Repeat, expect_done};
 
 /// Empty the log and the terminal history of sessions; their programs keep running
 #[derive(Debug, clap::Args)]

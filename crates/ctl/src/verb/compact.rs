@@ -5,10 +5,9 @@ use std::ffi::OsStr;
 use protocol::{Request, Response};
 use serde_json::json;
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::out;
 use crate::up::programs;
+use crate::{Context, Error};
 
 /// Return unused space of the database to the file system; poold answers nothing else meanwhile
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use clap_complete::Shell;
 
-use crate::error::Error;
+use crate::Error;
 use crate::show::out;
 
 /// Print a completion script for a shell

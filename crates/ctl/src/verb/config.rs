@@ -6,11 +6,9 @@ use protocol::{ErrorCode, Request, redact};
 use serde_json::json;
 
 use crate::calls::expected;
-use crate::context::Context;
-use crate::error::Error;
-use crate::exit;
 use crate::show::out;
 use crate::up::programs;
+use crate::{Context, Error, exit};
 
 /// Show, check and reload the configuration
 #[derive(Debug, clap::Subcommand)]

@@ -3,12 +3,10 @@
 use protocol::reply::InboxItem;
 use protocol::{Request, SessionView};
 
-use crate::args::Repeat;
-use crate::calls::{expect_session, expected};
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::expected;
 use crate::show::out;
 use crate::targets::{Scope, Target, Targets, first_error, for_all, for_each, print_session};
+use crate::{Context, Error, Repeat, expect_session};
 
 /// Take what sessions ask off the inbox, without an answer
 #[derive(Debug, clap::Args)]

@@ -12,11 +12,9 @@ use protocol::reply::Status;
 use protocol::{ErrorCode, Paths};
 use serde_json::json;
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::out;
-use crate::supervisor_lock;
 use crate::up::{builds, health, orphans, started, stop};
+use crate::{Context, Error, supervisor_lock};
 
 /// Stop the pool's daemons; sessions live on
 #[derive(Debug, clap::Args)]

@@ -6,13 +6,10 @@ use std::time::Duration;
 use protocol::request::{Drain, Until, Wait};
 use protocol::{Lifecycle, Reason, Request, SessionView};
 
-use crate::args::Repeat;
-use crate::calls::{self, expect_session};
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::{self};
 use crate::show::{session, time};
 use crate::targets::{Scope, Target, Targets, first_error, for_all, print_session};
+use crate::{Client, Context, Error, Repeat, expect_session};
 
 /// Let sessions finish their queues, take no more messages, then stop
 #[derive(Debug, clap::Args)]

@@ -4,11 +4,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use protocol::event::EventKind;
 use protocol::{Seq, SessionId};
 
-use crate::calls;
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
 use crate::journal::{self, Printer};
+use crate::{Client, Context, Error, calls};
 
 /// Print the journal; with --follow, the events from now on
 #[derive(Debug, clap::Args)]

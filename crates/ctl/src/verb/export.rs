@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use protocol::{OsBytes, Request, Response};
 use serde_json::json;
 
-use crate::atomic_file;
-use crate::context::{Context, absolute};
-use crate::error::Error;
+use crate::context::absolute;
 use crate::show::out;
+use crate::{Context, Error, atomic_file};
 
 /// Write the whole database as JSON lines, which `import` reads
 #[derive(Debug, clap::Args)]

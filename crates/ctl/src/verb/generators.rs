@@ -5,10 +5,9 @@ use protocol::reply::GeneratorView;
 use serde_json::{Value, json};
 
 use crate::calls::{self, expected};
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::time::rfc3339;
 use crate::show::{out, queue, time};
+use crate::{Context, Error};
 
 /// Show the workers: their messages, since when they run, and their last activity
 #[derive(Debug, clap::Args)]

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::out;
 use crate::up::programs;
+use crate::{Context, Error};
 
 /// Read what `export` wrote into the database of a pool that is down
 #[derive(Debug, clap::Args)]

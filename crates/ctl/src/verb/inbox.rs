@@ -8,12 +8,9 @@ use protocol::{Request, Timestamp};
 use serde_json::{Value, json};
 
 use crate::calls::expected;
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
-use crate::poll;
 use crate::show::time::{rfc3339, when};
 use crate::show::{escape, hint, out, time};
+use crate::{Client, Context, Error, poll};
 
 /// Interval of `--watch`.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

@@ -4,11 +4,8 @@ use protocol::Request;
 use protocol::request::Keys;
 use serde_json::json;
 
-use crate::args::Repeat;
-use crate::calls::expect_done;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::out;
+use crate::{Context, Error, Repeat, expect_done};
 
 /// Press keys at once, not queued
 #[derive(Debug, clap::Args)]

@@ -5,12 +5,9 @@ use std::time::Duration;
 use protocol::Request;
 use protocol::request::Kill;
 
-use crate::args::Repeat;
-use crate::calls::expect_session;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{session, time};
 use crate::targets::{Scope, Target, Targets, for_all, print_session};
+use crate::{Context, Error, Repeat, expect_session};
 
 /// End what a session runs, and prove it gone
 #[derive(Debug, clap::Args)]

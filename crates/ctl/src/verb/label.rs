@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use protocol::Request;
 use protocol::request::Label;
 
-use crate::args::{Repeat, pair};
-use crate::calls::expect_session;
-use crate::context::Context;
-use crate::error::Error;
+use crate::args::pair;
 use crate::show::session;
 use crate::targets::{Scope, Selection, Target, Targets, for_all, print_session};
+use crate::{Context, Error, Repeat, expect_session};
 
 /// Set and remove labels of sessions
 #[derive(Debug, clap::Args)]

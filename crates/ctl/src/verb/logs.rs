@@ -5,16 +5,12 @@ use protocol::reply::LogFiles;
 use protocol::{OsBytes, Refusal, Session, SessionId, SessionRef, Size, Timestamp};
 use serde_json::json;
 
-use crate::calls;
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
 use crate::journal::{self, Printer};
-use crate::poll;
 use crate::session_log::{emulator, files, follow_to_end, stderr_of};
 use crate::show::out::Style;
 use crate::show::{out, time};
 use crate::tail::{CleanOutput, Sink, Tail};
+use crate::{Client, Context, Error, calls, poll};
 use logs::clean::{Cleaner, Mode};
 use logs::emulator::Emulator;
 

@@ -7,12 +7,9 @@ use protocol::request::List;
 use protocol::{Lifecycle, Request, Response, SessionId};
 
 use crate::args::pair;
-use crate::calls;
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::json::SessionJson;
 use crate::show::{lifecycle, out, session, time};
+use crate::{Client, Context, Error, calls};
 
 /// List sessions
 #[derive(Debug, clap::Args)]

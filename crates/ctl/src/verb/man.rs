@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::manual::{self, TOPICS, pager, roff, text};
 use crate::show::out;
+use crate::{Context, Error};
 
 /// Show a topic of the manual, or write the whole manual as man pages
 #[derive(Debug, clap::Args)]

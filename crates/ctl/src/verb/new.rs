@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use crate::context::Context;
 use crate::create::{CreateArgs, create, environment_help};
-use crate::error::Error;
-use crate::ready;
 use crate::show::json::SessionJson;
 use crate::show::{out, time};
+use crate::{Context, Error, ready};
 
 /// Create a session; prints its id once it is verified running
 #[derive(Debug, clap::Args)]

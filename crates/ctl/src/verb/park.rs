@@ -5,12 +5,9 @@ use std::time::Duration;
 use protocol::Request;
 use protocol::request::Park;
 
-use crate::args::Repeat;
-use crate::calls::expect_session;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{session, time};
 use crate::targets::{Scope, Target, Targets, for_all, print_session};
+use crate::{Context, Error, Repeat, expect_session};
 
 /// Park sessions, which frees their slots; a prompt, attach or restore wakes them
 #[derive(Debug, clap::Args)]

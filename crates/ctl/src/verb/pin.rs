@@ -1,8 +1,7 @@
 //! `pin`: exempts sessions from automatic parking.
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::pinning::{self, PinArgs};
+use crate::{Context, Error};
 
 /// Never park sessions automatically
 #[derive(Debug, clap::Args)]

@@ -7,11 +7,9 @@ use protocol::request::Prune;
 use protocol::{OsBytes, Request};
 use serde_json::{Value, json};
 
-use crate::args::Repeat;
 use crate::calls::expected;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{escape, out, size, time};
+use crate::{Context, Error, Repeat};
 
 /// Remove sessions that are stopped or failed, and directories that belong to none; never asks
 #[derive(Debug, clap::Args)]

@@ -5,15 +5,13 @@ use protocol::reply::Explained;
 use protocol::{Request, Timestamp};
 use serde_json::{Value, json};
 
-use crate::args::Repeat;
 use crate::calls::{self, expected};
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::json::json_name;
 use crate::show::out::Style;
 use crate::show::table::Table;
 use crate::show::time::rfc3339;
 use crate::show::{out, time};
+use crate::{Context, Error, Repeat};
 
 /// Find what should be ended, print it, and let the reaper end it now
 ///

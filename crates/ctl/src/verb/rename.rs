@@ -3,12 +3,9 @@
 use protocol::Request;
 use protocol::request::Rename;
 
-use crate::args::Repeat;
-use crate::calls::expect_session;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::session;
 use crate::targets::print_session;
+use crate::{Context, Error, Repeat, expect_session};
 
 /// Give a session another name
 #[derive(Debug, clap::Args)]

@@ -5,15 +5,12 @@ use std::time::Duration;
 use protocol::request::{ClearContext, Restart};
 use protocol::{Request, SessionRef, SessionView};
 
-use crate::args::Repeat;
-use crate::calls::{self, expect_done, expect_session, expected};
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::{self, expected};
 use crate::message_wait::MessageWait;
-use crate::outcome;
 use crate::ready::{self, Blocking};
 use crate::show::{session, time};
 use crate::targets::{Scope, Target, Targets, for_all, print_session};
+use crate::{Context, Error, Repeat, expect_done, expect_session, outcome};
 
 /// Begin a fresh conversation, and empty log and history; what is queued stays
 #[derive(Debug, clap::Args)]

@@ -5,13 +5,10 @@ use std::time::Duration;
 use protocol::Request;
 use protocol::request::Restart;
 
-use crate::args::Repeat;
-use crate::calls::expect_session;
-use crate::context::Context;
-use crate::error::Error;
 use crate::ready::{self, Blocking};
 use crate::show::{session, time};
 use crate::targets::{Scope, Target, Targets, for_all, print_session};
+use crate::{Context, Error, Repeat, expect_session};
 
 /// End what sessions run, if anything, and start them again
 #[derive(Debug, clap::Args)]

@@ -5,14 +5,12 @@ use std::time::{Duration, Instant};
 use protocol::request::{Restore, Until, Wait};
 use protocol::{ErrorCode, Lifecycle, Request, SessionRef, SessionView};
 
-use crate::args::Repeat;
-use crate::calls::{self, expect_session, expected};
-use crate::client::{Client, RetryLimit};
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::{self, expected};
+use crate::client::RetryLimit;
 use crate::ready::{self, Blocking};
 use crate::show::{session, time};
 use crate::targets::{Scope, Selection, Target, Targets, for_all, print_session};
+use crate::{Client, Context, Error, Repeat, expect_session};
 
 /// Start sessions that were parked, lost or stopped, with everything they have
 #[derive(Debug, clap::Args)]

@@ -7,12 +7,10 @@ use protocol::request::Remove;
 use protocol::{OsBytes, Request, Response};
 use serde_json::json;
 
-use crate::args::Repeat;
-use crate::calls::{self, expect_done};
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::{self};
 use crate::show::{escape, out};
 use crate::targets::{Scope, Target, Targets, for_all};
+use crate::{Context, Error, Repeat, expect_done};
 
 /// Remove sessions; what they run is ended
 #[derive(Debug, clap::Args)]

@@ -10,12 +10,10 @@ use protocol::{Frame, OpId, Refusal, Request, Response, Token};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::calls;
-use crate::client::{Client, random_op};
-use crate::context::Context;
-use crate::error::Error;
+use crate::client::random_op;
 use crate::follow::{Follower, follow};
 use crate::show::out;
+use crate::{Client, Context, Error, calls};
 
 /// Requests as JSON lines on standard input, replies as JSON lines on standard output
 #[derive(Debug, clap::Args)]

@@ -19,18 +19,16 @@ use protocol::{
     Tag,
 };
 
-use crate::args::Repeat;
-use crate::calls::{self, expect_done, expect_session};
-use crate::client::{ANSWER_MARGIN, Client, operation};
-use crate::context::Context;
+use crate::calls::{self};
+use crate::client::{ANSWER_MARGIN, operation};
 use crate::create::{CreateArgs, create_as, environment_help};
-use crate::error::Error;
 use crate::poll::is_ready;
 use crate::show::json::SessionJson;
 use crate::show::{out, session, time};
-use crate::signals;
 use crate::tail::{CleanOutput, Sink, Tail};
-use crate::{exit, outcome, session_log};
+use crate::{
+    Client, Context, Error, Repeat, exit, expect_done, expect_session, outcome, session_log, signals,
+};
 use logs::clean::{Cleaner, Mode};
 
 /// Create a session, stream its output and end with its exit code; it has a terminal of its own, and no

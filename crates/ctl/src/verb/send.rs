@@ -14,17 +14,12 @@ use protocol::{
 };
 use serde_json::{Value, json};
 
-use crate::args::{Repeat, kind};
-use crate::body;
+use crate::args::kind;
 use crate::calls::expected;
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
 use crate::message_wait::MessageWait;
-use crate::outcome;
-use crate::ready;
 use crate::show::json::{Json, MessageJson, json_name};
 use crate::show::{escape, out, queue, time};
+use crate::{Client, Context, Error, Repeat, body, outcome, ready};
 
 /// Send a durable message; prints its id once it is on disk
 #[derive(Debug, clap::Args)]

@@ -2,10 +2,8 @@
 
 use serde_json::json;
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{escape, out};
-use crate::{calls, describe};
+use crate::{Context, Error, calls, describe};
 
 /// Show everything about a session
 #[derive(Debug, clap::Args)]

@@ -10,13 +10,11 @@ use protocol::{ErrorCode, Limits, Request, SessionId, SessionRef, SessionView, S
 use serde::Serialize;
 
 use crate::calls::{self, expected};
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::json::Json;
 use crate::show::table::Table;
 use crate::show::{out, resources, size};
 use crate::targets::{first_error, for_each};
+use crate::{Client, Context, Error};
 
 /// Time between the two samples from which the share of a processor is computed.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);

@@ -6,14 +6,9 @@ use std::time::Duration;
 use protocol::reply::Status;
 use protocol::{ErrorCode, Refusal, Request};
 
-use crate::calls;
-use crate::context::Context;
-use crate::describe;
-use crate::error::Error;
-use crate::exit;
 use crate::show::{out, status, time};
-use crate::supervisor_lock;
 use crate::up::{builds, started};
+use crate::{Context, Error, calls, describe, exit, supervisor_lock};
 
 /// Time limit for the answer of a daemon that recovers its database.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(1);

@@ -5,9 +5,8 @@ use protocol::{Request, counted};
 use serde_json::json;
 
 use crate::calls::expected;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::out;
+use crate::{Context, Error};
 
 /// Take a full snapshot of tmux now and apply it
 #[derive(Debug, clap::Args)]

@@ -7,14 +7,11 @@ use protocol::thought::{
 };
 use protocol::{Request, SessionRef, SessionView, Timestamp};
 
-use crate::args::Repeat;
-use crate::body;
-use crate::calls::{self, expect_session};
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::{self};
 use crate::show::json::Json;
 use crate::show::{agent, escape, out, time};
 use crate::targets::print_session;
+use crate::{Context, Error, Repeat, body, expect_session};
 
 /// Publish and read what a session's agent is doing
 #[derive(Debug, clap::Subcommand)]

@@ -1,8 +1,7 @@
 //! `unpin`: makes sessions subject to automatic parking again.
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::pinning::{self, PinArgs};
+use crate::{Context, Error};
 
 /// Let sessions be parked automatically again
 #[derive(Debug, clap::Args)]

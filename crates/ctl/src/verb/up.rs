@@ -13,11 +13,10 @@ use protocol::paths::{PathError, prepare_dir};
 use protocol::reply::Status;
 use serde_json::json;
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{escape, out, status, time};
 use crate::supervisor_lock::{self, Terms};
 use crate::up::{builds, health, programs, service, stop, supervisor};
+use crate::{Context, Error};
 
 /// Number of attempts, and the interval between them, to acquire the lock: another command may be testing it.
 const LOCK_TRIES: u32 = 10;

@@ -7,13 +7,10 @@ use protocol::Request;
 use protocol::reap::{Action, Rule};
 use protocol::request::Update;
 
-use crate::args::Repeat;
-use crate::calls::expect_session;
-use crate::context::Context;
-use crate::error::Error;
 use crate::lifecycle_args::{PolicyArgs, rule_action_or_default};
 use crate::show::lifecycle;
 use crate::targets::{Scope, Target, Targets, for_all, print_session};
+use crate::{Context, Error, Repeat, expect_session};
 
 /// Change the policy of sessions; what is not given stays as it is
 #[derive(Debug, clap::Args)]

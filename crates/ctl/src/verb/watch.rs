@@ -8,11 +8,10 @@ use protocol::request::View;
 use protocol::tmux::{Server, TmuxState};
 use protocol::{Frame, Request, parts};
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::follow::{Follower, follow};
 use crate::show::out::Style;
 use crate::show::{change, out, time};
+use crate::{Context, Error};
 
 /// Show the state of tmux, and its changes as they happen
 ///

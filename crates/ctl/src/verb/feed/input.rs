@@ -5,7 +5,7 @@ use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::{self, JoinHandle};
 
-use crate::error::Error;
+use crate::Error;
 
 /// Bytes read at a time.
 const BLOCK: usize = 64 * 1024;

@@ -5,7 +5,7 @@ use protocol::{Call, Refusal, Request, frame, parts};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::error::Error;
+use crate::Error;
 
 /// Bits of the numbers that every JSON program represents exactly.
 const EXACT_BITS: u32 = 53;

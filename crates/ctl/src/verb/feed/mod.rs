@@ -14,11 +14,9 @@ use protocol::request::Observe;
 use protocol::{Frame, Reply, Request, Response, Role, TransportError};
 use serde_json::json;
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::follow::arrived;
-use crate::poll;
 use crate::show::{out, time};
+use crate::{Context, Error, poll};
 use input::Input;
 use lines::Lines;
 

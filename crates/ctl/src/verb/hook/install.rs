@@ -8,10 +8,10 @@ use protocol::OsBytes;
 use serde_json::json;
 
 use super::config_file;
-use crate::context::{Context, absolute};
-use crate::error::Error;
+use crate::context::absolute;
 use crate::show::out;
 use crate::up::programs;
+use crate::{Context, Error};
 
 /// Add the pool's hooks to an agent's configuration. The hooks do nothing outside of a pool's sessions
 #[derive(Debug, clap::Args)]

@@ -13,10 +13,8 @@ mod stdin;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 
-use crate::context::Context;
-use crate::error::Error;
-use crate::exit;
 use crate::show::out;
+use crate::{Context, Error, exit};
 use call::{HookCall, agent_call};
 use report::ReportArgs;
 

@@ -13,8 +13,7 @@ use process::identity;
 use protocol::reply::Locked;
 
 use super::event::LockEvent;
-use crate::context::Context;
-use crate::error::Error;
+use crate::{Context, Error};
 
 /// A started command.
 pub(super) struct RunningCommand {

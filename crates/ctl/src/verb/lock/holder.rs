@@ -14,10 +14,7 @@ use protocol::{ErrorCode, Refusal};
 use super::command::RunningCommand;
 use super::event::LockEvent;
 use super::lease::{is_lost, is_removed, renew, unlock};
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
-use crate::exit;
+use crate::{Client, Context, Error, exit};
 
 /// The holder of a lock while its command runs.
 pub(super) struct Holder<'a> {

@@ -3,7 +3,7 @@
 use protocol::reply::Locked;
 use protocol::{ErrorCode, Request};
 
-use crate::error::Error;
+use crate::Error;
 
 /// Renews the lease.
 pub(super) fn renew(locked: &Locked) -> Request {

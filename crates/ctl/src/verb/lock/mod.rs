@@ -19,15 +19,11 @@ use protocol::reply::Locked;
 use protocol::request::Lock;
 use protocol::{OsBytes, Request, SessionRef, redact};
 
-use crate::args::Repeat;
-use crate::calls::{expect_session, expected};
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::expected;
 use crate::exec::become_program;
 use crate::show::{lock, time};
-use crate::signals;
 use crate::up::programs;
+use crate::{Client, Context, Error, Repeat, expect_session, signals};
 use command::RunningCommand;
 use event::LockEvent;
 use holder::Holder;

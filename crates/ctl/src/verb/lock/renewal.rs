@@ -8,7 +8,7 @@ use protocol::reply::Locked;
 
 use super::event::LockEvent;
 use super::lease::{is_lost, is_removed, renew};
-use crate::client::Client;
+use crate::Client;
 
 /// Renewals per lease.
 const RENEWALS: u32 = 3;

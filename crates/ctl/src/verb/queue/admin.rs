@@ -8,14 +8,10 @@ use serde_json::json;
 
 use super::messages::{self, find, session_id};
 use super::selection::Selection;
-use crate::args::Repeat;
-use crate::calls::expect_message;
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::json::{MessageJson, json_name};
 use crate::show::{out, time};
 use crate::targets::{for_each, only_one};
+use crate::{Client, Context, Error, Repeat, expect_message};
 
 /// The alternative to ids: all messages in a state, by a flag, or those of a kind that wait.
 pub(super) struct Many {

@@ -5,13 +5,11 @@ use protocol::{Message, MessageId, MessageState, OsBytes, Request, SessionId, Ti
 
 use super::messages::{self, find, session_id};
 use crate::calls::{self, expected};
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::json::{MessageJson, with_history};
 use crate::show::out::{self, Style};
 use crate::show::{escape, queue, time};
 use crate::targets::for_each;
+use crate::{Client, Context, Error};
 
 /// `queue ls`.
 pub(super) fn list(

@@ -3,10 +3,8 @@
 use protocol::request::Messages;
 use protocol::{Message, MessageId, Request, Response, SessionId};
 
-use crate::calls::{self, expect_message};
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::{self};
+use crate::{Client, Context, Error, expect_message};
 
 /// The id of a session.
 pub(super) fn session_id(context: &Context, client: &mut Client, session: &str) -> Result<SessionId, Error> {

@@ -11,10 +11,9 @@ use clap::ValueEnum;
 use protocol::request::Resolution;
 use protocol::{MessageId, MessageState, Request};
 
-use crate::args::{Repeat, kind};
-use crate::context::Context;
-use crate::error::Error;
+use crate::args::kind;
 use crate::show::time;
+use crate::{Context, Error, Repeat};
 use admin::Many;
 use selection::{FINAL, STATES, Selection, state};
 

@@ -15,10 +15,8 @@ use protocol::request::{Until, Wait};
 use protocol::{ErrorCode, Request, Response, SessionRef, Timestamp};
 
 use crate::client::ANSWER_MARGIN;
-use crate::context::Context;
-use crate::error::Error;
-use crate::exit;
 use crate::show::time;
+use crate::{Context, Error, exit};
 use condition::{Condition, Conditions, Kind, patterns, untils};
 use output::{OutputMatch, OutputWatch, Stream};
 use result::WaitResult;

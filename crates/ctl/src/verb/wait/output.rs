@@ -9,12 +9,8 @@ use protocol::request::{Capture, Extent};
 use protocol::{Lifecycle, Request, Response, SessionRef, Tag, Timestamp};
 
 use super::condition::Pattern;
-use crate::calls;
-use crate::client::Client;
-use crate::context::Context;
-use crate::error::Error;
-use crate::session_log;
 use crate::tail::{Sink, Tail};
+use crate::{Client, Context, Error, calls, session_log};
 use logs::clean::{Cleaner, Mode};
 
 /// Bytes of output that are searched: of the existing log, and for one match.

@@ -7,13 +7,9 @@ use serde_json::json;
 
 use super::condition::{Condition, Kind};
 use super::output::OutputMatch;
-use crate::calls;
-use crate::context::Context;
-use crate::error::Error;
-use crate::exit;
-use crate::outcome;
 use crate::show::json::{MessageJson, SessionJson};
 use crate::show::{escape, out, session, time};
+use crate::{Context, Error, calls, exit, outcome};
 
 /// The exit code for attention, if it was one of several conditions.
 const ATTENTION: u8 = 10;

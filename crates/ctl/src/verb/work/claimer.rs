@@ -18,10 +18,8 @@ use super::event::WorkEvent;
 use super::lease_keeper::LeaseOrder;
 use super::reconnect::{ANSWER_LIMIT, Reconnecting, STORAGE_PAUSE, is_storage, is_transient};
 use crate::client::random_op;
-use crate::error::Error;
-use crate::poll;
 use crate::show::out;
-use crate::threads;
+use crate::{Error, poll, threads};
 
 /// Time limit for the rest of a frame that has begun to arrive, before orders are looked at again.
 const FRAME_LIMIT: Duration = Duration::from_millis(10);

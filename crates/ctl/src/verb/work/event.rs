@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use protocol::{Claimed, Refusal, Token};
 
 use super::handler_exit::HandlerExit;
-use crate::error::Error;
+use crate::Error;
 
 /// An event for the main thread.
 pub(super) enum WorkEvent {

@@ -18,10 +18,9 @@ use super::args::Args;
 use super::event::WorkEvent;
 use super::handler_exit::HandlerExit;
 use super::pipes::{self, ServiceTime};
-use crate::context::Context;
 use crate::show::escape;
 use crate::show::time::rfc3339;
-use crate::threads;
+use crate::{Context, threads};
 
 /// Time between TERM and KILL for a handler that is ended.
 pub(super) const GRACE: Duration = Duration::from_secs(5);

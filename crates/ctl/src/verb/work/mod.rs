@@ -26,10 +26,8 @@ use protocol::Tag;
 use protocol::request::Register;
 use protocol::worker::{ClaimScope, Selection};
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::time;
-use crate::signals;
+use crate::{Context, Error, signals};
 pub(crate) use args::Args;
 use claimer::Claimer;
 use event::WorkEvent;

@@ -11,9 +11,8 @@ use protocol::{
     Backoff, ConnectError, ErrorCode, OpId, Refusal, Reply, Request, Response, Role, TransportError,
 };
 
-use crate::client::{Client, RetryLimit};
-use crate::context::Context;
-use crate::error::Error;
+use crate::client::RetryLimit;
+use crate::{Client, Context, Error};
 
 /// The shortest and the longest pause after a failed attempt.
 const SHORTEST: Duration = Duration::from_secs(1);

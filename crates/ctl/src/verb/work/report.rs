@@ -6,9 +6,8 @@ use protocol::Message;
 use protocol::request::Disposition;
 use serde_json::json;
 
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::{escape, out, time};
+use crate::{Context, Error};
 
 /// The outcome of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,10 +19,8 @@ use super::handler_exit::{HandlerExit, Verdict};
 use super::in_work::{HandlerState, MessageInWork, Phase, StopProgress};
 use super::lease_keeper::{LeaseOrder, is_lost};
 use super::report::{self, Outcome};
-use crate::context::Context;
-use crate::error::Error;
-use crate::exit;
 use crate::show::{escape, out, time};
+use crate::{Context, Error, exit};
 
 /// Time for which a claim waits for a message. It is repeated then, so this bounds the time until an
 /// unnoticed loss of it is detected.

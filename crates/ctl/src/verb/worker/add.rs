@@ -10,12 +10,11 @@ use protocol::worker::{Selection, WorkerQueue, WorkerSpec};
 use protocol::{Limits, OsBytes, Request};
 
 use super::list;
-use crate::args::{Repeat, kind, pair};
-use crate::calls::expect_session;
-use crate::context::{Context, absolute};
+use crate::args::{kind, pair};
+use crate::context::absolute;
 use crate::create::{current_dir, of_caller, of_flags};
-use crate::error::Error;
 use crate::show::time;
+use crate::{Context, Error, Repeat, expect_session};
 
 /// The options that say which messages it gets.
 const WHICH: [&str; 5] = ["session", "label", "agent", "all", "pool_queue"];

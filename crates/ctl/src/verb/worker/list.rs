@@ -9,11 +9,10 @@ use protocol::{Lifecycle, Reason, Request, Session, SessionId, SessionView, Time
 use serde_json::{Value, json};
 
 use crate::calls::{self, expected};
-use crate::context::Context;
-use crate::error::Error;
 use crate::show::out;
 use crate::show::table::Table;
 use crate::show::time::rfc3339;
+use crate::{Context, Error};
 
 pub(super) fn list(context: &Context) -> Result<(), Error> {
     let mut client = context.client();

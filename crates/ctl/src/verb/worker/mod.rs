@@ -9,12 +9,10 @@ use protocol::request::{Kill, Remove, Restore};
 use protocol::{Request, SessionRef};
 use serde_json::json;
 
-use crate::args::Repeat;
-use crate::calls::{self, expect_done, expect_session};
-use crate::context::Context;
-use crate::error::Error;
+use crate::calls::{self};
 use crate::show::{out, time};
 use crate::targets::for_each;
+use crate::{Context, Error, Repeat, expect_done, expect_session};
 
 /// The workers that the pool starts by itself
 #[derive(Debug, clap::Subcommand)]
