@@ -8,8 +8,7 @@ use protocol::{MessageId, MessageState, OpId, OsBytes, Session, SessionRef};
 use serde_json::json;
 
 use crate::decide::queue;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 
 /// Queues the message that follows from a report, if any. A refusal (full queue, kind held back) is only
 /// logged, because it must not block the agent.

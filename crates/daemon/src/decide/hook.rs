@@ -14,8 +14,7 @@ use protocol::{Event, MessageState, Timestamp};
 use crate::decide::asks::{self, AwaitedDecision};
 use crate::decide::prompt::typed_text;
 use crate::decide::{follow_up, usage_limit};
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 
 /// Time before the end of a hook's wait at which it is answered.
 const MARGIN: Duration = Duration::from_millis(500);

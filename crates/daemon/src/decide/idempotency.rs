@@ -14,8 +14,7 @@ use protocol::{
 use tokio::sync::oneshot;
 
 use crate::decide::lock;
-use crate::engine::Turn;
-use crate::engine::waiters::RunningOperation;
+use crate::engine::{RunningOperation, Turn};
 
 /// Maximum number of remembered answers, and of their bytes; beyond them the oldest are forgotten.
 const ANSWERS_MAX: usize = 50_000;

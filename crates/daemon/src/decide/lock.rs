@@ -11,9 +11,7 @@ use protocol::session::SessionLock;
 use protocol::{Event, Message, PROMPT, ProcId, Refusal, SessionId, Token};
 use tokio::sync::oneshot;
 
-use crate::engine::Turn;
-use crate::engine::engine_handle::{EngineHandle, TurnOnDrop, in_doubt};
-use crate::engine::waiters::LockWaiter;
+use crate::engine::{EngineHandle, LockWaiter, Turn, TurnOnDrop, in_doubt};
 
 /// Maximum characters of a lock's purpose in a refusal.
 const PURPOSE_MAX: usize = 60;

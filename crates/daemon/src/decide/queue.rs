@@ -12,9 +12,7 @@ use store::StoreError;
 
 use crate::decide::idempotency::{self, id_reused};
 use crate::decide::lock;
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, LoadedConfig};
-use crate::engine::engine_handle::in_doubt;
+use crate::engine::{Daemon, LoadedConfig, Turn, in_doubt};
 
 /// Returns the refusal for a message that could not be read.
 fn unreadable(error: &StoreError) -> Refusal {

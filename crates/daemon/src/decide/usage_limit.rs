@@ -15,8 +15,7 @@ use protocol::{
 
 use crate::decide::lock;
 use crate::decide::queue::{body, send as queue_message};
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 
 /// Remaining time of a limit above which the session is parked.
 const PARKED_LIMIT_MIN: Duration = Duration::from_secs(60);

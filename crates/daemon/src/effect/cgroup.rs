@@ -10,9 +10,7 @@ use protocol::{Limits, Tag};
 use tokio::time::Instant;
 
 use crate::config::CgroupPlacement;
-use crate::engine::Turn;
-use crate::engine::cgroups::CgroupState;
-use crate::engine::daemon::Daemon;
+use crate::engine::{CgroupState, Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 
 /// Time after which it is tried again to find where groups can be created: a busy system may not have answered.

@@ -7,7 +7,7 @@ use protocol::tmux::Server;
 use protocol::{Backoff, Exit, Incarnation, Reason};
 use tokio::time::{Instant, sleep};
 
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::host::files;
 use crate::sense::tmux_snapshot;
 

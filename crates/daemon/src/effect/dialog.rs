@@ -13,8 +13,7 @@ use protocol::{AgentEvent, Ask, AskKind, Event, Refusal, SessionId};
 use tmux::{Answer, Key, PaneRef};
 use tokio::time::{Instant, sleep};
 
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, Turn, pane_of};
 use crate::sense::pane_state::read_screen;
 use crate::sense::sample_target::SampleTarget;
 

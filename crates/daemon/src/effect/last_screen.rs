@@ -6,7 +6,7 @@ use protocol::{SessionId, Tag};
 use tmux::Answer;
 use tmux::act::Lines;
 
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 

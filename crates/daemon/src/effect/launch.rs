@@ -17,8 +17,7 @@ use tmux::{Create, Created, LogOptions, PaneRef, TmuxError};
 
 use crate::effect::claimed_job::{Launched, await_start, find_by_tag, follow_claimed, with_claimed_init};
 use crate::effect::{cgroup, next_name, retired_session, tmux_server};
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, tmux_size};
+use crate::engine::{Daemon, Turn, tmux_size};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files::Fence;
 use crate::host::{files, short_tmp};

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use protocol::{Lifecycle, Session, SessionId};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::tmux_snapshot;
 
 /// Names that one launch tries: each was free in tmux a moment before.

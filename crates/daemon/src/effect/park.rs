@@ -11,8 +11,7 @@ use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
 use crate::effect::last_screen::save_screen;
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, Turn, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::sense::pane_state::read_screen;
 

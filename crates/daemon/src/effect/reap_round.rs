@@ -9,8 +9,7 @@ use protocol::{Lifecycle, PROMPT, Session, SessionId, Tag, Usage};
 use world::processes::Processes;
 
 use crate::effect::park;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::sense::{machine_capacity, quiet, usage};
 

@@ -6,8 +6,7 @@ use protocol::tmux::{Server, TmuxState};
 use protocol::{Name, Tag, TmuxSessionId};
 use tmux::{Answer, PaneRef, ServerRef};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::tmux_snapshot;
 
 /// Renames the tmux session of this name if it is such a leftover, for the incarnation with this tag. What is left of user's

@@ -9,8 +9,7 @@ use pool::{session, slots};
 use protocol::{ErrorCode, Refusal};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::machine_capacity;
 
 /// Maximum duration of an eviction for which a request waits that waits for nothing else: the end of a

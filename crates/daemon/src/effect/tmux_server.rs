@@ -5,8 +5,7 @@ use std::sync::Arc;
 use protocol::Refusal;
 use protocol::tmux::Server;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::tmux_snapshot;
 
 /// Checks before a start that it can succeed, so that what waits for it stays as it is.

@@ -15,5 +15,12 @@ pub(crate) mod turn_counter;
 pub(crate) mod waiters;
 pub(crate) mod work_queue;
 
-pub(crate) use crate::engine::publish::ObservedTmux;
-pub(crate) use crate::engine::turn::Turn;
+// What the rest of the daemon imports.
+pub(crate) use crate::engine::cgroups::CgroupState;
+pub(crate) use crate::engine::daemon::{BUILD, Daemon, LoadedConfig, pane_of, tmux_size};
+pub(crate) use crate::engine::engine_handle::{EngineHandle, TurnOnDrop, WaitsFor, in_doubt};
+pub(crate) use crate::engine::publish::{ObservedTmux, Publisher};
+pub(crate) use crate::engine::sample_requests::SampleRequests;
+pub(crate) use crate::engine::thread::{Engine, EngineEnd};
+pub(crate) use crate::engine::turn::{Turn, Work};
+pub(crate) use crate::engine::waiters::{LockWaiter, RunningOperation};

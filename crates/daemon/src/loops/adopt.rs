@@ -8,8 +8,7 @@ use protocol::request::Adopt;
 use protocol::{ErrorCode, PaneId, Refusal};
 use tokio::time::sleep;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::adopt::{adopt_pane, pane_claim};
 
 /// Pause after an automatic adoption, before the next attempt on the same pane.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use tokio::time::sleep;
 
 use crate::decide::worker::{self, TICK_MAX, TICK_MIN};
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::clock;
 use crate::sense::exits;
 

@@ -11,8 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use world::processes::Processes;
 
 use crate::effect::{cgroup, reap_round};
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, Turn, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::host::disk_usage::disk_usage_at_least;
 use crate::sense::quiet;

@@ -14,8 +14,7 @@ use tokio::time::sleep;
 
 use world::processes::Processes;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 
 /// Time between two scans, in intervals of the reaper's rules.

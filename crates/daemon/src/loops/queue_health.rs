@@ -7,8 +7,7 @@ use std::time::Duration;
 use pool::queue;
 use tokio::time::sleep;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 
 /// Shortest and longest time between two looks.
 const PAUSE_MIN: Duration = Duration::from_millis(100);

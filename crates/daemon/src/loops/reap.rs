@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::sleep;
 
 use crate::effect::reap_round;
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::loops::orphans;
 
 /// Evaluates the rules, and scans for orphans, until the daemon ends.

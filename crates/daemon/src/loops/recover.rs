@@ -10,8 +10,7 @@ use tokio::time::sleep;
 
 use crate::effect::slot::Requester;
 use crate::effect::{claimed_job, launch};
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::files::{self, Fence};
 use crate::host::random::identity;
 use crate::verb::start::{StartOptions, start_claim, start_next};

@@ -12,8 +12,7 @@ use protocol::{Event, ProcId, Session, SessionId, Tag};
 use tokio::time::{Instant, sleep};
 
 use crate::decide::idempotency;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::clock::FileAges;
 use crate::host::{disk_reserve, files, short_tmp, timeline};

@@ -8,8 +8,7 @@ use pool::slots::{self, Action, Tick, TickInputs};
 use tokio::time::sleep;
 
 use crate::effect::park;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::random::identity;
 use crate::sense::{conversation, machine_capacity, quiet};
 use crate::verb::{removal, start};

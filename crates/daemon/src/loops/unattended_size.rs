@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use protocol::SessionId;
 
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, pane_of, tmux_size};
+use crate::engine::{Daemon, Turn, pane_of, tmux_size};
 
 /// Runs until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {

@@ -7,9 +7,7 @@ use std::time::Duration;
 use pool::worker::{configure, demand};
 use protocol::{ErrorCode, Session, Timestamp};
 
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, LoadedConfig};
-use crate::engine::engine_handle::WaitsFor;
+use crate::engine::{Daemon, LoadedConfig, Turn, WaitsFor};
 use crate::host::random::identity;
 use crate::verb::start;
 

@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use world::transport::Listener;
 
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::host::closing::Step;
 use crate::net::{handshake, role};
 

@@ -2,7 +2,7 @@
 
 use protocol::{ErrorCode, Reply};
 
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::host::closing::Step;
 use crate::host::outbox::{Outbox, PeerGone};
 

@@ -7,7 +7,7 @@ use protocol::hello::HelloReply;
 use protocol::{Hello, ProcId, Refusal, Welcome, frame, job};
 use world::transport::{Incoming, Receiver, Sender};
 
-use crate::engine::daemon::{BUILD, Daemon};
+use crate::engine::{BUILD, Daemon};
 use crate::host::closing::Step;
 use crate::host::outbox::{self, Outbox};
 use crate::net::connection::Connection;

@@ -2,9 +2,7 @@
 
 use protocol::Event;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
-use crate::engine::engine_handle::EngineHandle;
+use crate::engine::{Daemon, EngineHandle, Turn};
 
 /// The registration of a connection's peer under its role. Forgotten when it is dropped, however the
 /// connection ends, even before its welcome.

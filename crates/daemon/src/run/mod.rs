@@ -28,13 +28,8 @@ use world::World;
 use world::signals::Signals;
 
 use crate::decide::{lock, worker};
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, LoadedConfig};
-use crate::engine::engine_handle::EngineHandle;
-use crate::engine::publish::Publisher;
-use crate::engine::thread::{Engine, EngineEnd};
-use crate::engine::turn::Work;
 use crate::engine::work_queue::WorkQueue;
+use crate::engine::{Daemon, Engine, EngineEnd, EngineHandle, LoadedConfig, Publisher, Turn, Work};
 use crate::host::archive;
 use crate::host::error::DaemonError;
 use crate::loops::{

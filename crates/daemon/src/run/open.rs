@@ -10,8 +10,7 @@ use protocol::{Epoch, Event, Paths, Seq, Stamped, Timestamp};
 use store::{Loaded, Store, StoreError};
 use world::World;
 
-use crate::engine::daemon::BUILD;
-use crate::engine::turn;
+use crate::engine::{BUILD, turn};
 use crate::host::error::DaemonError;
 use crate::host::timeline::{self, Continuity};
 use crate::host::{clock, disk_reserve};

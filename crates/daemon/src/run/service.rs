@@ -8,7 +8,7 @@ use protocol::Refusal;
 use sd_notify::NotifyState;
 use tokio::time::{sleep, timeout};
 
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 
 /// Time that each notification adds for the next step of a recovery, in microseconds.
 const EXTENSION_US: u32 = 60_000_000;

@@ -14,9 +14,7 @@ use world::signals::{Signals, SystemSignals};
 use world::transport::Listener;
 
 use crate::config::file::Config;
-use crate::engine::daemon::{Daemon, LoadedConfig};
-use crate::engine::engine_handle::EngineHandle;
-use crate::engine::sample_requests::SampleRequests;
+use crate::engine::{Daemon, EngineHandle, LoadedConfig, SampleRequests};
 use crate::host::blocking_pool::BlockingPool;
 use crate::host::dir_watcher::DirWatcher;
 use crate::host::error::DaemonError;

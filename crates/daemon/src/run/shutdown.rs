@@ -7,9 +7,7 @@ use tmux::TmuxError;
 use tokio::time::{Instant, timeout, timeout_at};
 use world::signals::{Signal, Signals};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
-use crate::engine::thread::EngineEnd;
+use crate::engine::{Daemon, EngineEnd, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::closing::Step;
 use crate::host::timeline;

@@ -11,7 +11,7 @@ use protocol::hook::{Hook, HookEvent, Notice};
 use tokio::time::sleep;
 
 use crate::decide::hook::take_in;
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, pane_of};
 use crate::sense::pane_state::read_screen;
 
 /// Time between two reads of its screen, and their maximum number.

@@ -6,7 +6,7 @@ use std::path::Path;
 use agents::terminal_marks::{Mark, Scanner};
 use protocol::{SessionId, Tag};
 
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::host::blocking_pool::Purpose;
 
 /// Maximum bytes of an incarnation's output that are read: an agent enables them before it draws anything.

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use agents::transcript::says_conversation_missing;
 use protocol::{SessionId, Tag};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 
 /// Maximum bytes of the agent's output that are read.

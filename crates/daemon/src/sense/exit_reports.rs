@@ -8,8 +8,7 @@ use pool::observe::{Findings, SuspectRun, Suspects, started_programs};
 use protocol::{Backoff, Event, Lifecycle, ProcId, Reason, Tag};
 use tokio::time::{Instant, sleep};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::{exits, observe, tmux_snapshot};
 
 /// The signal with which the kernel's out-of-memory killer ends a process.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use world::processes::Exits;
 
 use crate::decide::worker;
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::host::blocking_pool::Purpose;
 
 /// Returns which of the processes are proved to have ended. A process that cannot be examined is not.

@@ -17,8 +17,7 @@ use tokio::time::sleep;
 
 use crate::decide::hook::take_in;
 use crate::decide::hook_order::is_typing_undecided;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::dir_tree::Dir;
 use crate::sense::aider_notification::{is_notification, resolve_in_background};

@@ -10,8 +10,7 @@ use protocol::reply::Capacity as CapacityView;
 use protocol::tmux::Server;
 use protocol::{Refusal, ServerId};
 
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, LoadedConfig};
+use crate::engine::{Daemon, LoadedConfig, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::machine_sample;
 use crate::host::machine_sample::MachineSample;

@@ -12,8 +12,7 @@ use tmux::PaneRef;
 
 use world::processes::Processes;
 
-use crate::engine::daemon::{Daemon, pane_of};
-use crate::engine::{ObservedTmux, Turn};
+use crate::engine::{Daemon, ObservedTmux, Turn, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 

@@ -9,8 +9,7 @@ use process::inspect::tty::ShellState;
 use protocol::{ActivityState, Incarnation, Source, Timestamp};
 use tmux::{Answer, PaneRef};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::sense::{bracketed_paste, unfinished_line};
 

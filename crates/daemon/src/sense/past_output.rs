@@ -7,8 +7,7 @@ use std::sync::Arc;
 use protocol::{Lifecycle, Reason, Refusal, Session, SessionId, Timestamp};
 use world::clock::timestamp;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 

@@ -8,8 +8,7 @@ use protocol::{Lifecycle, Refusal, SessionId, Timestamp};
 
 use world::clock::timestamp;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 

@@ -14,8 +14,7 @@ use protocol::{
 use tmux::PaneRef;
 use world::processes::Foreground;
 
-use crate::engine::Turn;
-use crate::engine::daemon::pane_of;
+use crate::engine::{Turn, pane_of};
 
 /// A running session to be sampled.
 pub(crate) struct SampleTarget {

@@ -6,8 +6,7 @@ use std::time::Duration;
 use protocol::tmux::{Server, TmuxState};
 use protocol::{ErrorCode, Refusal};
 
-use crate::engine::daemon::Daemon;
-use crate::engine::{ObservedTmux, Turn};
+use crate::engine::{Daemon, ObservedTmux, Turn};
 use crate::sense::observe;
 
 /// Time within which the watcher has to send a snapshot: tmux's own deadline, and a margin.

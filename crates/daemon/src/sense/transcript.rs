@@ -11,8 +11,7 @@ use protocol::hook::{Hook, HookEvent};
 use protocol::{ActivityState, MessageId, MessageState, Timestamp, digest};
 
 use crate::decide::{hook, prompt};
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::sample_target::SampleTarget;
 use crate::sense::session_sample::Sample;
 

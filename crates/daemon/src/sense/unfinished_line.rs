@@ -7,8 +7,7 @@ use protocol::{SessionId, Tag, Timestamp};
 
 use agents::screen::Screen;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 
 /// Longest time between the press of a key and the record of it, either of which may come first.

@@ -16,9 +16,7 @@ use tokio::time::sleep;
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, pane_of};
-use crate::engine::engine_handle::TurnOnDrop;
+use crate::engine::{Daemon, Turn, TurnOnDrop, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::host::{clock, files, random, remove_tree};
 use crate::sense::tmux_snapshot;

@@ -16,8 +16,7 @@ use tokio::time::timeout;
 use crate::decide::asks;
 use crate::decide::idempotency::ClientOperation;
 use crate::effect::dialog;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::session_view;
 
 /// Time for a hook to report that its agent took the decision.

@@ -10,8 +10,7 @@ use tmux::TmuxError;
 
 use crate::decide::lock;
 use crate::effect::slot::Requester;
-use crate::engine::daemon::Daemon;
-use crate::engine::engine_handle::in_doubt;
+use crate::engine::{Daemon, in_doubt};
 use crate::verb::operation::Awaiter;
 use crate::verb::start::{StartOptions, start_next};
 use crate::verb::transition::{is_about_to_run, wait_while};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::{OsBytes, Refusal, Reply, Response};
 use store::{StoreError, maintenance};
 
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::host::blocking_pool::{self, Purpose};
 use crate::verb::database;
 

@@ -7,7 +7,7 @@ use protocol::{OsBytes, Refusal, Reply, Response, Session};
 use tmux::Answer;
 use tmux::act::Lines;
 
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 use crate::verb::{pane, session_view};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::{Reply, Response};
 use store::maintenance;
 
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::host::blocking_pool::{self, Purpose};
 use crate::verb::database;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::{Refusal, Reply, Response, Session, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::verb::{pane, session_view};
 

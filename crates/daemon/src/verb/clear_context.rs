@@ -6,8 +6,7 @@ use protocol::request::{ClearContext, Send};
 use protocol::{Lifecycle, OpId, OsBytes, PROMPT, Refusal, Reply, Session, Token};
 
 use crate::decide::{idempotency, queue};
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 
 pub(super) async fn clear_context(
     daemon: &Arc<Daemon>,

@@ -6,8 +6,7 @@ use std::time::Duration;
 use protocol::{Refusal, Reply, Response};
 use tokio::sync::oneshot;
 
-use crate::engine::daemon::Daemon;
-use crate::engine::engine_handle::in_doubt;
+use crate::engine::{Daemon, in_doubt};
 use crate::verb::database;
 
 /// Maximum duration of a compaction, beside a second for each `BYTES_PER_SECOND` of the database.

@@ -6,7 +6,7 @@ use protocol::{Refusal, Reply, Response};
 
 use crate::config::file::Config;
 use crate::config::values::ConfigError;
-use crate::engine::daemon::{Daemon, LoadedConfig};
+use crate::engine::{Daemon, LoadedConfig};
 
 /// The settings that are read only at a start of the daemon.
 const AT_START: &str = "[tmux] socket, binary, config and [watch]";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::{ErrorCode, Refusal};
 use store::{Reader, StoreError};
 
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 
 /// Returns a reader of the database.
 pub(super) async fn reader(daemon: &Arc<Daemon>) -> Result<Reader, Refusal> {

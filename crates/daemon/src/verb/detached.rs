@@ -12,7 +12,7 @@ use tmux::TmuxError;
 use tokio::time::sleep;
 use world::processes::Processes;
 
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::host::{files, remove_tree};
 

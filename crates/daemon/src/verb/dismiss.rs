@@ -5,8 +5,7 @@ use std::sync::Arc;
 use protocol::{Reply, Session, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::one_turn;
 
 pub(super) async fn dismiss(daemon: &Arc<Daemon>, op: &ClientOperation, of: SessionRef) -> Reply {

@@ -6,7 +6,7 @@ use protocol::{Call, ErrorCode, Reply, Request, Response};
 
 use crate::decide::idempotency;
 use crate::decide::lock::with_user_lock;
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::sense::tmux_snapshot;
 use crate::verb::caller::{Caller, other_role};
 use crate::verb::operation::{InterruptedAnswer, Operation};

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use protocol::{Reply, Response};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::caller::Caller;
 
 /// Starts no session from now on, until the caller's connection ends: each session that ends frees a slot, for which

@@ -8,8 +8,7 @@ use protocol::{Reply, Session};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::transition::{decide_settled, is_in_transition};
 use crate::verb::{one_turn, session_view};
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use protocol::request::Events;
 use protocol::{Reply, Response, Stamped};
 
-use crate::engine::daemon::Daemon;
-use crate::engine::engine_handle::in_doubt;
+use crate::engine::{Daemon, in_doubt};
 use crate::host::blocking_pool::Purpose;
 use crate::verb::database;
 use crate::verb::parts::Parts;

@@ -7,8 +7,7 @@ use protocol::{Frame, Refusal, Reply, Response};
 use store::maintenance;
 use tokio::sync::mpsc;
 
-use crate::engine::daemon::Daemon;
-use crate::engine::engine_handle::in_doubt;
+use crate::engine::{Daemon, in_doubt};
 use crate::host::blocking_pool::{self, Purpose};
 use crate::verb::database;
 use crate::verb::parts::Parts;

@@ -11,8 +11,7 @@ use protocol::worker::ClaimScope;
 use protocol::{GeneratorId, Lifecycle, PROMPT, Reply, Response, Session, SessionId, Timestamp};
 
 use crate::decide::queue::deadline_at;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::quiet;
 
 pub(super) async fn generators(daemon: &Arc<Daemon>) -> Reply {

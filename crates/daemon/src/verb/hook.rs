@@ -11,8 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::decide::asks::{AwaitedDecision, stop_waiting};
 use crate::decide::hook::take_in;
 use crate::decide::hook_order::{self, is_typing_undecided};
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::{aider_notification, hook_spool};
 
 /// Time that a report waits for the ones before it: a hook that cannot connect spools its report soon after.

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use protocol::{Reply, Response};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::attention;
 
 pub(super) async fn inbox(daemon: &Arc<Daemon>) -> Reply {

@@ -6,7 +6,7 @@ use protocol::request::{INPUT_MAX, Input};
 use protocol::{OsBytes, Refusal, Reply};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::verb::pane::{self, PaneEffect};
 
 pub(super) async fn input(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Input) -> Reply {

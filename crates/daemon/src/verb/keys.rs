@@ -7,7 +7,7 @@ use protocol::{Refusal, Reply};
 use tmux::keys::Key;
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::verb::pane::{self, PaneEffect};
 
 pub(super) async fn keys(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Keys) -> Reply {

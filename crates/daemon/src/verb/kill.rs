@@ -6,7 +6,7 @@ use protocol::Reply;
 use protocol::request::Kill;
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::verb::{one_turn, termination};
 
 pub(super) async fn kill(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Kill) -> Reply {

@@ -14,10 +14,7 @@ use tokio::time::timeout;
 
 use crate::decide::idempotency;
 use crate::decide::lock::{self, LockEnd};
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
-use crate::engine::engine_handle::in_doubt;
-use crate::engine::waiters::LockWaiter;
+use crate::engine::{Daemon, LockWaiter, Turn, in_doubt};
 use crate::verb::caller::Caller;
 use crate::verb::session_view;
 

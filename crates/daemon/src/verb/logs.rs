@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::reply::LogFiles;
 use protocol::{Reply, Response, SessionRef};
 
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::verb::session_view;
 
 pub(super) async fn logs(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use protocol::request::List;
 use protocol::{Reply, Response};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::session_view;
 
 pub(super) async fn ls(daemon: &Arc<Daemon>, filter: List) -> Reply {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use protocol::{Refusal, Reply, Session, SessionId, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::session_view;
 
 /// Runs `decide` in a turn, and answers with the session as it is at the end of it.

@@ -6,9 +6,7 @@ use protocol::{ErrorCode, Lifecycle, OpId, Refusal, Reply, Request, Session, Ses
 
 use crate::decide::idempotency::{ClientOperation, OperationStatus, is_definite};
 use crate::decide::lock;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
-use crate::engine::engine_handle::in_doubt;
+use crate::engine::{Daemon, Turn, in_doubt};
 use crate::verb::start::{OUTCOME_LIMIT, outcome};
 
 /// The answer to a repeat of an operation that an earlier daemon began, where the session does not tell the

@@ -6,8 +6,7 @@ use protocol::{Event, Refusal, Reply, Response, SessionRef};
 use tmux::{Answer, PaneRef, TmuxError};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, Turn, pane_of};
 use crate::verb::session_view;
 
 /// An effect on a pane.

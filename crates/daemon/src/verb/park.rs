@@ -8,8 +8,7 @@ use protocol::{Lifecycle, Reason, Refusal, Reply, Session, SessionId, Tag};
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
 use crate::effect::park;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::transition::{decide_settled, is_starting_or_restarting};
 use crate::verb::{session_view, termination};
 

@@ -2,7 +2,7 @@
 
 use protocol::{Frame, Refusal, Response};
 
-use crate::engine::engine_handle::in_doubt;
+use crate::engine::in_doubt;
 use crate::host::chunks;
 use crate::host::outbox::Outbox;
 

@@ -11,8 +11,7 @@ use protocol::{Lifecycle, Name, Paths, Refusal, Reply, Response, Session, Sessio
 use world::processes::Processes;
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::archive::{self, Contents};
 use crate::host::blocking_pool::Purpose;
 use crate::host::clock::{FileAges, name_stamp};

@@ -14,8 +14,7 @@ use protocol::{
 use crate::decide::blocked::blocked_prompt;
 use crate::decide::idempotency::{self, ClientOperation};
 use crate::decide::{lock, queue};
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::{self, Purpose};
 use crate::verb::database;
 use crate::verb::message_selection::select;

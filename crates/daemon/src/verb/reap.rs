@@ -7,8 +7,7 @@ use protocol::{Reply, Response, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::effect::reap_round;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::tmux_snapshot;
 
 /// Evaluates the rules, and answers with the candidates found. With `force`, they are ended regardless of the

@@ -7,8 +7,7 @@ use protocol::{ErrorCode, Event, Name, Refusal, Reply, Session};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::effect::launch;
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, Turn, pane_of};
 use crate::verb::session_view;
 
 /// Renames tmux even if the record has the name already: a crash may have come between the two. If tmux

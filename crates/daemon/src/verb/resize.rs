@@ -6,7 +6,7 @@ use protocol::request::Resize;
 use protocol::{Refusal, Reply};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::daemon::{Daemon, tmux_size};
+use crate::engine::{Daemon, tmux_size};
 use crate::verb::pane::{self, PaneEffect};
 
 /// Refused while a client is attached: the size is that of its terminal.

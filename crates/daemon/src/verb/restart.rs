@@ -8,8 +8,7 @@ use protocol::request::Restart;
 use tokio::time::timeout;
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::hook_spool;
 use crate::verb::start::{StartOptions, start_claim, start_stopped};
 use crate::verb::{clear, termination};

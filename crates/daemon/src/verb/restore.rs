@@ -7,8 +7,7 @@ use protocol::{Event, Reply, Response, SessionId};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::effect::tmux_server;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::tmux_snapshot;
 use crate::verb::session_view;
 use crate::verb::start::{self, StartOptions};

@@ -6,7 +6,7 @@ use protocol::request::Remove;
 use protocol::{Reply, Response};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::verb::removal;
 
 pub(super) async fn rm(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Remove) -> Reply {

@@ -6,8 +6,7 @@ use protocol::request::Send;
 use protocol::{OpId, Refusal, Reply, Token};
 
 use crate::decide::{idempotency, queue};
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 
 /// Checks a message, and samples the disk. Returns the decision, for a turn: one commit, answered once it is
 /// on disk.

@@ -8,8 +8,7 @@ use protocol::request::List;
 use protocol::{OsBytes, Refusal, Reply, Response, Session, SessionId, SessionRef, SessionView, Size};
 
 use crate::decide::{blocked, lock};
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 
 /// Heartbeats of the watcher after whose absence nothing counts as observed.

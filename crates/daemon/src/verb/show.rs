@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use protocol::{Reply, Response, SessionRef};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::theme;
 use crate::verb::{session_view, usage};

@@ -10,8 +10,7 @@ use protocol::request::List;
 use protocol::{Reply, Response, SessionView};
 use tokio::time::timeout;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::{BlockingPool, Purpose};
 use crate::host::display_cache::LogOf;
 use crate::verb::session_view;

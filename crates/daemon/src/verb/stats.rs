@@ -5,8 +5,7 @@ use std::sync::Arc;
 use protocol::reply::UsageView;
 use protocol::{Refusal, Reply, Response, Session, SessionRef};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::verb::{attention, usage};
 

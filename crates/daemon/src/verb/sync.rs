@@ -8,8 +8,7 @@ use protocol::tmux::Server;
 use protocol::{Refusal, Reply, Response, SessionId};
 use tokio::time::Instant;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::sense::tmux_snapshot::{self, OBSERVER};
 
 /// Maximum number of events since the request that are searched for changed sessions.

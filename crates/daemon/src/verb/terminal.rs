@@ -6,7 +6,7 @@ use protocol::reply::Terminal;
 use protocol::{OsBytes, Refusal, Reply, Response, SessionRef};
 use tmux::Answer;
 
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::verb::{pane, session_view};
 

@@ -9,8 +9,7 @@ use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, SessionId, Session
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, Turn, pane_of};
 
 /// Time for a reaper to connect, before the daemon closes the pane itself.
 const REAPER_LIMIT: Duration = Duration::from_secs(1);

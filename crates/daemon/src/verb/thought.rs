@@ -7,8 +7,7 @@ use protocol::thought::Publish;
 use protocol::{AgentEvent, Event, PaneId, Refusal, Reply, Session, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::session_view;
 
 pub(super) async fn publish(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Publish) -> Reply {

@@ -3,8 +3,7 @@
 use protocol::{ErrorCode, Lifecycle, Reason, Refusal, Session, SessionId};
 use tokio::time::Instant;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::start::OUTCOME_LIMIT;
 
 /// Waits until `holds` is false of a session, or the session is removed.

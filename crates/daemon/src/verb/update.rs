@@ -6,8 +6,7 @@ use protocol::request::Update;
 use protocol::{Reply, Session};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::one_turn;
 
 pub(super) async fn update(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Update) -> Reply {

@@ -10,8 +10,7 @@ use protocol::{
 };
 
 use crate::decide::queue;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::log_writer;
 use crate::verb::session_view;
 

@@ -15,9 +15,7 @@ use protocol::{
 
 use crate::decide::queue::message;
 use crate::decide::worker::expire;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
-use crate::engine::engine_handle::WaitsFor;
+use crate::engine::{Daemon, Turn, WaitsFor};
 use crate::verb::caller::{Caller, other_role};
 
 /// Maximum size of the bodies in one answer, in bytes. The first body is sent whatever its size.

@@ -6,8 +6,7 @@ use protocol::request::AddWorker;
 use protocol::{Event, Reply};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::verb::session_view;
 use crate::verb::start::check_directory;
 

@@ -13,8 +13,7 @@ use tmux::act::Lines;
 use tokio::time::{Instant, sleep};
 
 use crate::decide::lock::LockGuard;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::loops::deliver::confirm::input::{self, InputWatch};
 use crate::loops::deliver::confirm::shell::ShellBefore;
 use crate::loops::deliver::confirm::{self, BeforeEnter};

@@ -28,8 +28,7 @@ use pool::{QueueRules, queue};
 use protocol::{Event, Refusal, SessionId};
 use tokio::time::sleep;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::loops::deliver::attempt::Attempt;
 use crate::sense::hook_spool;
 

@@ -8,8 +8,7 @@ use protocol::{
 use tmux::PaneRef;
 
 use crate::decide::prompt::typed_text;
-use crate::engine::Turn;
-use crate::engine::daemon::{Daemon, pane_of};
+use crate::engine::{Daemon, Turn, pane_of};
 
 /// A prompt that is recorded as `typing`, and about to be typed.
 pub(super) struct ClaimedPrompt {

@@ -12,8 +12,7 @@ use protocol::{Event, MessageReason, MessageState, Refusal, SessionId, Timestamp
 use tmux::{Answer, Receipt};
 use tokio::time::sleep;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::loops::deliver::prompt::TypedPrompt;
 use crate::sense::pane_state::read_pane;
 

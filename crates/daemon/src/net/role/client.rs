@@ -8,9 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::decide::queue;
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
-use crate::engine::turn::Work;
+use crate::engine::{Daemon, Turn, Work};
 use crate::net::answer::answer_call;
 use crate::net::connection::Connection;
 use crate::verb::caller::Caller;

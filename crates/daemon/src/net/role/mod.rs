@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use protocol::{Hello, ProcId, Refusal, Role};
 
-use crate::engine::daemon::Daemon;
+use crate::engine::Daemon;
 use crate::net::connection::{Connection, role_name};
 
 /// Registers a peer under its role, before its welcome.

@@ -9,8 +9,7 @@ use logs::Reader;
 use protocol::request::Output;
 use protocol::{Frame, Lifecycle, OsBytes, Refusal, SessionId, Tag};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::{BlockingPool, Purpose};
 use crate::host::log_writer;
 use crate::host::outbox::{Outbox, PeerGone};

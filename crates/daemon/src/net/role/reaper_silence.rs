@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 
 /// Time for which a reaper may be silent while something is to be ended and no reaper is at work. After it, it counts as
 /// hung.

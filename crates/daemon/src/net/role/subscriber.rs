@@ -11,8 +11,7 @@ use store::{Reader, StoreError};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::engine::daemon::Daemon;
-use crate::engine::{ObservedTmux, Turn};
+use crate::engine::{Daemon, ObservedTmux, Turn};
 use crate::host::blocking_pool::{BlockingPool, Purpose};
 use crate::host::outbox::{Outbox, PAGE_BYTES, PeerGone};
 use crate::net::connection::Connection;

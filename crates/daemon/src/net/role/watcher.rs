@@ -14,8 +14,7 @@ use protocol::{
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::engine::daemon::Daemon;
-use crate::engine::{ObservedTmux, Turn};
+use crate::engine::{Daemon, ObservedTmux, Turn};
 use crate::net::answer::answer_call;
 use crate::net::connection::Connection;
 use crate::sense::observe::{RECHECK_DELAYS, take_in};

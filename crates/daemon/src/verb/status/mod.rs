@@ -15,8 +15,7 @@ use protocol::{Activity, ActivityState, Lifecycle, Reason, Reply, Response, Sess
 use tmux::TmuxError;
 
 use crate::effect::cgroup;
-use crate::engine::Turn;
-use crate::engine::daemon::{BUILD, Daemon};
+use crate::engine::{BUILD, Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::{self};
 use crate::sense::machine_capacity;

@@ -2,8 +2,7 @@
 
 use protocol::{MessageState, StuckLane};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 
 /// Returns the problems, each a sentence with what to do. `free_disk` is sampled, in bytes.
 pub(super) fn problems(

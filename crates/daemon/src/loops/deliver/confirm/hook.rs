@@ -6,8 +6,7 @@ use pool::prompt::{NextStep, Unconfirmed};
 use pool::queue;
 use protocol::{MessageId, MessageState, Refusal, SessionId, Source, Tag};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::loops::deliver::prompt::TypedPrompt;
 use crate::sense::hook_spool;
 use crate::sense::pane_state::read_pane;

@@ -10,8 +10,7 @@ use protocol::{Backoff, MessageId, MessageReason, MessageState, ProcId, Refusal,
 use tmux::PaneRef;
 use tokio::time::{Instant, sleep};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::random::identity;
 use crate::loops::deliver::prompt::{ClaimedPrompt, TypedPrompt, advance};

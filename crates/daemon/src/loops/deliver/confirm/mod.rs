@@ -11,8 +11,7 @@ use agents::Confirm;
 use pool::Settings;
 use protocol::{MessageReason, MessageState, PROMPT, Refusal, Session, SessionId};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::loops::deliver::confirm::input::InputWatch;
 use crate::loops::deliver::confirm::shell::ShellBefore;
 use crate::loops::deliver::prompt::{TypedPrompt, advance, is_in_shell};

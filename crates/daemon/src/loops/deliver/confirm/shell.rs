@@ -13,8 +13,7 @@ use protocol::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::engine::Turn;
-use crate::engine::daemon::Daemon;
+use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::loops::deliver::confirm::input::has_written;
 use crate::loops::deliver::prompt::{ClaimedPrompt, TypedPrompt, advance};
