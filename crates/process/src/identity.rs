@@ -1,10 +1,12 @@
 //! Identification of processes. A pid alone is ambiguous because it is reused; pid and start time together
 //! identify one process for reading. Signalling needs a [`crate::handle::Handle`].
 
+use std::collections::BTreeMap;
 use std::io;
 
 use protocol::ProcId;
 
+use crate::bounded_reads::UNANSWERED;
 use crate::info::BasicInfo;
 use crate::platform;
 
@@ -13,6 +15,22 @@ pub use crate::info::{Process, State};
 /// Reads the process that has this pid now, zombies included; `None` if there is none.
 pub fn read(pid: u32) -> io::Result<Option<Process>> {
     platform::read(pid)
+}
+
+/// As [`read`], of several processes: those that do not answer in time are left out, and delay the others once.
+pub fn read_each(pids: &[u32]) -> BTreeMap<u32, Process> {
+    let mut found = BTreeMap::new();
+    UNANSWERED.read_each(pids, read, |pid, process| {
+        found.extend(process.and_then(Result::ok).flatten().map(|process| (pid, process)));
+    });
+    found
+}
+
+/// True if what the system tells of the process with this pid is read within the usual time limit, also if there is none.
+pub fn answers(pid: u32) -> bool {
+    let mut answers = false;
+    UNANSWERED.read_each(&[pid], read, |_, process| answers = process.is_some());
+    answers
 }
 
 /// Returns the identity of the living process that has this pid; `None` if there is none, or only a zombie.

@@ -23,6 +23,10 @@ pub(crate) async fn check(lease: &Lease, pane_found: bool) -> Result<(), String>
         return Ok(());
     }
     let Some(init) = candidate.init.filter(|init| is_alive(*init)) else { return Ok(()) };
+    if !identity::answers(init.pid) {
+        let why = || format!("process {init} does not answer, and its pane was not found");
+        return if pane_found { Ok(()) } else { Err(why()) };
+    }
     let Some(argv) = argv(init).await? else { return Ok(()) };
     match job_of(&argv) {
         Some(job) if is_own_job(job, lease) => Ok(()),
@@ -42,7 +46,7 @@ pub(crate) async fn check(lease: &Lease, pane_found: bool) -> Result<(), String>
 /// True if the init of a candidate lives and is provably that of this incarnation, by the job that it was started with.
 pub(crate) async fn is_own_init(lease: &Lease) -> bool {
     let candidate = &lease.candidate;
-    let Some(init) = candidate.init.filter(|init| is_alive(*init)) else { return false };
+    let Some(init) = candidate.init.filter(|init| identity::answers(init.pid)) else { return false };
     matches!(argv(init).await, Ok(Some(argv)) if job_of(&argv).is_some_and(|job| is_own_job(job, lease)))
 }
 
@@ -76,8 +80,9 @@ async fn argv(init: ProcId) -> Result<Option<Vec<OsBytes>>, String> {
 const ARGV_TRIES: u32 = 50;
 const ARGV_PAUSE: Duration = Duration::from_millis(10);
 
+/// True if the process lives, or does not answer.
 fn is_alive(id: ProcId) -> bool {
-    !identity::exited(id).unwrap_or(false)
+    !identity::answers(id.pid) || !identity::exited(id).unwrap_or(false)
 }
 
 /// Returns the job file that an init was started with: `REAPER exec RUN/TAG.job`.

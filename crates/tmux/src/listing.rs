@@ -20,6 +20,12 @@ pub struct Listing {
 }
 
 impl Listing {
+    /// The pids of the server and of the panes with an open terminal.
+    pub fn pids(&self) -> Vec<u32> {
+        let panes = self.panes.values().filter(|pane| !pane.dead && pane.pid > 0);
+        std::iter::once(self.server.pid).chain(panes.map(|pane| pane.pid)).collect()
+    }
+
     /// Converts the listing into a state with each process stamped with its start time. `stamp` is called
     /// for the server and for each pane with an open terminal: the pid of a dead pane may have been reused.
     /// The server is unknown if it has no stamp.

@@ -125,14 +125,14 @@ impl Workarounds {
 
 /// True if this process has ended and the server has not reaped it.
 pub(crate) fn is_zombie_child(pid: u32, server: ServerId) -> bool {
-    let process = identity::read(pid).ok().flatten();
+    let process = identity::read_each(&[pid]).remove(&pid);
     process.is_some_and(|process| process.state == State::Zombie && process.ppid == server.process.pid)
 }
 
 /// True if a process in one of these panes is a child of this server.
 pub(crate) fn is_parent(server: ServerId, panes: &BTreeMap<PaneId, TmuxPane>) -> bool {
     panes.values().filter_map(|pane| pane.process).any(|id| {
-        let process = identity::read(id.pid).ok().flatten();
+        let process = identity::read_each(&[id.pid]).remove(&id.pid);
         process.is_some_and(|process| process.id == id && process.ppid == server.process.pid)
     })
 }

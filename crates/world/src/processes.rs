@@ -1,11 +1,12 @@
 //! The process table, terminals of processes, and the resources of the machine. Methods about many processes,
 //! about resource use and about files may block for long; those about a single process read `/proc`.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use process::exits::ExitWatcher;
-use process::identity::Process;
+use process::identity::{Process, State};
 pub use process::inspect::program::Foreground;
 use process::inspect::resources::Resources;
 use process::inspect::tty::{InputState, ReadDetector, ShellState};
@@ -40,6 +41,10 @@ pub trait Processes: Send + Sync {
     fn read(&self, pid: u32) -> io::Result<Option<Process>>;
     /// Returns the living process that has this pid; `None` also if that cannot be read.
     fn identify(&self, pid: u32) -> Option<ProcId>;
+    /// Returns the living processes that have these pids. Those that do not answer in time are left out.
+    fn identify_each(&self, pids: &[u32]) -> BTreeMap<u32, ProcId> {
+        pids.iter().filter_map(|pid| Some((*pid, self.identify(*pid)?))).collect()
+    }
     /// True if the process is proved to have ended.
     fn has_exited(&self, process: ProcId) -> bool;
     /// Returns a new set of watched processes.
@@ -54,6 +59,10 @@ pub trait Processes: Send + Sync {
     fn foreground(&self, pid: u32) -> Option<Foreground>;
     /// Returns the arguments of a process; `None` if it has ended or they cannot be read.
     fn argv(&self, process: ProcId) -> Option<Vec<OsBytes>>;
+    /// Returns the environment that a process was started with; none if it has ended or hides it.
+    fn environment(&self, _process: ProcId) -> Vec<(OsBytes, OsBytes)> {
+        Vec::new()
+    }
     /// Returns the working directory of a process; `None` if it has ended or it cannot be read.
     fn current_dir(&self, pid: u32) -> Option<OsBytes>;
     /// Returns the bytes typed into the process's terminal that it has not read; `None` if unknown.
@@ -118,6 +127,12 @@ impl Processes for SystemProcesses {
         identity::identify(pid).ok().flatten()
     }
 
+    fn identify_each(&self, pids: &[u32]) -> BTreeMap<u32, ProcId> {
+        let living =
+            |(pid, process): (u32, Process)| (process.state != State::Zombie).then_some((pid, process.id));
+        identity::read_each(pids).into_iter().filter_map(living).collect()
+    }
+
     fn has_exited(&self, process: ProcId) -> bool {
         identity::exited(process).unwrap_or(false)
     }
@@ -153,6 +168,10 @@ impl Processes for SystemProcesses {
 
     fn foreground(&self, pid: u32) -> Option<Foreground> {
         program::foreground(pid).ok().flatten()
+    }
+
+    fn environment(&self, process: ProcId) -> Vec<(OsBytes, OsBytes)> {
+        program::environment(process).ok().flatten().unwrap_or_default()
     }
 
     fn argv(&self, process: ProcId) -> Option<Vec<OsBytes>> {

@@ -7,6 +7,7 @@ use protocol::tmux::{Server, TmuxState};
 use protocol::{ErrorCode, Refusal};
 
 use crate::engine::{Daemon, ObservedTmux, Turn};
+use crate::host::blocking_pool::Purpose;
 use crate::sense::observe;
 
 /// Time within which the watcher has to send a snapshot: tmux's own deadline, and a margin.
@@ -23,7 +24,15 @@ pub(crate) const OBSERVER: &str = "poold";
 
 /// Lists the tmux server.
 pub(crate) async fn list(daemon: &Daemon) -> TmuxState {
-    tmux::listing::observed_state(daemon.tmux.observe().await, |pid| daemon.world.processes.identify(pid))
+    let observed = daemon.tmux.observe().await;
+    let Ok(listing) = &observed else { return tmux::listing::observed_state(observed, |_| None) };
+    let (pids, processes) = (listing.pids(), daemon.processes());
+    let identify = move || processes.identify_each(&pids);
+    let Some(found) = daemon.blocking.with_timeout(Purpose::Processes, identify).await else {
+        let server = Server::unknown("the process table does not answer".to_owned());
+        return TmuxState { server, ..TmuxState::default() };
+    };
+    tmux::listing::observed_state(observed, |pid| found.get(&pid).copied())
 }
 
 /// Takes and applies a snapshot. Returns the name of its observer.

@@ -6,7 +6,7 @@ use std::io;
 use protocol::{OsBytes, ProcId};
 
 use crate::info::BasicInfo;
-use crate::platform;
+use crate::platform::{self, proc};
 
 pub use crate::info::Foreground;
 
@@ -44,6 +44,13 @@ pub fn argv(id: ProcId) -> io::Result<Option<Vec<OsBytes>>> {
     // Last: the pid is still this process's, so the arguments were its own.
     let is_alive = platform::basic_info(id.pid)?.is_some_and(|now| now.id == id && now.is_alive());
     Ok(arguments.filter(|_| is_alive))
+}
+
+/// Returns the environment that this process was started with; `None` if it has ended.
+pub fn environment(id: ProcId) -> io::Result<Option<Vec<(OsBytes, OsBytes)>>> {
+    let entries = platform::environ(id.pid)?;
+    let is_alive = platform::basic_info(id.pid)?.is_some_and(|now| now.id == id && now.is_alive());
+    Ok(entries.filter(|_| is_alive).map(|entries| proc::variables(&entries)))
 }
 
 #[cfg(all(test, target_os = "linux"))]

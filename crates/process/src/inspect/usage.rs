@@ -1,11 +1,12 @@
 //! Resource usage of a session: the sum over its processes, or the figures of its control group.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use protocol::{ProcId, Usage};
 
+use crate::bounded_reads::UNANSWERED;
 use crate::tree::Table;
 use crate::{cgroup, identity};
 
@@ -26,8 +27,8 @@ struct Share {
 
 /// Returns the usage of the init's descendants in this table and of the processes in this control group, without the
 /// init itself unless it is the agent. `None` if none of them is alive. The caller fills in disk, log and CPU
-/// share. Reading the memory of a large process takes milliseconds, and blocks on a process that hangs in the
-/// kernel with its memory map locked, so this must not be called on a thread that others wait for.
+/// share. Reading the memory of a large process takes milliseconds, so this must not be called on a thread that others
+/// wait for. A process that hangs in the kernel with its memory map locked is left out.
 pub fn usage(table: &Table, init: ProcId, agent: Option<ProcId>, cgroup: Option<&Path>) -> Option<Usage> {
     let mut ids: BTreeSet<ProcId> =
         table.subtree_ids(init).chain(agent.into_iter().flat_map(|id| table.subtree_ids(id))).collect();
@@ -39,7 +40,11 @@ pub fn usage(table: &Table, init: ProcId, agent: Option<ProcId>, cgroup: Option<
     if agent != Some(init) {
         ids.remove(&init);
     }
-    let shares: Vec<Share> = ids.iter().filter_map(|id| system::share(*id)).collect();
+    let by_pid: BTreeMap<u32, ProcId> = ids.into_iter().map(|id| (id.pid, id)).collect();
+    let pids: Vec<u32> = by_pid.keys().copied().collect();
+    let mut shares: Vec<Share> = Vec::new();
+    let share = move |pid| system::share(*by_pid.get(&pid)?);
+    UNANSWERED.read_each(&pids, share, |_, share| shares.extend(share.flatten()));
     let of_group = cgroup.and_then(group_memory);
     let source = if shares.iter().all(|share| share.proportional) { "pss" } else { "rss" };
     Some(Usage {

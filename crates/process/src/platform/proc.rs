@@ -176,6 +176,19 @@ pub fn parse_uid(status: &[u8]) -> Option<u32> {
     parse_field(status, "Uid")?.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// Returns the variables in an `environ` file. What has no valid name is left out: macOS has the arguments before them.
+pub fn variables(environ: &[u8]) -> Vec<(OsBytes, OsBytes)> {
+    let is_name = |name: &[u8]| {
+        name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
+            && name.first().is_some_and(|b| !b.is_ascii_digit())
+    };
+    let variable = |entry: &[u8]| {
+        let at = entry.iter().position(|b| *b == b'=')?;
+        is_name(&entry[..at]).then(|| (OsBytes(entry[..at].to_vec()), OsBytes(entry[at + 1..].to_vec())))
+    };
+    environ.split(|b| *b == 0).filter_map(variable).collect()
+}
+
 /// Returns the value of a variable in an `environ` file; of duplicates the first, as `getenv(3)` does.
 pub fn parse_variable<'a>(environ: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut entries = environ.split(|b| *b == 0);

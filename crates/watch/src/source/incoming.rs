@@ -233,7 +233,7 @@ impl Source {
 
 /// Stamps a living child of the server.
 fn stamp(pid: u32, server: ServerId) -> Option<ProcId> {
-    stamp_of_child(identity::read(pid).ok().flatten(), server.process)
+    stamp_of_child(identity::read_each(&[pid]).remove(&pid), server.process)
 }
 
 fn is_alive(server: ServerId) -> bool {
