@@ -104,7 +104,7 @@ impl Device {
         guarded.run(self).await.map(|(answer, _)| answer)
     }
 
-    /// Renames the pane's session and window.
+    /// Renames the pane's session and window, unless the session is its user's, who moved the pane there.
     ///
     /// # Errors
     /// [`TmuxError::Duplicate`] if another session has the name; then nothing is renamed.
@@ -114,9 +114,19 @@ impl Device {
         session: TmuxSessionId,
         name: &Name,
     ) -> Result<Answer, TmuxError> {
+        if matches!(self.is_of_pool(pane.server, session).await, Ok(false)) {
+            return self.effect(pane, &[]).await;
+        }
         let (session, target) = (session.to_string(), pane.pane.to_string());
         let rename: &[&str] = &["rename-session", "-t", &session, name.as_str()];
         self.effect(pane, &[rename, &["rename-window", "-t", &target, name.as_str()]]).await
+    }
+
+    /// True of a session that a pool made or adopted, and that its user has not taken.
+    async fn is_of_pool(&self, server: ServerRef, session: TmuxSessionId) -> Result<bool, TmuxError> {
+        let (target, of_pool) = (session.to_string(), of_pool());
+        let told = self.on_server(server, &[&["display-message", "-p", "-t", &target, &of_pool]]).await?;
+        Ok(told == b"1\n")
     }
 
     /// Gives the pane back to its user: replaces the tag by a marker, stops the log, and lets a pane that the
@@ -151,7 +161,7 @@ impl Device {
     ) -> Result<(), TmuxError> {
         let target = session.to_string();
         let has_name = format!("#{{==:#{{session_name}},{from}}}");
-        let is_left = format!("#{{&&:{has_name},#{{!=:#{{{}}},{TAKEN}}}}}", format::POOLED);
+        let is_left = format!("#{{&&:{has_name},{}}}", of_pool());
         let rename = script([&["rename-session", "-t", &target, to.as_str()][..]]);
         let renamed: &[&str] = &["if-shell", "-F", "-t", &target, &is_left, &rename];
         self.on_server(server, &[renamed]).await.map(drop)
@@ -189,7 +199,7 @@ impl Device {
         self.effect(pane, &[&["clear-history", "-t", &target]]).await
     }
 
-    /// Lists the clients attached to a session.
+    /// Lists the clients attached to a session of a pool; of none to one of its user's.
     ///
     /// # Errors
     /// [`TmuxError::NotFound`] if this server has no such session, or another server answers.
@@ -197,6 +207,9 @@ impl Device {
         let target = session.to_string();
         let list: &[&str] = &["list-clients", "-t", &target, "-F", CLIENT];
         let text = self.on_server(server, &[list]).await?;
+        if !self.is_of_pool(server, session).await? {
+            return Ok(Vec::new());
+        }
         let lines = text.split_inclusive(|&b| b == b'\n');
         lines.map(|line| client(line).ok_or_else(|| format::malformed(line))).collect()
     }
@@ -270,6 +283,12 @@ impl Device {
         let body = reply.stdout.strip_suffix(format!("{yes}\n").as_bytes());
         body.map(<[u8]>::to_vec).ok_or_else(|| reply.error())
     }
+}
+
+/// Format: true of a session that a pool made or adopted, and that its user has not taken.
+fn of_pool() -> String {
+    let option = format::POOLED;
+    format!("#{{&&:#{{{option}}},#{{!=:#{{{option}}},{TAKEN}}}}}")
 }
 
 /// Returns the name for the leftover tmux session of an ended incarnation, which frees its own name for the

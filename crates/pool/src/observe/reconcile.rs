@@ -213,12 +213,17 @@ impl Case<'_> {
         if told { tmux_exit(pane, self.observation.now) } else { None }
     }
 
-    /// Takes over a valid and free name that a person gave the tmux session. Any other name remains tmux's
-    /// own.
+    /// Takes over a valid and free name that a person gave the tmux session. Any other name remains tmux's own, and so does
+    /// that of a session of the person's into which the pane was moved.
     fn renamed(&self, pool: &Pool, pane: &TmuxPane) -> Option<Event> {
         let was_read = self.observation.only.is_none_or(|only| only.tmux.contains(&pane.session));
-        let shown = &self.observation.state.sessions.get(&pane.session)?.name;
-        if !was_read || shown == self.session.name.as_str() || self.session.lifecycle == Lifecycle::Starting {
+        let tmux = self.observation.state.sessions.get(&pane.session)?;
+        let shown = &tmux.name;
+        if !was_read
+            || !tmux.pooled
+            || shown == self.session.name.as_str()
+            || self.session.lifecycle == Lifecycle::Starting
+        {
             return None;
         }
         let name: Name = shown.parse().ok()?;

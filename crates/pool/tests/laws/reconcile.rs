@@ -72,7 +72,7 @@ fn one_tmux_session_names_one_session() {
     let (one, two) = (world.live("one", server(1), 1), world.live("two", server(1), 2));
     let (mut state, moved) = (up(1, vec![pane(&world, one, 1)]), pane(&world, two, 2));
     state.panes.insert(moved.0, TmuxPane { session: TmuxSessionId(1), ..moved.1 });
-    let fresh = TmuxSession { name: "fresh".into(), created_at: 1, attached: 0, pooled: false };
+    let fresh = TmuxSession { name: "fresh".into(), created_at: 1, attached: 0, pooled: true };
     state.sessions.insert(TmuxSessionId(1), fresh);
     world.see(&state, &[]);
     let names = [one, two].map(|id| world.pool.session(id).unwrap().name.to_string());
@@ -211,14 +211,14 @@ fn w05_a_session_renamed_in_tmux_keeps_its_record() {
     let mut world = World::default();
     let (one, two) = (world.live("one", server(1), 1), world.live("two", server(1), 2));
     let mut state = up(1, vec![pane(&world, one, 1), pane(&world, two, 2)]);
-    let mut named = |world: &mut World, name: &str| {
-        state.sessions.insert(
-            TmuxSessionId(1),
-            TmuxSession { name: name.to_owned(), created_at: 1, attached: 0, pooled: false },
-        );
+    let mut shown = |world: &mut World, name: &str, pooled: bool| {
+        let session = TmuxSession { name: name.to_owned(), created_at: 1, attached: 0, pooled };
+        state.sessions.insert(TmuxSessionId(1), session);
         world.see(&state, &[]);
         world.pool.session(one).unwrap().name.to_string()
     };
+    assert_eq!(shown(&mut world, "main", false), "one", "it was moved into a session of the person's");
+    let mut named = |world: &mut World, name: &str| shown(world, name, true);
     assert_eq!(named(&mut world, "uno"), "uno");
     assert_eq!(named(&mut world, "Not A Name"), "uno");
     assert_eq!(named(&mut world, "two"), "uno", "taken");

@@ -98,7 +98,10 @@ impl Driver for Fake {
 
     fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer> {
         self.call("rename", move |state| {
-            state.guarded(pane, Precondition::Ours, |state| state.rename(session, name))
+            state.guarded(pane, Precondition::Ours, |state| match state.sessions.get(&session) {
+                Some(found) if !found.pooled => Ok(()),
+                _ => state.rename(session, name),
+            })
         })
     }
 
