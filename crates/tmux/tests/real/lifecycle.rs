@@ -1,6 +1,7 @@
 //! Creating, observing, renaming and releasing sessions.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
@@ -215,6 +216,29 @@ async fn a_client_of_a_session_of_the_same_group_is_attached_too() {
     assert_eq!(rig.device.kill_unattended(created.pane).await.unwrap(), Answer::Attached);
     drop(view.stdin.take());
     view.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_session_has_its_own_size_while_a_terminal_is_attached_to_another() {
+    let rig = Rig::new();
+    let other = rig.start("a", "exec sleep 1000").await;
+    let mut command = Command::new("tmux");
+    command.arg("-NCS").arg(&rig.device.socket).args(["attach-session", "-t", &other.session.to_string()]);
+    let mut attached = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let size = |name: &str| {
+        rig.raw(&["display-message", "-p", "-t", name, "#{window_width}x#{window_height} #{window-size}"])
+    };
+    let mut input = attached.stdin.take().unwrap();
+    let mut told = async || {
+        // Before it is attached, this has no effect.
+        input.write_all(b"refresh-client -C 70x20\n").unwrap();
+        size("=a:") == "70x20 latest\n"
+    };
+    eventually("it has the terminal's size", &mut told).await;
+    rig.start("b", "exec sleep 1000").await;
+    assert_eq!(size("=b:"), "80x24 latest\n");
+    drop(input);
+    attached.wait().unwrap();
 }
 
 #[tokio::test]
