@@ -210,8 +210,9 @@ async fn program(
             let children = below.iter().filter(|child| child.ppid == process.pid).map(|child| child.id);
             process = children.min_by_key(|child| child.start).ok_or_else(ended)?;
         } else if !argv.is_empty() {
-            let cwd = daemon.world.processes.current_dir(process.pid);
-            return Ok(ForeignProgram { argv, cwd: cwd.unwrap_or_else(|| "/".into()), active_at });
+            let cwd = daemon.world.processes.current_dir(process.pid).unwrap_or_else(|| "/".into());
+            let env = daemon.world.processes.environment(process);
+            return Ok(ForeignProgram { argv, cwd, env, active_at });
         }
         sleep(ARGV_PAUSE).await;
     }

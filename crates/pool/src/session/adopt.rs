@@ -1,6 +1,8 @@
 //! `adopt`: a tmux session that the pool did not create becomes one of its own. Its record is on disk before
 //! its pane is marked.
 
+use std::collections::BTreeMap;
+
 use protocol::session::{DeleteMode, Origin};
 use protocol::tmux::{Server, TmuxPane, TmuxState};
 use protocol::{
@@ -10,7 +12,7 @@ use protocol::{
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
-use crate::session::create::{COMMAND, CreateInputs, Creation, SHELL};
+use crate::session::create::{COMMAND, CreateInputs, Creation, SHELL, environment};
 use crate::session::lifecycle::run_ended;
 use crate::session::naming::{first_free, name_taken};
 use crate::session::{create, input};
@@ -48,6 +50,8 @@ pub struct ForeignProgram {
     pub argv: Vec<OsBytes>,
     /// The working directory.
     pub cwd: OsBytes,
+    /// The environment that it was started with, as far as it is known.
+    pub env: Vec<(OsBytes, OsBytes)>,
     /// The time of the last activity in its tmux session, or of the last output in its window, if tmux told.
     pub active_at: Option<Timestamp>,
 }
@@ -192,6 +196,12 @@ fn record(
     let last_activity_at = past(program.active_at.unwrap_or(created_at)).max(created_at);
     let pane = &adoptee.pane;
     let command = without_dash(program.argv);
+    let agent = agent_kind(settings, &command);
+    let variables = settings.agents.get(&agent).map(|agent| &agent.env);
+    let env = environment(&settings.env, &program.env, variables.unwrap_or(&BTreeMap::new()), &[]);
+    // It is started again without one that is too large.
+    let fits = input::check_launch_size(&command, &env).and_then(|()| input::check_environment(&env));
+    let env = if fits.is_ok() { env } else { Vec::new() };
     let incarnation = Incarnation {
         server: Some(adoptee.server),
         session: Some(pane.session),
@@ -201,10 +211,10 @@ fn record(
         ..Incarnation::intended(launch.tag, launch.now)
     };
     let spec = Spec {
-        agent: agent_kind(settings, &command),
+        agent,
         command,
         cwd: program.cwd,
-        env: Vec::new(),
+        env,
         size: Size { cols: pane.width.max(1), rows: pane.height.max(1) },
         start_args: Vec::new(),
         resume_args: Vec::new(),

@@ -168,7 +168,7 @@ fn record(
     input::check_directory(&cwd)?;
     input::check_labels(&asked.labels)?;
     input::check_environment(&asked.env)?;
-    let env = environment(&settings.env, asked, &agent);
+    let env = environment(&settings.env, &asked.caller_env, &agent.env, &asked.env);
     input::check_environment(&env)?;
     let command = command(asked, &agent, &env);
     input::check_command(&command)?;
@@ -265,11 +265,16 @@ fn agent(settings: &Settings, kind: &str) -> Result<Agent, Refusal> {
 }
 
 /// The environment: the caller's, overridden by the agent's, overridden by the request's.
-fn environment(passing: &EnvFilter, asked: &New, agent: &Agent) -> Vec<(OsBytes, OsBytes)> {
+pub(crate) fn environment(
+    passing: &EnvFilter,
+    caller_env: &[(OsBytes, OsBytes)],
+    agent_env: &BTreeMap<String, String>,
+    asked_env: &[(OsBytes, OsBytes)],
+) -> Vec<(OsBytes, OsBytes)> {
     let mut env: BTreeMap<OsBytes, OsBytes> = BTreeMap::new();
-    env.extend(asked.caller_env.iter().filter(|(name, _)| passing.passes(&name.0)).cloned());
-    env.extend(agent.env.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())));
-    env.extend(asked.env.iter().cloned());
+    env.extend(caller_env.iter().filter(|(name, _)| passing.passes(&name.0)).cloned());
+    env.extend(agent_env.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())));
+    env.extend(asked_env.iter().cloned());
     env.retain(|key, _| !is_reserved_variable(key));
     env.into_iter().collect()
 }

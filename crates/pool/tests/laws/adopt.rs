@@ -9,8 +9,8 @@ use protocol::request::Remove;
 use protocol::session::Origin;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{
-    ErrorCode, Event, Lifecycle, MessageState, PaneId, ProcId, Reason, Seq, ServerId, Session, Stamped, Tag,
-    Timestamp, TmuxSessionId, WindowId,
+    ErrorCode, Event, Lifecycle, MessageState, OsBytes, PaneId, ProcId, Reason, Seq, ServerId, Session,
+    Stamped, Tag, Timestamp, TmuxSessionId, WindowId,
 };
 
 use crate::world::{self, World};
@@ -58,6 +58,13 @@ fn adopt_one(pool: &mut Pool, state: &TmuxState, target: &str, n: u8) -> Result<
     adopt(pool, &adoptee, n, None)
 }
 
+/// The environment of the program that [`adopt`] adopts.
+fn caller_env() -> Vec<(OsBytes, OsBytes)> {
+    [("HOME", "/home/me"), ("TMUX_PANE", "%1"), ("POOL_SESSION", "other")]
+        .map(|(k, v)| (k.into(), v.into()))
+        .into()
+}
+
 fn adopt(
     pool: &mut Pool,
     adoptee: &ForeignPane,
@@ -65,8 +72,12 @@ fn adopt(
     workspace: Option<&str>,
 ) -> Result<Session, ErrorCode> {
     let launch = world::launch(Tag([n; 16]), 9);
-    let program =
-        ForeignProgram { argv: vec!["/usr/bin/claude".into()], cwd: "/src".into(), active_at: None };
+    let program = ForeignProgram {
+        argv: vec!["/usr/bin/claude".into()],
+        cwd: "/src".into(),
+        env: caller_env(),
+        active_at: None,
+    };
     let made = session::adopt(pool, &settings(), adoptee, (program, workspace, Origin::Adopted), &launch)
         .map_err(|r| r.code)?;
     for event in made.events {
@@ -114,6 +125,7 @@ fn an_adopted_session_has_a_record_like_any_other() {
     let one = adopt_one(&mut pool, &state, "%1", 1).unwrap();
     assert_eq!((one.name.as_str(), one.workspace.as_str()), ("my-project-x", "my-project-x"));
     assert_eq!((one.spec.agent.as_str(), one.lifecycle), ("claude", Lifecycle::Starting));
+    assert_eq!(one.spec.env, [("HOME".into(), "/home/me".into())], "what it needs to be started again");
     assert!(session::is_being_adopted(&one) && one.incarnation.unwrap().pane == Some(PaneId(1)));
     let adoptee = found(&pool, &state, "%2").unwrap();
     assert_eq!(adopt(&mut pool, &adoptee, 2, Some("my-project-x")).unwrap_err(), ErrorCode::Conflict);
@@ -130,7 +142,7 @@ fn adopt_beside(tmux_names: &[&str], shown: &str, argv: &[&str]) -> Session {
     let listed: Vec<String> = tmux_names.iter().map(|&name| name.to_owned()).collect();
     let launch = session::CreateInputs { tmux_names: &listed, ..world::launch(Tag([1; 16]), 9) };
     let argv = argv.iter().map(|&word| word.into()).collect();
-    let program = ForeignProgram { argv, cwd: "/src".into(), active_at: None };
+    let program = ForeignProgram { argv, cwd: "/src".into(), env: Vec::new(), active_at: None };
     let with = (program, None, Origin::Adopted);
     let made = session::adopt(&Pool::default(), &settings(), &adoptee, with, &launch).unwrap();
     match made.events.into_iter().next() {
@@ -329,7 +341,8 @@ fn t05_an_adopted_session_is_as_old_and_as_active_as_its_tmux_session() {
         state.sessions.values_mut().for_each(|session| session.created_at = created_at);
         let adoptee = found(&pool, &state, "one").unwrap();
         let active_at = active_at.map(Timestamp);
-        let program = ForeignProgram { argv: vec!["cat".into()], cwd: "/".into(), active_at };
+        let program =
+            ForeignProgram { argv: vec!["cat".into()], cwd: "/".into(), env: Vec::new(), active_at };
         let launch = world::launch(Tag([1; 16]), 9000);
         let with = (program, None, Origin::Adopted);
         let made = session::adopt(&pool, &settings(), &adoptee, with, &launch).unwrap();
