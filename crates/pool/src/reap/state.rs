@@ -44,6 +44,7 @@ pub struct Reaping {
     reaper_since: Timestamp,
     leases: Leases,
     verdicts: BTreeMap<Tag, Outcome>,
+    survivors: BTreeSet<Tag>,
     guarded: BTreeSet<Tag>,
     exited: BTreeSet<ProcId>,
     used: BTreeMap<Tag, ResourceUse>,
@@ -128,9 +129,9 @@ impl Reaping {
         self.verdicts.get(&tag)
     }
 
-    /// True if the reaper could not end everything with this tag.
+    /// True if the last attempt to end everything with this tag left something alive.
     pub fn has_survivors(&self, tag: Tag) -> bool {
-        matches!(self.verdicts.get(&tag), Some(Outcome::Survivors { .. }))
+        self.survivors.contains(&tag)
     }
 
     /// Stores a verdict for those who wait for it.
@@ -138,7 +139,7 @@ impl Reaping {
         self.verdicts.insert(tag, outcome);
     }
 
-    /// Drops the verdict on an earlier attempt.
+    /// Drops the verdict on an earlier attempt, for those who wait for the next one.
     pub fn forget_verdict(&mut self, tag: Tag) {
         self.verdicts.remove(&tag);
     }
@@ -322,6 +323,10 @@ impl Reaping {
         };
         self.forced.remove(&tag);
         self.evidence.remove(&tag);
+        match outcome {
+            Outcome::Survivors { .. } => self.survivors.insert(tag),
+            _ => self.survivors.remove(&tag),
+        };
         if let Some(rule) = candidate.rule.filter(|_| counts_as_kill(candidate) && untouched) {
             // Nothing was killed.
             self.kills.remove(&(tag, rule));
@@ -352,6 +357,7 @@ impl Reaping {
         // A leased one is named again if its reaper disconnects.
         let is_known = |tag: &Tag| live.contains(tag) || named.contains(tag) || leases.is_held(*tag);
         self.verdicts.retain(|tag, _| is_known(tag));
+        self.survivors.retain(is_known);
         self.guarded.retain(|tag| live.contains(tag));
         self.forced.retain(is_known);
         reported.retain(|(tag, _)| named.contains(tag) || orphans.marked.contains_key(tag));

@@ -141,6 +141,21 @@ fn the_limit_on_kills_holds_sessions_back_for_a_minute_unless_forced() {
 }
 
 #[test]
+fn what_survived_is_not_gone_because_it_is_ended_once_more() {
+    let mut engine = Engine::overdue(1);
+    engine.evaluate(false);
+    let (candidate, tag) = (engine.candidates().remove(0), engine.tag(ONE));
+    let settle = |engine: &mut Engine, outcome: Outcome| {
+        engine.turn(|turn, _| reap::lease_settled(turn, &candidate, &outcome));
+        engine.volatile.reaping.forget_verdict(tag);
+        engine.volatile.reaping.has_survivors(tag)
+    };
+    let left = vec!["process 7.1 is still running".to_owned()];
+    assert!(settle(&mut engine, Outcome::Survivors { left }));
+    assert!(!settle(&mut engine, Outcome::Gone { killed: Vec::new() }));
+}
+
+#[test]
 fn a_refused_kill_lets_the_session_live_and_is_not_repeated_within_a_minute() {
     let mut engine = Engine::overdue(1);
     engine.evaluate(false);
