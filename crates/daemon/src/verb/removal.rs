@@ -148,8 +148,9 @@ async fn forget(
         if removal.asked.archive { Some(Arc::new(archive_all(daemon, removal, id).await?)) } else { None };
     loop {
         let (operation, removal, archived) = (op.cloned(), removal.clone(), archived.clone());
+        let context = Arc::clone(daemon);
         let step = move |turn: &mut Turn<'_>| {
-            remove_step(turn, id, (&removal, archived.as_deref()), operation.as_ref())
+            remove_step(turn, (&context, id), (&removal, archived.as_deref()), operation.as_ref())
         };
         match daemon.engine.turn(step).await?? {
             Step::MoreMessages => {}
@@ -249,7 +250,7 @@ enum Step {
 /// turn with the record, so that a removal that is refused has taken nothing of a usual session.
 fn remove_step(
     turn: &mut Turn<'_>,
-    id: SessionId,
+    (daemon, id): (&Daemon, SessionId),
     (removal, archived): (&Removal, Option<&Archived>),
     operation: Option<&ClientOperation>,
 ) -> Result<Step, Refusal> {
@@ -275,6 +276,7 @@ fn remove_step(
     let observed = (turn.volatile.observed.state(), turn.now());
     let events =
         pool::session::remove(turn.pool(), &session, (&removal.asked, removal.ground.reason()), observed)?;
+    let events = pool::reap::leave_orphans(turn.pool(), &daemon.settings(), &session, events);
     idempotency::forget_messages(turn, events);
     lock::end_with_record(turn, id);
     record_answer(turn);

@@ -38,6 +38,6 @@ pub use grace::ask_grace;
 pub use host::{HOST_RULES, Host, HostUse, Share};
 pub use host_rules::{held_by_host, host_verdict, note_host, shortages};
 pub use inputs::ReapInputs;
-pub use orphans::{OrphanClient, OrphanProcess, Orphans, SilentWorker, ended_owner};
+pub use orphans::{OrphanClient, OrphanProcess, Orphans, SilentWorker, ended_owner, leave_orphans};
 pub use rules::{ResourceUse, RuleInputs, RuleVerdict, SESSION_RULES, rule_action, rule_verdict, violations};
 pub use state::Reaping;

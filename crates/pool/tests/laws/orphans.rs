@@ -13,6 +13,21 @@ use protocol::{Epoch, Event, GeneratorId, Lifecycle, Reason, SessionId, Tag, Tim
 use crate::rules::{MINUTE, ONE, START, Scene};
 use crate::world::process;
 
+#[test]
+fn orphans_that_are_to_be_left_are_left_after_the_removal_of_their_session() {
+    for action in [Action::Report, Action::Kill] {
+        let mut scene = Scene::new();
+        let (mut session, earlier) = (scene.session().clone(), Tag([9; 16]));
+        session.policy.reap = [(Rule::Orphans, action)].into();
+        let last = session.tag().unwrap();
+        scene.world.emit(Event::TagRetired { tag: earlier, session: session.id });
+        let retired = vec![Event::TagRetired { tag: last, session: session.id }];
+        let events = reap::leave_orphans(&scene.world.pool, &scene.settings, &session, retired.clone());
+        let left = vec![Event::TagForgotten(earlier)];
+        assert_eq!(events, if action == Action::Report { left } else { retired });
+    }
+}
+
 /// The surroundings of a session.
 struct Yard {
     scene: Scene,
