@@ -21,8 +21,8 @@ fn raw_pid(pid: u32) -> io::Result<c_int> {
     c_int::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// Reads the `proc_pidinfo` structure of this flavor. `None` if there is no such process, or it belongs to
-/// another user and is not readable.
+/// Reads the `proc_pidinfo` structure of this flavor. `None` if there is no such process. Denied if it belongs to another
+/// user.
 ///
 /// # Safety
 /// `T` is the structure of integers that belongs to the flavor.
@@ -37,7 +37,7 @@ unsafe fn pid_info<T>(pid: u32, flavor: c_int, argument: u64) -> io::Result<Opti
         return Ok(Some(answer));
     }
     match Errno::last() {
-        Errno::ESRCH | Errno::EPERM => Ok(None),
+        Errno::ESRCH => Ok(None),
         error => Err(error.into()),
     }
 }
