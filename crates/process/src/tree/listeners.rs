@@ -33,9 +33,13 @@ impl ListeningSockets {
     }
 }
 
-/// True if the path is in the directory, also by the directory's canonical path.
+/// True if the path is in the directory, by whatever names: a short one leads to a session's temporary files.
 fn is_inside(path: &Path, private: &Path) -> bool {
-    path.starts_with(private) || private.canonicalize().is_ok_and(|private| path.starts_with(private))
+    let Ok(canonical) = private.canonicalize() else { return path.starts_with(private) };
+    let parent = || path.parent()?.canonicalize().ok();
+    path.starts_with(private)
+        || path.starts_with(&canonical)
+        || parent().is_some_and(|parent| parent.starts_with(&canonical))
 }
 
 /// Returns the path of a Unix socket outside `private` on which this process listens. `None` also if its
