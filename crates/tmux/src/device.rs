@@ -14,8 +14,8 @@ pub const DEADLINE: Duration = Duration::from_secs(5);
 /// Time after which a server that was slow to take a command without a client is tested again.
 const RETEST: Duration = Duration::from_secs(60);
 
-/// Output limit of one call, in bytes: 50,000 lines of history take 4 MiB.
-pub const OUTPUT_CAP: usize = 8 << 20;
+/// Output limit of one call, in bytes: 50,000 lines of history with 200 columns take 10 MiB, and more with colours.
+pub const OUTPUT_CAP: usize = 32 << 20;
 
 /// One tmux server, addressed by its socket.
 #[derive(Debug, Clone)]
