@@ -26,7 +26,7 @@ pub(crate) struct Common {
     verbose: u8,
 }
 
-fn absolute(path: &str) -> std::io::Result<PathBuf> {
+pub(crate) fn absolute(path: &str) -> std::io::Result<PathBuf> {
     std::path::absolute(path)
 }
 

@@ -18,6 +18,6 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) print: bool,
     /// With --print: the tmux socket, if it is not the pool's own
-    #[arg(short = 'S', long, requires = "print")]
+    #[arg(short = 'S', long, requires = "print", value_parser = shared::absolute)]
     pub(crate) tmux_socket: Option<std::path::PathBuf>,
 }
