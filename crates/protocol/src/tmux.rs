@@ -123,7 +123,7 @@ pub struct TmuxSession {
     pub name: String,
     /// `#{session_created}`: seconds since the Unix epoch.
     pub created_at: u64,
-    /// Number of attached clients.
+    /// Number of clients that are attached to it, or show one of its windows in another session.
     pub attached: u32,
     /// True if a pane of it is or was a session of a pool (`@pool_session`). It is not adopted automatically.
     #[serde(default)]

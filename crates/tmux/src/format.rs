@@ -18,11 +18,12 @@ macro_rules! attached {
 }
 pub(crate) use attached;
 
-/// Format of a session, one a line.
+/// Format of a session, one a line. After its clients come those that show each of its windows: a window may be linked into
+/// other sessions.
 pub const SESSION: &str = concat!(
     "S\t#{session_id}\t#{session_created}\t",
     attached!(),
-    "\t#{?@pool_session,1,0}\t#{session_name}"
+    "#{W: #{window_active_clients}}\t#{?@pool_session,1,0}\t#{session_name}"
 );
 
 /// Format: true of a pane that runs the program for which it got its tag, not one that a person started in it later
@@ -88,10 +89,18 @@ fn session(line: &[u8]) -> Option<(TmuxSessionId, TmuxSession)> {
     }
     let id = field(fields.next())?;
     let created_at = field(fields.next())?;
-    let attached = field(fields.next())?;
+    let attached = viewers(fields.next()?)?;
     let pooled = flag(fields.next()?)?;
     let name = String::from_utf8_lossy(fields.next()?).into_owned();
     if name.is_empty() { None } else { Some((id, TmuxSession { name, created_at, attached, pooled })) }
+}
+
+/// Returns the number of clients that are attached to a session, or show one of its windows.
+fn viewers(text: &[u8]) -> Option<u32> {
+    let mut counts = text.split(|&b| b == b' ').map(|count| field::<u32>(Some(count)));
+    let attached = counts.next()??;
+    let shown = counts.try_fold(0_u32, |sum, count| sum.checked_add(count?))?;
+    Some(attached.max(shown))
 }
 
 /// Parses the panes of a listing, by id, without their processes. Panes of the session `hidden` alone are

@@ -219,6 +219,24 @@ async fn a_client_of_a_session_of_the_same_group_is_attached_too() {
 }
 
 #[tokio::test]
+async fn a_client_that_shows_a_linked_window_is_attached_too() {
+    let rig = Rig::new();
+    let created = rig.start("web", "exec sleep 1000").await;
+    rig.raw(&["new-session", "-d", "-s", "view", "exec sleep 1000"]);
+    rig.raw(&["link-window", "-s", "=web:", "-t", "=view:9"]);
+    let attached = async || rig.device.observe().await.unwrap().sessions[&created.session].attached;
+    assert_eq!(attached().await, 0);
+    let mut command = Command::new("tmux");
+    command.arg("-NCS").arg(&rig.device.socket).args(["attach-session", "-t", "=view:9"]);
+    let mut view = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    eventually("it is attached", async || attached().await == 1).await;
+    rig.raw(&["select-window", "-t", "=view:{start}"]);
+    eventually("it shows another window", async || attached().await == 0).await;
+    drop(view.stdin.take());
+    view.wait().unwrap();
+}
+
+#[tokio::test]
 async fn a_session_has_its_own_size_while_a_terminal_is_attached_to_another() {
     let rig = Rig::new();
     let other = rig.start("a", "exec sleep 1000").await;
