@@ -118,26 +118,3 @@ fn report(fields: &Fields, signal: impl FnOnce(&str) -> Option<HookEvent>) -> Op
         event,
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_read(input in proptest::collection::vec(any::<u8>(), 0..300)) {
-            for adapter in Adapter::ALL {
-                let _read = parse(adapter, &input);
-            }
-        }
-
-        #[test]
-        fn any_text_like_json_is_read(input in r#"[\[\]{}",:\\ua-f0-9 ]{0,80}"#) {
-            for adapter in Adapter::ALL {
-                let _read = parse(adapter, input.as_bytes());
-            }
-        }
-    }
-}

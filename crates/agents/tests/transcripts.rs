@@ -283,11 +283,6 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_can_be_read(tail in any::<Vec<u8>>()) {
-        read_all(&tail);
-    }
-
-    #[test]
     fn any_lines_can_be_read(tail in lines()) {
         read_all(&tail);
     }

@@ -94,11 +94,6 @@ proptest! {
         let text = pane_line(PaneId(1), &pane);
         prop_assert!(panes(&text.as_bytes()[..text.len() - cut], None).is_err());
     }
-
-    #[test]
-    fn bytes_never_panic(bytes: Vec<u8>) {
-        drop((panes(&bytes, None), sessions(&bytes)));
-    }
 }
 
 const GOOD: &str = "P\t$1\t@2\t%3\t44\t0\t\t\t0\t80\t24\t-\n";
@@ -122,13 +117,13 @@ fn hostile_lines_spoil_the_listing() {
         GOOD.replace("44\t0", "44\t2"),
         GOOD.replace("80", "80\t80"),
         GOOD.replace("%3", "%99999999999"),
-        "S\t$1\t5\t0 \t0\tx\n",
-        "S\t$1\t5\t\t0\tx\n",
     ];
     for text in spoilt {
         assert!(panes(format!("{GOOD}{text}").replacen("%3", "%4", 1).as_bytes(), None).is_err(), "{text:?}");
     }
     for text in [
+        "S\t$1\t5\t0 \t0\tx\n",
+        "S\t$1\t5\t\t0\tx\n",
         "S\t$1\t5\t0\t0\t\n",
         "S\t$1\t5\t0\t0\n",
         "S\t$1\t5\t0\t2\tx\n",
@@ -153,15 +148,15 @@ fn the_signal_of_a_dead_pane_has_a_number_or_a_name_and_spoils_nothing() {
 
 #[test]
 fn one_pane_in_two_sessions_is_one_pane() {
-    for (clients, attached) in [("2", 2), ("0 0 3 0", 3), ("1 1", 1), ("0 1 2", 3)] {
-        let line = format!("S\t$1\t5\t{clients}\t0\tx\n");
-        assert_eq!(sessions(line.as_bytes()).unwrap()[&TmuxSessionId(1)].attached, attached, "{clients}");
-    }
     let other = GOOD.replace("$1", "$0");
     let listed = panes(format!("{GOOD}{other}").as_bytes(), None).unwrap();
     assert_eq!(listed[&PaneId(3)].session, TmuxSessionId(0));
     let differing = other.replace("44", "45");
     assert!(panes(format!("{GOOD}{differing}").as_bytes(), None).is_err());
+    for (clients, attached) in [("2", 2), ("0 0 3 0", 3), ("1 1", 1), ("0 1 2", 3)] {
+        let line = format!("S\t$1\t5\t{clients}\t0\tx\n");
+        assert_eq!(sessions(line.as_bytes()).unwrap()[&TmuxSessionId(1)].attached, attached, "{clients}");
+    }
     assert!(sessions(b"S\t$1\t5\t0\t0\tx\nS\t$1\t5\t0\t0\tx\n").is_err());
 }
 
