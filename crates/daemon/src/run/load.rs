@@ -27,13 +27,15 @@ fn lost(pool: &pool::Pool, session: &Session, run: &Path) -> Vec<Event> {
     let reported = tag.and_then(|tag| files::read_exit(run, tag)).map(|(exit, _)| exit);
     let account = tag.and_then(|tag| files::read_account(run, tag));
     let exit = reported.or(session.exit);
+    // A signal may have been that of the shutdown.
+    let by_itself = exit.filter(|exit| exit.code.is_some());
     let ended = match (session.lifecycle, session.reason) {
-        (Lifecycle::Draining, Some(reason)) if !pool::session::is_cut_off(pool, session, exit, false) => {
+        (Lifecycle::Draining, Some(reason))
+            if !pool::session::is_cut_off(pool, session, by_itself, false) =>
+        {
             pool::session::run_ended(id, reason, exit)
         }
-        (Lifecycle::Live, _) if exit.is_some_and(|exit| exit.code.is_some()) => {
-            pool::session::run_ended(id, Reason::Exited, exit)
-        }
+        (Lifecycle::Live, _) if by_itself.is_some() => pool::session::run_ended(id, Reason::Exited, exit),
         _ => Event::SessionLost { session: id, reason: Reason::ServerGone, exit },
     };
     account.map(|account| Event::SessionAccounted(id, account)).into_iter().chain([ended]).collect()

@@ -67,6 +67,7 @@ fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcI
     let reason = match session.lifecycle {
         Lifecycle::Live if hung_up => Reason::ServerGone,
         Lifecycle::Live => Reason::Exited,
+        Lifecycle::Draining if hung_up && is_cut_off(turn, session) => Reason::ServerGone,
         // It ended by itself before its queue was drained.
         Lifecycle::Draining if ended_before_drained(turn, session) => Reason::Exited,
         Lifecycle::Draining => session.reason.unwrap_or(Reason::Exited),
@@ -83,6 +84,12 @@ fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcI
         turn.emit(Event::SessionDraining { session: id, reason, exit: Some(exit), missing_since });
     }
     init
+}
+
+/// True if an end by its server cuts off the session's drain.
+fn is_cut_off(turn: &Turn<'_>, session: &protocol::Session) -> bool {
+    let is_drained = turn.volatile.scheduler.drained().contains(&session.id);
+    pool::session::is_cut_off(turn.pool(), session, session.exit, is_drained)
 }
 
 fn ended_before_drained(turn: &Turn<'_>, session: &protocol::Session) -> bool {

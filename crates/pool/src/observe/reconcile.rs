@@ -308,9 +308,11 @@ impl Case<'_> {
         ended_by_tmux(self.session) || self.is_cut_off()
     }
 
+    /// True if the end under way cuts off a drain. An exit that is first seen now may be tmux's doing: many programs end
+    /// with a code when they are hung up.
     fn is_cut_off(&self) -> bool {
         let is_drained = self.observation.drained.contains(&self.session.id);
-        is_cut_off(self.pool, self.session, self.exit(), is_drained)
+        is_cut_off(self.pool, self.session, self.session.exit, is_drained)
     }
 
     /// The reason for the absence: the end that was under way, else that tmux lost it.

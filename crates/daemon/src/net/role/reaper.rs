@@ -234,12 +234,15 @@ fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<Candidate> {
 fn note_pane(turn: &mut Turn<'_>, id: SessionId, tag: Tag, pane: PanePresence) -> bool {
     let Some(session) = turn.pool().session(id) else { return false };
     let current = session.is_run(tag);
-    if session.lifecycle != Lifecycle::Draining || !current || !ended_by_tmux(session) {
+    let (by_tmux, is_drained) = (ended_by_tmux(session), turn.volatile.scheduler.drained().contains(&id));
+    let is_cut_off = pool::session::is_cut_off(turn.pool(), session, session.exit, is_drained);
+    if session.lifecycle != Lifecycle::Draining || !current || !(by_tmux || is_cut_off) {
         return false;
     }
     let (exit, now) = (session.exit, turn.now());
     let (attached, current_command) = (session.attached_clients, session.current_command.clone());
     let reason = match pane {
+        PanePresence::Present if !by_tmux => return false,
         PanePresence::Present => {
             turn.emit(Event::SessionObserved { session: id, at: now, dead: true, attached, current_command });
             return false;
