@@ -199,7 +199,7 @@ impl Device {
         self.effect(pane, &[&["clear-history", "-t", &target]]).await
     }
 
-    /// Lists the clients attached to a session of a pool; of none to one of its user's.
+    /// Lists the clients attached to a session of a pool; none for a session of its user's.
     ///
     /// # Errors
     /// [`TmuxError::NotFound`] if this server has no such session, or another server answers.

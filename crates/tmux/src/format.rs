@@ -18,6 +18,14 @@ macro_rules! attached {
 }
 pub(crate) use attached;
 
+/// Format: `00` of a pane to which no client is attached, and that none shows by a link to its window.
+macro_rules! unattended {
+    () => {
+        concat!(attached!(), "#{window_active_clients}")
+    };
+}
+pub(crate) use unattended;
+
 /// Format of a session, one a line. After its clients come those that show each of its windows: a window may be linked into
 /// other sessions.
 pub const SESSION: &str = concat!(
@@ -104,11 +112,16 @@ fn viewers(text: &[u8]) -> Option<u32> {
 }
 
 /// Parses the panes of a listing, by id, without their processes. Panes of the session `hidden` alone are
-/// left out. A pane that several sessions show belongs to the one with the lowest id.
+/// left out. A pane that several sessions show belongs to the one that a pool made, or has the lowest id.
 ///
 /// # Errors
 /// [`TmuxError::Output`] for bytes that are not a pane, or one pane listed with differing facts.
-pub fn panes(text: &[u8], hidden: Option<TmuxSessionId>) -> Result<BTreeMap<PaneId, TmuxPane>, TmuxError> {
+pub fn panes(
+    text: &[u8],
+    hidden: Option<TmuxSessionId>,
+    sessions: &BTreeMap<TmuxSessionId, TmuxSession>,
+) -> Result<BTreeMap<PaneId, TmuxPane>, TmuxError> {
+    let order = |id: &TmuxSessionId| (sessions.get(id).is_none_or(|session| !session.pooled), *id);
     let mut panes: BTreeMap<PaneId, TmuxPane> = BTreeMap::new();
     let mut rest = text;
     while !rest.is_empty() {
@@ -118,12 +131,12 @@ pub fn panes(text: &[u8], hidden: Option<TmuxSessionId>) -> Result<BTreeMap<Pane
             continue;
         }
         if let Some(known) = panes.get(&id) {
-            let lowest = pane.session.min(known.session);
+            let first = [pane.session, known.session].into_iter().min_by_key(order).unwrap_or(pane.session);
             pane.session = known.session;
             if pane != *known {
                 return Err(malformed(rest));
             }
-            pane.session = lowest;
+            pane.session = first;
         }
         panes.insert(id, pane);
         rest = after;

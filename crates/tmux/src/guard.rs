@@ -9,7 +9,7 @@ use protocol::{PaneId, ServerId, Tag, Token};
 use crate::command::{CommandLine, script};
 use crate::device::Device;
 use crate::error::{TmuxError, shorten};
-use crate::format::{TAG, attached, same_program};
+use crate::format::{TAG, attached, same_program, unattended};
 use crate::receipt;
 
 /// Identity of a running tmux server as tmux reports it. Ids are valid only within it.
@@ -105,14 +105,14 @@ pub(crate) enum Precondition {
     Untyped(Token),
     /// Its terminal is open and takes input, and the last text was typed under this token, without Enter.
     Unentered(Token),
-    /// No client is attached to its session, nor to another one of its group.
+    /// No client is attached to its session, nor to another one of its group, and none shows it by a link to its window.
     Unattended,
 }
 
 /// The facts that [`Answer`] is derived from, before the tag. That comes last: any program in the pane can set its
 /// option to anything.
 const FACTS: &str =
-    concat!("#{pid} #{start_time} #{pane_id} #{pane_dead} #{pane_input_off} #{pane_in_mode} ", attached!());
+    concat!("#{pid} #{start_time} #{pane_id} #{pane_dead} #{pane_input_off} #{pane_in_mode} ", unattended!());
 
 /// Random marker in tmux's output that nothing in a pane can predict.
 #[derive(Debug, Clone, Copy)]
@@ -198,7 +198,7 @@ impl Guarded<'_> {
             Precondition::Ours => ("", ""),
             Precondition::Alive => ("#{pane_dead} ", "0 "),
             Precondition::Open | Precondition::Unentered(_) => ("#{pane_dead} #{pane_input_off} ", "0 0 "),
-            Precondition::Unattended => (concat!(attached!(), " "), "0 "),
+            Precondition::Unattended => (concat!(unattended!(), " "), "00 "),
             Precondition::Typable | Precondition::Untyped(_) => {
                 ("#{pane_dead} #{pane_input_off} #{pane_in_mode} ", "0 0 0 ")
             }
@@ -240,7 +240,7 @@ impl Guarded<'_> {
         } else if tag != expected.tag.to_string() {
             Some(Answer::NotOurs)
         } else if self.precondition == Precondition::Unattended {
-            (attached != "0").then_some(Answer::Attached)
+            (attached != "00").then_some(Answer::Attached)
         } else if self.precondition != Precondition::Ours && dead != "0" {
             Some(Answer::Dead)
         } else if !matches!(self.precondition, Precondition::Ours | Precondition::Alive) && input_off != "0" {
@@ -284,8 +284,11 @@ mod tests {
         assert_eq!(read(Precondition::Open, &line("10 99 %7 0 1 0 0")), Some(Answer::InputOff));
         assert_eq!(read(Precondition::Typable, &line("10 99 %7 0 0 2 0")), Some(Answer::InMode));
         assert_eq!(read(Precondition::Open, &line("10 99 %7 0 0 2 0")), None);
-        assert_eq!(read(Precondition::Unattended, &line("10 99 %7 0 0 0 1")), Some(Answer::Attached));
-        assert_eq!(read(Precondition::Unattended, &line("10 99 %7 1 1 1 0")), None);
+        for viewers in ["11", "10", "01"] {
+            let facts = line(&format!("10 99 %7 0 0 0 {viewers}"));
+            assert_eq!(read(Precondition::Unattended, &facts), Some(Answer::Attached));
+        }
+        assert_eq!(read(Precondition::Unattended, &line("10 99 %7 1 1 1 00")), None);
         let token = Token::default();
         assert_eq!(read(Precondition::Untyped(token), &line("10 99 %7 0 0 1 0")), Some(Answer::InMode));
         assert_eq!(read(Precondition::Untyped(token), &line("10 99 %7 0 0 0 1")), Some(Answer::Already));

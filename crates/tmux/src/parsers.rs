@@ -1,5 +1,7 @@
 //! The parsers of what tmux says, for tests with arbitrary bytes.
 
+use std::collections::BTreeMap;
+
 use crate::error::TmuxError;
 use crate::query::{Query, Scope};
 use crate::version::Version;
@@ -29,7 +31,7 @@ pub fn answers(bytes: &[u8]) {
         drop(query.read(&framed, TmuxError::NoServer));
     }
     drop(format::sessions(bytes));
-    drop(format::panes(bytes, None));
+    drop(format::panes(bytes, None, &BTreeMap::new()));
     drop(pane_snapshot::read(bytes, "END"));
     let text = String::from_utf8_lossy(bytes);
     let _version = Version::parse(&text);

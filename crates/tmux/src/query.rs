@@ -190,7 +190,7 @@ impl Query {
             return Err(TmuxError::Incomplete);
         }
         let hidden = self.hidden(&sessions);
-        let panes = format::panes(panes, hidden)?;
+        let panes = format::panes(panes, hidden, &sessions)?;
         sessions.retain(|id, _| Some(*id) != hidden);
         if let Some((id, pane)) = panes.iter().find(|(_, pane)| !sessions.contains_key(&pane.session)) {
             return Err(TmuxError::Output(format!("{id} is in {}, which is not listed", pane.session)));

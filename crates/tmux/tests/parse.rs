@@ -1,9 +1,17 @@
 //! Parsers of listings: they accept only canonical input, and never panic.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use protocol::tmux::{TmuxPane, TmuxSession};
 use protocol::{PaneId, Tag, TmuxSessionId, WindowId};
-use tmux::format::{panes, sessions};
+use tmux::TmuxError;
+use tmux::format::{self, sessions};
+
+/// Parses panes of sessions of which none is a pool's.
+fn panes(text: &[u8], hidden: Option<TmuxSessionId>) -> Result<BTreeMap<PaneId, TmuxPane>, TmuxError> {
+    format::panes(text, hidden, &BTreeMap::new())
+}
 
 fn session_line(id: TmuxSessionId, session: &TmuxSession) -> String {
     let TmuxSession { name, created_at, attached, pooled } = session;
@@ -151,6 +159,9 @@ fn one_pane_in_two_sessions_is_one_pane() {
     let other = GOOD.replace("$1", "$0");
     let listed = panes(format!("{GOOD}{other}").as_bytes(), None).unwrap();
     assert_eq!(listed[&PaneId(3)].session, TmuxSessionId(0));
+    let pooled = sessions(b"S\t$0\t5\t0\t0\ttheirs\nS\t$1\t5\t0\t1\tours\n").unwrap();
+    let listed = format::panes(format!("{GOOD}{other}").as_bytes(), None, &pooled).unwrap();
+    assert_eq!(listed[&PaneId(3)].session, TmuxSessionId(1), "the pool's own");
     let differing = other.replace("44", "45");
     assert!(panes(format!("{GOOD}{differing}").as_bytes(), None).is_err());
     for (clients, attached) in [("2", 2), ("0 0 3 0", 3), ("1 1", 1), ("0 1 2", 3)] {

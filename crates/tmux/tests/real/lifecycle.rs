@@ -237,6 +237,22 @@ async fn a_client_that_shows_a_linked_window_is_attached_too() {
 }
 
 #[tokio::test]
+async fn a_session_of_a_person_with_our_pane_keeps_its_name() {
+    let rig = Rig::new();
+    let created = rig.start("web", "exec sleep 1000").await;
+    rig.raw(&["new-session", "-d", "-s", "main", "exec sleep 1000"]);
+    rig.raw(&["join-pane", "-d", "-s", "=web:", "-t", "=main:"]);
+    let session = rig.device.observe().await.unwrap().panes[&created.pane.pane].session;
+    assert_ne!(session, created.session);
+    let named = rig.device.rename(created.pane, session, &"other".parse().unwrap()).await.unwrap();
+    assert_eq!(
+        (named, rig.raw(&["list-sessions", "-F", "#{session_name}"]).as_str()),
+        (Answer::Done, "main\n")
+    );
+    assert_eq!(rig.device.clients(created.pane.server, session).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn a_session_has_its_own_size_while_a_terminal_is_attached_to_another() {
     let rig = Rig::new();
     let other = rig.start("a", "exec sleep 1000").await;
