@@ -53,6 +53,13 @@ pub(crate) struct BasicInfo {
     pub(crate) image: Image,
 }
 
+impl Process {
+    /// Its identity, unless it is a zombie.
+    pub fn living(&self) -> Option<ProcId> {
+        (self.state != State::Zombie).then_some(self.id)
+    }
+}
+
 impl BasicInfo {
     pub(crate) fn is_alive(&self) -> bool {
         self.state != State::Zombie

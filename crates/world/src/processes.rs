@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use process::exits::ExitWatcher;
-use process::identity::{Process, State};
+use process::identity::Process;
 pub use process::inspect::program::Foreground;
 use process::inspect::resources::Resources;
 use process::inspect::tty::{InputState, ReadDetector, ShellState};
@@ -128,9 +128,8 @@ impl Processes for SystemProcesses {
     }
 
     fn identify_each(&self, pids: &[u32]) -> BTreeMap<u32, ProcId> {
-        let living =
-            |(pid, process): (u32, Process)| (process.state != State::Zombie).then_some((pid, process.id));
-        identity::read_each(pids).into_iter().filter_map(living).collect()
+        let found = identity::read_each(pids).into_iter();
+        found.filter_map(|(pid, process)| Some((pid, process.living()?))).collect()
     }
 
     fn has_exited(&self, process: ProcId) -> bool {

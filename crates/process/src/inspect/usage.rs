@@ -28,12 +28,12 @@ struct Share {
 /// Returns the usage of the init's descendants in this table and of the processes in this control group, without the
 /// init itself unless it is the agent. `None` if none of them is alive. The caller fills in disk, log and CPU
 /// share. Reading the memory of a large process takes milliseconds, so this must not be called on a thread that others
-/// wait for. A process that hangs in the kernel with its memory map locked is left out.
+/// wait for. Of a process that hangs in the kernel with its memory map locked, only the resident memory is known.
 pub fn usage(table: &Table, init: ProcId, agent: Option<ProcId>, cgroup: Option<&Path>) -> Option<Usage> {
     let mut ids: BTreeSet<ProcId> =
         table.subtree_ids(init).chain(agent.into_iter().flat_map(|id| table.subtree_ids(id))).collect();
     let inside = cgroup.and_then(|path| cgroup::processes(path).ok()).unwrap_or_default();
-    ids.extend(inside.into_iter().filter_map(|pid| identity::identify(pid).ok().flatten()));
+    ids.extend(identity::read_each(&inside).into_values().filter_map(|process| process.living()));
     if ids.is_empty() {
         return None;
     }
@@ -44,7 +44,9 @@ pub fn usage(table: &Table, init: ProcId, agent: Option<ProcId>, cgroup: Option<
     let pids: Vec<u32> = by_pid.keys().copied().collect();
     let mut shares: Vec<Share> = Vec::new();
     let share = move |pid| system::share(*by_pid.get(&pid)?);
-    UNANSWERED.read_each(&pids, share, |_, share| shares.extend(share.flatten()));
+    UNANSWERED.read_each(&pids, share, |pid, share| {
+        shares.extend(share.unwrap_or_else(|| system::unanswered_share(pid)));
+    });
     let of_group = cgroup.and_then(group_memory);
     let source = if shares.iter().all(|share| share.proportional) { "pss" } else { "rss" };
     Some(Usage {

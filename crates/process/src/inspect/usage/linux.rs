@@ -29,7 +29,17 @@ fn memory(pid: u32) -> Option<(u64, bool)> {
     if let Some(pss) = pss {
         return Some((pss * 1024, true));
     }
+    resident(pid)
+}
+
+/// Reads the resident memory in bytes. A process that is exiting has none, and no value.
+fn resident(pid: u32) -> Option<(u64, bool)> {
     let status = fs::read(format!("/proc/{pid}/status")).ok()?;
-    // A process that is exiting has no memory, and no value.
     Some(proc::parse_kib(&status, "VmRSS").map_or((0, true), |kib| (kib * 1024, false)))
+}
+
+/// Reads what is told of a process that does not answer.
+pub(super) fn unanswered_share(pid: u32) -> Option<Share> {
+    let (memory, proportional) = resident(pid)?;
+    Some(Share { memory, proportional, cpu_us: 0 })
 }
