@@ -83,8 +83,10 @@ struct Waiter {
 enum WaiterKind {
     /// A user's lock.
     UserLock,
-    /// An operation that needs the lock, or the user's lock that it carries the token of.
+    /// An operation that needs the lock.
     Operation,
+    /// An operation that needs the lock, or the user's lock that it carries the token of.
+    Nested,
     /// An operation that carries out a decision already made: it nests inside any user's lock.
     Decided,
 }
@@ -139,7 +141,11 @@ impl LockTable {
             OuterLock::Token(token) if self.is_held(token) => false,
             OuterLock::Token(_) => return Err(NotHeld),
         };
-        let kind = if outer == OuterLock::Current { WaiterKind::Decided } else { WaiterKind::Operation };
+        let kind = match outer {
+            OuterLock::None => WaiterKind::Operation,
+            OuterLock::Token(_) => WaiterKind::Nested,
+            OuterLock::Current => WaiterKind::Decided,
+        };
         let waiter = Waiter { ticket, purpose: purpose.to_owned(), kind };
         Ok(if inside { self.enter(session, waiter) } else { self.queue(session, waiter, false) })
     }
@@ -223,7 +229,8 @@ impl LockTable {
         grants.into_iter().map(WaiterOutcome::Granted).collect()
     }
 
-    /// Withdraws the operations that wait for a user's lock: they are refused, as those are that come while it is held.
+    /// Withdraws the operations that wait for a user's lock without the token of any: they are refused, as those are that
+    /// come while it is held.
     pub fn withdraw_operations(&mut self, session: SessionId) -> Vec<Ticket> {
         let Some(locks) = self.sessions.get_mut(&session).filter(|locks| locks.is_user_lock()) else {
             return Vec::new();
