@@ -33,7 +33,7 @@ pub(crate) fn restarts(key: &str, count: u32) -> Result<u32, ConfigError> {
     if (1..=STARTS_MAX).contains(&count) {
         return Ok(count);
     }
-    invalid(format!("{key} is from 1 to {STARTS_MAX}; `policy = \"no\"` starts nothing"))
+    invalid(format!("{key} is from 1 to {STARTS_MAX}, not {count}"))
 }
 
 /// Parses a duration like `5s`.

@@ -153,7 +153,7 @@ async fn replace_lost_writer(daemon: &Arc<Daemon>, session: &Session) {
     }
     // The user of an adopted pane may read it with a command of their own since.
     if run.is_adopted() && daemon.tmux.pane_use(pane.server, pane.pane).await.is_ok_and(|told| told.piped) {
-        return;
+        return tracing::debug!(session = %id, "its log writer was replaced by a command of its user");
     }
     let Ok(grant) = daemon.engine.lock_inside(id, "log").await else { return };
     let answer = daemon.tmux.reopen_log(pane, &log, &daemon.reaper_program).await;

@@ -34,14 +34,15 @@ pub fn evaluate_rules(turn: &mut Turn<'_>, settings: &Settings, force: bool) -> 
             continue;
         }
         let (ends, mono) = (action != Action::Report, turn.mono());
-        let reaping = &turn.volatile.reaping;
-        let may_end =
-            force || (reaping.is_current((tag, rule), mono) && !reaping.was_refused((tag, rule), mono));
-        if ends && !may_end {
+        let asks = ends && !force;
+        if asks && turn.volatile.reaping.was_refused((tag, rule), mono) {
             continue;
         }
-        if ends && !force && turn.volatile.reaping.kills_left(settings, mono) == 0 {
+        if asks && turn.volatile.reaping.kills_left(settings, mono) == 0 {
             held_back.insert(id);
+            continue;
+        }
+        if asks && !turn.volatile.reaping.is_current((tag, rule), mono) {
             continue;
         }
         let is_new = applied.insert((tag, rule)) && !turn.volatile.reaping.has_applied((tag, rule));

@@ -195,7 +195,7 @@ impl Reaping {
         self.used_at.extend(sampled.map(|(rule, _)| ((tag, rule), now)));
     }
 
-    /// False if the sample that violates a limit is from before now: its files may have been removed since.
+    /// False if the sample that violates a limit is older than [`SAMPLE_VALID`]: files may have been removed since.
     pub(super) fn is_current(&self, found: (Tag, Rule), now: Mono) -> bool {
         self.used_at.get(&found).is_none_or(|at| at.until(now) < SAMPLE_VALID)
     }

@@ -36,7 +36,9 @@ impl ListeningSockets {
 /// True if the path is in the directory, by whatever names: a short one leads to a session's temporary files.
 fn is_inside(path: &Path, private: &Path) -> bool {
     let Ok(canonical) = private.canonicalize() else { return path.starts_with(private) };
-    let parent = || path.parent()?.canonicalize().ok();
+    // Only what may be another name of it: any other directory may be on a file system that hangs.
+    let is_named = || path.is_absolute() && path.iter().any(|part| Some(part) == private.file_name());
+    let parent = || path.parent().filter(|_| is_named())?.canonicalize().ok();
     path.starts_with(private)
         || path.starts_with(&canonical)
         || parent().is_some_and(|parent| parent.starts_with(&canonical))
