@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Session;
 
-use crate::session::drain_progress::is_drained;
+use crate::session::drain_progress::{drains, is_drained};
 use crate::settings::Settings;
 use crate::slots::eviction::at_rest_since;
 use crate::slots::inputs::with_inputs;
@@ -32,9 +32,9 @@ pub(crate) fn note_drained(turn: &mut Turn<'_>, settings: &Settings) {
     }
 }
 
-/// Returns what a drain waits for whose queue is empty, and how to end it at once; none once it is being ended.
+/// Returns what a drain waits for whose queue is empty, and how to end it at once; none once it is over or being ended.
 pub fn drain_waits_for(volatile: &Volatile, session: &Session) -> Option<String> {
-    let why = volatile.scheduler.drain_awaits(session.id)?;
+    let why = volatile.scheduler.drain_awaits(session.id).filter(|_| drains(session))?;
     let name = &session.name;
     Some(format!("the drain goes on because {why}; `poolctl kill {name}` ends it at once"))
 }

@@ -9,7 +9,7 @@ use protocol::clock::{Clock, ClockStep};
 use protocol::policy::{DrainDeadline, RestartPolicy};
 use protocol::session::Conversation;
 use protocol::thought::{StreamPosition, Thought};
-use protocol::{AgentEvent, Event, Exit, Lifecycle, MessageId, Notes, Reason, SessionId, Timestamp};
+use protocol::{AgentEvent, Event, Exit, Lifecycle, MessageId, Notes, Reason, Session, SessionId, Timestamp};
 
 use super::{Engine, MINUTE, ONE, THREE, TWO};
 use crate::queue::send_prompt;
@@ -288,6 +288,8 @@ fn a_drain_waits_for_a_program_that_writes_and_says_so() {
     };
     let told = waits(&mut engine, false).expect("it may be a job that is not finished");
     assert!(told.contains("its program is writing") && told.contains("`poolctl kill s1`"), "{told}");
+    let ended = Session { lifecycle: Lifecycle::Stopped, ..engine.session(ONE).clone() };
+    assert_eq!(slots::drain_waits_for(&engine.volatile, &ended), None, "the drain is over");
     assert_eq!(waits(&mut engine, true), None);
 }
 
