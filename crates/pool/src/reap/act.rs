@@ -101,6 +101,19 @@ pub fn rule_of(reason: Reason) -> Option<Rule> {
     SESSION_RULES.into_iter().chain(HOST_RULES).find(|rule| end_reason(*rule) == reason)
 }
 
+/// The events of a session's removal. If its orphans are to be left, which its record alone tells, its tags are forgotten:
+/// by them its orphans would be found, and ended.
+#[must_use]
+pub fn leave_orphans(pool: &Pool, settings: &Settings, session: &Session, events: Vec<Event>) -> Vec<Event> {
+    let is_left = |session| rules::rule_action(settings, session, Rule::Orphans).0 == Action::Report;
+    if !is_left(Some(session)) || is_left(None) {
+        return events;
+    }
+    let forgotten = pool.retired_tags().filter(|tag| pool.retired(*tag) == Some(session.id));
+    let kept = events.into_iter().filter(|event| !matches!(event, Event::TagRetired { .. }));
+    kept.chain(forgotten.map(Event::TagForgotten)).collect()
+}
+
 /// Makes a session live again that a rule was to end, because the command before the kill refused it.
 #[must_use]
 pub(crate) fn continue_refused(session: &Session) -> Vec<Event> {

@@ -26,7 +26,7 @@ pub(crate) mod retired_tags;
 pub(crate) mod rules;
 pub(crate) mod state;
 
-pub use act::{Decision, decide, end_reason, rule_of};
+pub use act::{Decision, decide, end_reason, leave_orphans, rule_of};
 pub use candidates::{find_candidates, is_to_end};
 pub use evaluate::{
     evaluate_rules, force, lease_settled, lease_taken, note_silent_workers, report_findings,
@@ -38,6 +38,6 @@ pub use grace::ask_grace;
 pub use host::{HOST_RULES, Host, HostUse, Share};
 pub use host_rules::{held_by_host, host_verdict, note_host, shortages};
 pub use inputs::ReapInputs;
-pub use orphans::{OrphanClient, OrphanProcess, Orphans, SilentWorker, ended_owner, leave_orphans};
+pub use orphans::{OrphanClient, OrphanProcess, Orphans, SilentWorker, ended_owner};
 pub use rules::{ResourceUse, RuleInputs, RuleVerdict, SESSION_RULES, rule_action, rule_verdict, violations};
 pub use state::Reaping;

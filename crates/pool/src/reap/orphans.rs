@@ -3,11 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use protocol::reap::{Action, Rule};
-use protocol::{Event, GeneratorId, ProcId, Session, SessionId, Tag, Timestamp, Token};
+use protocol::{GeneratorId, ProcId, Session, SessionId, Tag, Timestamp, Token};
 
 use crate::pool::Pool;
-use crate::reap::rules;
 use crate::session::lifecycle::is_restarting;
 use crate::settings::Settings;
 
@@ -76,19 +74,6 @@ impl SilentWorker {
 /// True if a worker has been silent for longer than allowed.
 pub(crate) fn is_silent(pool: &Pool, settings: &Settings, worker: &SilentWorker, now: Timestamp) -> bool {
     pool.age(now, worker.last_seen_at) > settings.reap.stale_worker
-}
-
-/// The events of a session's removal. If its orphans are to be left, which its record alone tells, its tags are forgotten:
-/// by them its orphans would be found, and ended.
-#[must_use]
-pub fn leave_orphans(pool: &Pool, settings: &Settings, session: &Session, events: Vec<Event>) -> Vec<Event> {
-    let is_left = |session| rules::rule_action(settings, session, Rule::Orphans).0 == Action::Report;
-    if !is_left(Some(session)) || is_left(None) {
-        return events;
-    }
-    let forgotten = pool.retired_tags().filter(|tag| pool.retired(*tag) == Some(session.id));
-    let kept = events.into_iter().filter(|event| !matches!(event, Event::TagRetired { .. }));
-    kept.chain(forgotten.map(Event::TagForgotten)).collect()
 }
 
 /// The session of an ended incarnation or claim.
