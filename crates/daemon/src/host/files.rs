@@ -43,8 +43,13 @@ pub(crate) fn write_job(run: &Path, job: &Job) -> io::Result<PathBuf> {
 /// Returns the time of the last write to a session's output: to its log, or to that of its standard error where
 /// that is kept apart. `None` if there is no log.
 pub(crate) fn last_written(log: &Path) -> Option<SystemTime> {
-    let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
-    modified(log).map(|written| modified(&apart(log)).map_or(written, |other| other.max(written)))
+    written(log, &fs::metadata(log).ok()?)
+}
+
+/// As [`last_written`], of a log with this metadata.
+pub(crate) fn written(log: &Path, meta: &Metadata) -> Option<SystemTime> {
+    let other = fs::metadata(apart(log)).and_then(|found| found.modified());
+    meta.modified().ok().map(|written| other.map_or(written, |other| other.max(written)))
 }
 
 /// True if a session's program has written anything, also to a standard error that is kept apart.

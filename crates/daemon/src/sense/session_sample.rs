@@ -155,9 +155,9 @@ impl SampleState {
             self.log.marks.bell_at = None;
         }
         if let Ok(meta) = std::fs::metadata(&target.log) {
-            self.has_output |= files::has_output(&target.log);
-            self.quiet_since =
-                quiet_since(&target.log, target.active_before_adoption.filter(|_| !self.has_output));
+            self.has_output = self.has_output || meta.len() > 0 || files::has_output(&target.log);
+            let before = target.active_before_adoption.filter(|_| !self.has_output);
+            self.quiet_since = quiet_since((&target.log, &meta), before);
             match target.agent.adapter {
                 Adapter::None => self.log.read_marks(target, &meta, now),
                 Adapter::Codex if target.known.state.is_at_work() => self.log.read_title(target, &meta, now),
@@ -201,8 +201,11 @@ impl SampleState {
 
 /// The time of the last output: before there is any in the log of an adopted session, that of its last activity
 /// in tmux.
-fn quiet_since(log: &Path, active_before_adoption: Option<Timestamp>) -> Option<Timestamp> {
-    active_before_adoption.or_else(|| files::last_written(log).map(timestamp))
+fn quiet_since(
+    (log, meta): (&Path, &Metadata),
+    active_before_adoption: Option<Timestamp>,
+) -> Option<Timestamp> {
+    active_before_adoption.or_else(|| files::written(log, meta).map(timestamp))
 }
 
 fn written_at(meta: &Metadata) -> Timestamp {
@@ -262,8 +265,9 @@ mod tests {
         let log = dir.path().join("log");
         fs::write(&log, "").unwrap();
         let before = Timestamp(1_000);
-        assert_eq!(quiet_since(&log, Some(before)), Some(before));
-        assert!(quiet_since(&log, None).is_some_and(|wrote| wrote > before));
+        let meta = fs::metadata(&log).unwrap();
+        assert_eq!(quiet_since((&log, &meta), Some(before)), Some(before));
+        assert!(quiet_since((&log, &meta), None).is_some_and(|wrote| wrote > before));
     }
 
     #[test]
