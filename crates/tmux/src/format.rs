@@ -35,10 +35,10 @@ pub const SESSION: &str = concat!(
 );
 
 /// Format: true of a pane that runs the program for which it got its tag, not one that a person started in it later
-/// (`respawn-pane`). Panes of builds before this option have it not.
+/// (`respawn-pane`). Panes of builds before this option have it not; since 3.8 a dead pane has no pid.
 macro_rules! same_program {
     () => {
-        "#{||:#{==:#{@pool_pid},},#{==:#{@pool_pid},#{pane_pid}}}"
+        "#{||:#{||:#{==:#{@pool_pid},},#{==:#{pane_pid},}},#{==:#{@pool_pid},#{pane_pid}}}"
     };
 }
 pub(crate) use same_program;
