@@ -193,18 +193,18 @@ fn w07_a_server_that_never_ran_counts_as_none() {
 fn w08_a_foreign_name_is_shown_as_it_is() {
     let pool = Pool::new();
     pool.script("ours", "exec sleep 1000");
-    let names = [" padded ", "with space", "-dash", "#{pid}", "a\tb"];
-    for name in names {
-        pool.tmux_text(&["new-session", "-d", "-s", name, "exec sleep 1001"]);
+    for name in [" padded ", "with space", "-dash", "#{pid}", "a\tb"] {
+        let made = pool.tmux(&["new-session", "-d", "-s", name, "exec sleep 1001"]);
+        assert!(made.code == 0 || name.contains('\t'), "3.8 alone refuses a tab: {made:?}");
     }
     let listed = pool.tmux_sessions();
     wait_until("all are seen", PATIENCE, || {
         let status = pool.status();
         let foreign = status["foreign"].as_array().unwrap();
         let as_tmux_says = |name: &Value| listed.iter().any(|listed| name == listed.as_str());
-        foreign.len() == names.len() && foreign.iter().all(as_tmux_says)
+        foreign.len() + 1 == listed.len() && foreign.iter().all(as_tmux_says)
     });
-    assert_eq!(listed.len(), names.len() + 1);
+    assert!(listed.len() > 4, "{listed:?}");
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 1);
 }
 
