@@ -17,9 +17,9 @@ use crate::{database, migrate, schema};
 /// Maximum length of a line in bytes: several times the longest message, however much of it is escaped.
 const LINE_MAX: u64 = 16 << 20;
 
-/// What is said of a file that begins with another line.
-const NO_HEADER: &str = "it is not the first line of an export: `poolctl import` reads what `poolctl export` wrote, \
-                         and `poolctl restore` a backup";
+/// Message about a file whose first line is not the header of an export.
+const NO_HEADER: &str = "it is not the first line of an export: `poolctl import` reads what `poolctl export` wrote; \
+                         a backup is put in the place of `pool.redb`";
 
 /// Creates a database file from an export of this schema or of one that this build can upgrade. The file gets
 /// its name only when it is complete and on disk. Returns the number of lines without header and footer.

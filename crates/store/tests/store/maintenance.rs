@@ -118,12 +118,12 @@ fn an_incomplete_export_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_database_in_place_of_an_export_is_named_with_the_verb_that_reads_it() {
+fn a_database_in_place_of_an_export_is_refused_with_what_to_do() {
     let (dir, store, _) = filled(1);
     store.close().unwrap();
     let database = fs::read(dir.path().join("pool.redb")).unwrap();
     let refused = import(&dir.path().join("import.redb"), &mut &*database).unwrap_err();
-    assert!(refused.to_string().contains("`poolctl restore`"), "{refused}");
+    assert!(refused.to_string().contains("a backup is put in the place of `pool.redb`"), "{refused}");
 }
 
 #[test]
