@@ -22,8 +22,13 @@ pub(crate) async fn check(lease: &Lease, pane_found: bool) -> Result<(), String>
     if matches!(candidate.kind, Orphan | StaleClient | StaleWorker) {
         return Ok(());
     }
-    let Some(init) = candidate.init.filter(|init| is_alive(*init)) else { return Ok(()) };
-    if !identity::answers(init.pid) {
+    let Some(init) = candidate.init else { return Ok(()) };
+    // First: what does not answer would hang any other read.
+    let answers = identity::answers(init.pid);
+    if identity::exited(init).unwrap_or(false) {
+        return Ok(());
+    }
+    if !answers {
         let why = || format!("process {init} does not answer, and its pane was not found");
         return if pane_found { Ok(()) } else { Err(why()) };
     }
@@ -79,11 +84,6 @@ async fn argv(init: ProcId) -> Result<Option<Vec<OsBytes>>, String> {
 /// Number of, and pause between, reads of a process without arguments.
 const ARGV_TRIES: u32 = 50;
 const ARGV_PAUSE: Duration = Duration::from_millis(10);
-
-/// True if the process lives, or does not answer.
-fn is_alive(id: ProcId) -> bool {
-    !identity::answers(id.pid) || !identity::exited(id).unwrap_or(false)
-}
 
 /// Returns the job file that an init was started with: `REAPER exec RUN/TAG.job`.
 fn job_of(argv: &[OsBytes]) -> Option<&Path> {

@@ -113,14 +113,13 @@ impl Create {
         let crowded: &[&str] = &["display-message", "-p", &crowded(nonce)];
         let (marks, crowded) = (self.marks(&target, nonce), script([crowded]));
         let stays = script([&["set-option", "-t", &target, "destroy-unattached", "off"][..]]);
-        let size = [self.size.width, self.size.height].map(|cells| cells.to_string());
-        let other_size = format!("#{{!=:#{{window_width}}x#{{window_height}},{}x{}}}", size[0], size[1]);
-        let resize: &[&str] = &["resize-window", "-t", &target, "-x", &size[0], "-y", &size[1]];
-        let unpin: &[&str] = &["set-option", "-w", "-u", "-t", &target, "window-size"];
+        let (width, height) = (self.size.width.to_string(), self.size.height.to_string());
+        let other_size = format!("#{{!=:#{{window_width}}x#{{window_height}},{width}x{height}}}");
+        let (resize, unpin) = format::resize_window(&target, [&width, &height]);
         line.then(self.new_session())
             .then(["if-shell", "-F", "-t", &target, SESSION_GOES, &stays])
             // Up to 3.5, a new window gets the size of whatever terminal is attached to the server.
-            .then(["if-shell", "-F", "-t", &target, &other_size, &script([resize, unpin])])
+            .then(["if-shell", "-F", "-t", &target, &other_size, &script([&resize[..], &unpin])])
             .then(["if-shell", "-F", "-t", &target, ALONE, &marks, &crowded])
     }
 

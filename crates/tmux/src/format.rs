@@ -64,6 +64,18 @@ pub(crate) fn set_tag<'a>(target: &'a str, tag: &'a str) -> [[&'a str; 6]; 2] {
     ]
 }
 
+/// Returns the commands that set the size of a window. Resizing pins the window to its size; without a client it keeps the
+/// size even when unpinned.
+pub(crate) fn resize_window<'a>(
+    target: &'a str,
+    [width, height]: [&'a str; 2],
+) -> ([&'a str; 7], [&'a str; 6]) {
+    (
+        ["resize-window", "-t", target, "-x", width, "-y", height],
+        ["set-option", "-w", "-u", "-t", target, "window-size"],
+    )
+}
+
 /// Option of a tmux session one of whose panes is or was the pool's; it stays when that pane goes.
 pub(crate) const POOLED: &str = "@pool_session";
 

@@ -22,24 +22,28 @@ pub struct Listing {
 impl Listing {
     /// The pids of the server and of the panes with an open terminal.
     pub fn pids(&self) -> Vec<u32> {
-        let panes = self.panes.values().filter(|pane| !pane.dead && pane.pid > 0);
+        let panes = self.panes.values().filter(|pane| is_open(pane));
         std::iter::once(self.server.pid).chain(panes.map(|pane| pane.pid)).collect()
     }
 
     /// Converts the listing into a state with each process stamped with its start time. `stamp` is called
-    /// for the server and for each pane with an open terminal: the pid of a dead pane may have been reused.
-    /// The server is unknown if it has no stamp.
+    /// for the server and for each pane with an open terminal. The server is unknown if it has no stamp.
     pub fn into_state(self, stamp: impl Fn(u32) -> Option<ProcId>) -> TmuxState {
         let Some(process) = stamp(self.server.pid) else {
             return unknown(format!("the tmux server, pid {}, is not in the process table", self.server.pid));
         };
         let server = Server::Up(ServerId { process, started_at: self.server.started_at });
         let mut panes = self.panes;
-        for pane in panes.values_mut().filter(|pane| !pane.dead && pane.pid > 0) {
+        for pane in panes.values_mut().filter(|pane| is_open(pane)) {
             pane.process = stamp(pane.pid);
         }
         TmuxState { server, sessions: self.sessions, panes }
     }
+}
+
+/// True if the terminal of a pane is open: the pid of a dead pane may have been reused.
+fn is_open(pane: &TmuxPane) -> bool {
+    !pane.dead && pane.pid > 0
 }
 
 /// Returns the state that an observation proves: the server is up, absent or unknown.

@@ -69,10 +69,8 @@ impl Device {
     pub async fn resize(&self, pane: PaneRef, size: Size) -> Result<Answer, TmuxError> {
         let (width, height) = (size.width.to_string(), size.height.to_string());
         let target = pane.pane.to_string();
-        let resize: &[&str] = &["resize-window", "-t", &target, "-x", &width, "-y", &height];
-        // Resizing pins the window to its size; without a client it keeps the size even when unpinned.
-        let unpin: &[&str] = &["set-option", "-w", "-u", "-t", &target, "window-size"];
-        let guarded = Guarded { pane, precondition: Precondition::Unattended, commands: &[resize, unpin] };
+        let (resize, unpin) = format::resize_window(&target, [&width, &height]);
+        let guarded = Guarded { pane, precondition: Precondition::Unattended, commands: &[&resize, &unpin] };
         guarded.run(self).await.map(|(answer, _)| answer)
     }
 }

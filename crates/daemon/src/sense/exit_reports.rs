@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::observe::{Findings, SuspectRun, Suspects, started_programs};
-use protocol::{Backoff, Event, Lifecycle, ProcId, Reason, Tag};
+use protocol::{Backoff, Event, Exit, Lifecycle, ProcId, Reason, Session, Tag};
 use tokio::time::{Instant, sleep};
 
 use crate::engine::{Daemon, Turn};
@@ -67,7 +67,7 @@ fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcI
     let reason = match session.lifecycle {
         Lifecycle::Live if hung_up => Reason::ServerGone,
         Lifecycle::Live => Reason::Exited,
-        Lifecycle::Draining if hung_up && is_cut_off(turn, session) => Reason::ServerGone,
+        Lifecycle::Draining if hung_up && is_cut_off(turn, session, session.exit) => Reason::ServerGone,
         // It ended by itself before its queue was drained.
         Lifecycle::Draining if ended_before_drained(turn, session) => Reason::Exited,
         Lifecycle::Draining => session.reason.unwrap_or(Reason::Exited),
@@ -86,15 +86,18 @@ fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcI
     init
 }
 
-/// True if an end by its server cuts off the session's drain.
-fn is_cut_off(turn: &Turn<'_>, session: &protocol::Session) -> bool {
-    let is_drained = turn.volatile.scheduler.drained().contains(&session.id);
-    pool::session::is_cut_off(turn.pool(), session, session.exit, is_drained)
+/// True if an end that the program did not ask for cuts off the session's drain.
+pub(crate) fn is_cut_off(turn: &Turn<'_>, session: &Session, exit: Option<Exit>) -> bool {
+    pool::session::is_cut_off(turn.pool(), session, exit, is_drained(turn, session))
 }
 
-fn ended_before_drained(turn: &Turn<'_>, session: &protocol::Session) -> bool {
-    let is_drained = turn.volatile.scheduler.drained().contains(&session.id);
-    !is_drained && pool::session::is_drain_unfinished(turn.pool(), session)
+/// True if an end that comes now leaves messages of a draining session.
+pub(crate) fn ended_before_drained(turn: &Turn<'_>, session: &Session) -> bool {
+    !is_drained(turn, session) && pool::session::is_drain_unfinished(turn.pool(), session)
+}
+
+fn is_drained(turn: &Turn<'_>, session: &Session) -> bool {
+    turn.volatile.scheduler.drained().contains(&session.id)
 }
 
 /// Waits until an init has ended. Returns false after [`CLEAN_UP_LIMIT`].

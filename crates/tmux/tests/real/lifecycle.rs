@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use protocol::tmux::Server;
 use protocol::{ProcId, TmuxSessionId};
@@ -11,6 +11,13 @@ use tmux::act::{Lines, retired_name};
 use tmux::{Answer, Create, LogOptions, Size, TmuxError, listing};
 
 use crate::support::{Rig, eventually, executable, until};
+
+/// Starts a client in control mode, which ends with its input.
+fn control_client(rig: &Rig, words: &[&str]) -> Child {
+    let mut command = Command::new("tmux");
+    command.arg("-NCS").arg(&rig.device.socket).args(words);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+}
 
 #[tokio::test]
 async fn a_created_session_is_observed_whole() {
@@ -205,9 +212,7 @@ async fn a_released_pane_is_its_users() {
 async fn a_client_of_a_session_of_the_same_group_is_attached_too() {
     let rig = Rig::new();
     let created = rig.start("web", "exec sleep 1000").await;
-    let mut command = Command::new("tmux");
-    command.arg("-NCS").arg(&rig.device.socket).args(["new-session", "-t", "=web", "-s", "view"]);
-    let mut view = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut view = control_client(&rig, &["new-session", "-t", "=web", "-s", "view"]);
     eventually("it is attached", async || {
         let sessions = rig.device.observe().await.unwrap().sessions;
         sessions.get(&created.session).is_some_and(|session| session.attached == 1)
@@ -226,9 +231,7 @@ async fn a_client_that_shows_a_linked_window_is_attached_too() {
     rig.raw(&["link-window", "-s", "=web:", "-t", "=view:9"]);
     let attached = async || rig.device.observe().await.unwrap().sessions[&created.session].attached;
     assert_eq!(attached().await, 0);
-    let mut command = Command::new("tmux");
-    command.arg("-NCS").arg(&rig.device.socket).args(["attach-session", "-t", "=view:9"]);
-    let mut view = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut view = control_client(&rig, &["attach-session", "-t", "=view:9"]);
     eventually("it is attached", async || attached().await == 1).await;
     rig.raw(&["select-window", "-t", "=view:{start}"]);
     eventually("it shows another window", async || attached().await == 0).await;
@@ -256,9 +259,7 @@ async fn a_session_of_a_person_with_our_pane_keeps_its_name() {
 async fn a_session_has_its_own_size_while_a_terminal_is_attached_to_another() {
     let rig = Rig::new();
     let other = rig.start("a", "exec sleep 1000").await;
-    let mut command = Command::new("tmux");
-    command.arg("-NCS").arg(&rig.device.socket).args(["attach-session", "-t", &other.session.to_string()]);
-    let mut attached = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut attached = control_client(&rig, &["attach-session", "-t", &other.session.to_string()]);
     let size = |name: &str| {
         rig.raw(&["display-message", "-p", "-t", name, "#{window_width}x#{window_height} #{window-size}"])
     };
@@ -281,9 +282,7 @@ async fn attached_clients_are_listed_and_switched() {
     let from = rig.start("a", "exec sleep 1000").await;
     let to = rig.start("b", "exec sleep 1000").await;
     let server = from.pane.server;
-    let mut command = Command::new("tmux");
-    command.arg("-NCS").arg(&rig.device.socket).args(["attach-session", "-t", &from.session.to_string()]);
-    let mut attached = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut attached = control_client(&rig, &["attach-session", "-t", &from.session.to_string()]);
     eventually("the client is attached", async || {
         rig.device.clients(server, from.session).await.unwrap().len() == 1
     })

@@ -234,8 +234,8 @@ fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<Candidate> {
 fn note_pane(turn: &mut Turn<'_>, id: SessionId, tag: Tag, pane: PanePresence) -> bool {
     let Some(session) = turn.pool().session(id) else { return false };
     let current = session.is_run(tag);
-    let (by_tmux, is_drained) = (ended_by_tmux(session), turn.volatile.scheduler.drained().contains(&id));
-    let is_cut_off = pool::session::is_cut_off(turn.pool(), session, session.exit, is_drained);
+    let by_tmux = ended_by_tmux(session);
+    let is_cut_off = exit_reports::is_cut_off(turn, session, session.exit);
     if session.lifecycle != Lifecycle::Draining || !current || !(by_tmux || is_cut_off) {
         return false;
     }
@@ -363,14 +363,12 @@ fn stop(turn: &mut Turn<'_>, findings: &Findings, candidate: &Candidate) {
         .filter(|s| s.lifecycle == Lifecycle::Draining && s.is_run(candidate.tag));
     if let Some(session) = current {
         let exit = findings.exits.get(&candidate.tag).copied().or(session.exit);
-        let is_drained = turn.volatile.scheduler.drained().contains(&session.id);
-        let is_cut_off = pool::session::is_cut_off(turn.pool(), session, exit, is_drained);
-        let has_messages = pool::session::is_drain_unfinished(turn.pool(), session) && !is_drained;
+        let is_cut_off = exit_reports::is_cut_off(turn, session, exit);
         let reason = match session.reason {
             _ if (is_cut_off || ended_by_tmux(session)) && lost_its_server(turn, session) => {
                 Reason::ServerGone
             }
-            Some(reason) if !has_messages => reason,
+            Some(reason) if !exit_reports::ended_before_drained(turn, session) => reason,
             _ => Reason::Exited,
         };
         let account = findings.accounts.get(&candidate.tag);
