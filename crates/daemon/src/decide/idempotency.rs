@@ -16,7 +16,8 @@ use tokio::sync::oneshot;
 use crate::decide::lock;
 use crate::engine::{RunningOperation, Turn};
 
-/// Maximum number of remembered answers, and of their bytes; beyond them the oldest are forgotten.
+/// Maximum number of remembered answers, and of their bytes; beyond them the oldest are forgotten. Answers to ids that a
+/// user chose and to random ones are counted apart: many of the latter must not push out what is kept for a day.
 const ANSWERS_MAX: usize = 50_000;
 const ANSWERS_BYTES_MAX: usize = 32 << 20;
 
@@ -230,7 +231,12 @@ fn message_removed(id: MessageId) -> Refusal {
 
 /// Returns the time for which an operation is remembered.
 fn keep_time(op: &OpId) -> Duration {
-    queue::keep_time(matches!(op, OpId::Named(_)))
+    queue::keep_time(is_named(op))
+}
+
+/// True if a user chose the id.
+fn is_named(op: &OpId) -> bool {
+    matches!(op, OpId::Named(_))
 }
 
 /// Returns the answer to a `send` with this digest of its text, if its id is not that of an existing message, and was
@@ -241,7 +247,7 @@ pub(crate) fn used_for_sending(turn: &Turn<'_>, op: &OpId, digest: u64) -> Optio
         Some(_) => Some(Err(id_reused())),
         None if turn.waiting.operations.contains_key(op) => Some(Err(id_reused())),
         // Its message is gone, and its hash is remembered for some minutes.
-        None if matches!(op, OpId::Random(_)) => turn
+        None if !is_named(op) => turn
             .pool()
             .message_by_operation(op)
             .filter(|id| is_gone(turn, *id))
@@ -287,18 +293,27 @@ pub(crate) fn expired(pool: &pool::Pool, now: Timestamp, in_progress: impl Fn(&O
     let over = pool.operations().filter(|(op, known)| old(op, known.at));
     let mut over: Vec<&OpId> = over.map(|(op, _)| op).take(FORGET_BATCH).collect();
     if over.is_empty() {
-        over = surplus(pool, now, (ANSWERS_MAX, ANSWERS_BYTES_MAX));
+        over = surplus(pool, now, (ANSWERS_MAX, ANSWERS_BYTES_MAX), is_named);
+    }
+    if over.is_empty() {
+        over = surplus(pool, now, (ANSWERS_MAX, ANSWERS_BYTES_MAX), |op| !is_named(op));
     }
     over.into_iter().map(|op| Event::OperationForgotten { op: op.clone() }).collect()
 }
 
-/// Returns the oldest answers beyond the limits.
-fn surplus(pool: &pool::Pool, now: Timestamp, (most, most_bytes): (usize, usize)) -> Vec<&OpId> {
+/// Returns the oldest of the selected answers beyond the limits.
+fn surplus(
+    pool: &pool::Pool,
+    now: Timestamp,
+    (most, most_bytes): (usize, usize),
+    selects: impl Fn(&OpId) -> bool,
+) -> Vec<&OpId> {
     let size = |state: &OperationState| match state {
         OperationState::Done(reply) => Some(reply.len()),
         OperationState::Begun(_) => None,
     };
-    let answers = || pool.operations().filter_map(|(op, known)| Some((known.at, op, size(&known.state)?)));
+    let selected = || pool.operations().filter(|(op, _)| selects(op));
+    let answers = || selected().filter_map(|(op, known)| Some((known.at, op, size(&known.state)?)));
     let (mut count, mut bytes) =
         answers().fold((0, 0), |(count, bytes), (_, _, size)| (count + 1, bytes + size));
     if count <= most && bytes <= most_bytes {
@@ -344,9 +359,27 @@ mod tests {
     #[test]
     fn too_many_answers_or_bytes_go_oldest_first_and_none_that_is_under_way() {
         let pool = with(10, 100);
-        assert!(surplus(&pool, Timestamp(2000), (10, 1000)).is_empty());
-        assert_eq!(names(surplus(&pool, Timestamp(2000), (8, 1000))), [r#"Named("op9")"#, r#"Named("op8")"#]);
-        assert_eq!(surplus(&pool, Timestamp(2000), (10, 799)).len(), 3);
+        assert!(surplus(&pool, Timestamp(2000), (10, 1000), is_named).is_empty());
+        assert_eq!(
+            names(surplus(&pool, Timestamp(2000), (8, 1000), is_named)),
+            [r#"Named("op9")"#, r#"Named("op8")"#]
+        );
+        assert_eq!(surplus(&pool, Timestamp(2000), (10, 799), is_named).len(), 3);
+    }
+
+    #[test]
+    fn answers_to_random_ids_push_out_none_to_a_chosen_one() {
+        let mut pool = with(2, 100);
+        for n in 0..ANSWERS_MAX + 10 {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&n.to_le_bytes());
+            let (op, seq) = (OpId::Random(bytes), Seq(100 + n as u64));
+            let event = Event::OperationDone { op, digest: 1, reply: vec![0; 10], at: Timestamp(1100) };
+            pool.apply(&Stamped { seq, at: Timestamp(1100), event });
+        }
+        let forgotten = expired(&pool, Timestamp(1200), |_| false);
+        let is_random = |event: &Event| matches!(event, Event::OperationForgotten { op } if !is_named(op));
+        assert_eq!((forgotten.len(), forgotten.iter().all(is_random)), (10, true));
     }
 
     #[test]

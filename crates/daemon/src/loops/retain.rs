@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::{Pool, queue, reap};
-use protocol::{Event, ProcId, Session, SessionId, Tag};
+use protocol::{ProcId, Session, SessionId, Tag};
 use tokio::time::{Instant, sleep};
 
 use crate::decide::idempotency;
@@ -141,16 +141,7 @@ fn forget_expired(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>
     }
     let forgotten = queue::past_retention(turn.pool(), rules, now);
     let more = !forgotten.is_empty();
-    // A random operation id is remembered without a record.
-    let is_named = |event: &Event| match event {
-        Event::MessageForgotten { id, session } => {
-            turn.pool().message_origin(*session, *id).is_some_and(|(_, is_named)| is_named)
-        }
-        _ => false,
-    };
-    let (named, others): (Vec<Event>, Vec<Event>) = forgotten.into_iter().partition(is_named);
-    idempotency::forget_messages(turn, named);
-    turn.emit_all(others);
+    idempotency::forget_messages(turn, forgotten);
     if more {
         crate::crash::point("forget");
     }
