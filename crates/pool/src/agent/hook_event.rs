@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agents::Adapter;
+use agents::{Adapter, Confirm};
 use protocol::activity::ASK_MAX;
 use protocol::hook::{Hook, HookEvent, Notice, Start};
 use protocol::session::Conversation;
@@ -80,16 +80,24 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
     }
     let heard_at = if late { notes.heard_at } else { Some(hook.at) };
     let notes = if ended { without_conversation(notes) } else { notes };
-    events.push(note(session, notes, hook, heard_at));
+    let noted = note(notes, hook, heard_at);
+    // A program that the pool does not know may have run an agent that has ended: it is seen from outside again.
+    let is_over = inputs.agent.adapter == Adapter::None && matches!(hook.signal, HookEvent::Ended { .. });
+    let hooked = noted.hooked.filter(|_| !is_over);
+    let notes = Notes { hooked, ..noted };
+    events.push(Event::Agent(AgentEvent::AgentNoted { session: session.id, notes }));
     HookOutcome { events, open_asks: asked }
 }
 
 /// Checks that the report is of the session's own conversation. Returns the event of a change of
 /// conversation.
 fn check_conversation(session: &Session, hook: &Hook, agent: &Agent) -> Result<Option<Event>, ForeignAgent> {
-    // An agent may run another one, whose user has installed hooks.
-    let reporter = Adapter::of(&hook.agent);
-    if reporter != Adapter::None && agent.adapter != Adapter::None && reporter != agent.adapter {
+    // An agent may run another one, whose user has installed hooks, and a person may start one in a shell.
+    let is_own = match agent.adapter {
+        Adapter::None => agent.confirm != Confirm::Prompt,
+        own => Adapter::of(&hook.agent) == own,
+    };
+    if !is_own {
         return Err(ForeignAgent);
     }
     let begun = matches!(hook.signal, HookEvent::Prompt { .. });
@@ -126,7 +134,7 @@ fn resumes_last_conversation(session: &Session) -> bool {
 /// The report comes from another agent that runs inside this one.
 struct ForeignAgent;
 
-fn note(session: &Session, notes: Notes, hook: &Hook, heard_at: Option<Timestamp>) -> Event {
+fn note(notes: Notes, hook: &Hook, heard_at: Option<Timestamp>) -> Notes {
     let skill = match &hook.signal {
         HookEvent::Working { skill, .. } => skill.clone(),
         HookEvent::Prompt { text, .. } => agents::payload::last_skill(text),
@@ -134,15 +142,14 @@ fn note(session: &Session, notes: Notes, hook: &Hook, heard_at: Option<Timestamp
     };
     let resumes = if matches!(hook.signal, HookEvent::TurnOver { .. }) { 0 } else { notes.resumes };
     let transcript = hook.transcript.clone().or(notes.transcript);
-    let notes = Notes {
+    Notes {
         hooked: Some(hook.tag),
         heard_at,
         transcript,
         tokens: notes.tokens,
         skill: skill.or(notes.skill),
         resumes,
-    };
-    Event::Agent(AgentEvent::AgentNoted { session: session.id, notes })
+    }
 }
 
 /// The activity after a report, with the questions before (`open`) and after (`asked`) it; none if it does

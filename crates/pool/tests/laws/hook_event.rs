@@ -96,6 +96,32 @@ fn a_report_of_another_incarnation_or_conversation_changes_nothing() {
     }
 }
 
+#[test]
+fn a_report_of_an_agent_that_runs_in_a_shell_or_in_another_agent_changes_nothing() {
+    for (kind, reporter) in
+        [("shell", "claude"), ("shell", "generic"), ("claude", "generic"), ("codex", "claude")]
+    {
+        for signal in signals() {
+            let mut stage = Stage::new(kind);
+            stage.typed();
+            let hook = Hook { agent: reporter.to_owned(), conversation: None, ..stage.hook(signal.clone()) };
+            assert_eq!(stage.handle_hook(&hook, TextMatch::Exact), vec![], "{kind} {reporter} {signal:?}");
+        }
+    }
+}
+
+#[test]
+fn a_program_is_seen_from_outside_again_once_the_agent_that_it_ran_has_ended() {
+    let mut stage = Stage::new("command");
+    let report = |stage: &mut Stage, signal| {
+        let hook = Hook { agent: "claude".to_owned(), ..stage.hook(signal) };
+        stage.handle_hook(&hook, TextMatch::Different);
+        stage.notes().hooked
+    };
+    assert_eq!(report(&mut stage, signal::prompt()), Some(stage.tag()));
+    assert_eq!(report(&mut stage, signal::ended()), None);
+}
+
 /// The agent's conversation after a report of another one, and whether it has begun.
 fn talks(kind: &str, begun: bool, id: &str, said: HookEvent) -> Option<(String, bool)> {
     let mut stage = Stage::new(kind);

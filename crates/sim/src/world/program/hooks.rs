@@ -27,7 +27,7 @@ impl Incarnation {
             id: self.rng.next(),
             at: self.land.clock.now(),
             awake: Some(AwakeTime { boot: self.land.machine.boot_id(), ms: millis(self.land.clock.awake()) }),
-            agent: "sim".to_owned(),
+            agent: if self.land.climate.has_adapter { "claude" } else { "sim" }.to_owned(),
             conversation: self.conversation.clone(),
             transcript: None,
             signal,
