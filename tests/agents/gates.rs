@@ -338,7 +338,7 @@ fn a_shell_is_done_when_it_is_in_front_again_and_what_runs_in_it_gets_no_prompt(
         pool.ok(&["keys", name, "c", "a", "t", "Space", ">", "c", "a", "u", "g", "h", "t", "Enter"]);
         wait_until("cat runs", PATIENCE, || dir(&pool, name).join("work/caught").exists());
         let next = pool.ok(&["send", name, "touch after"]);
-        await_reason(&pool, name, &next, "another program runs in the foreground of its shell");
+        await_reason(&pool, name, &next, "its shell runs a command");
         pool.ok(&["keys", name, "C-d"]);
         await_done(&pool, name, &next);
         assert_eq!(std::fs::read(dir(&pool, name).join("work/caught")).unwrap(), b"");

@@ -2,6 +2,7 @@
 
 mod activity;
 mod approve;
+mod builtins;
 mod conversation;
 mod delivery;
 mod dismiss;

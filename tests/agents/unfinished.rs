@@ -134,3 +134,39 @@ fn a_program_that_a_person_ended_without_a_newline_is_no_line_of_theirs() {
     pool.ok(&["send", "--wait", "done", "sh", "touch prompt"]);
     assert!(dir(&pool, "sh").join("work/prompt").exists());
 }
+
+#[test]
+fn a_line_that_somebody_left_below_a_list_of_completions_holds_a_prompt_back() {
+    let pool = Pool::with(CONFIG);
+    let mut person = shell_with_person(&pool, "sh", "$ ");
+    let work = dir(&pool, "sh").join("work");
+    for name in ["beta-1", "beta-2"] {
+        std::fs::write(work.join(name), "").unwrap();
+    }
+    person.types(b"echo b\t");
+    wait_until("it is completed", PATIENCE, || screen(&pool, "sh").ends_with("echo beta-"));
+    person.types(b"\t\t");
+    wait_until("the list is there", PATIENCE, || screen(&pool, "sh").contains("beta-1  beta-2"));
+    drop(person);
+    wait_until("nobody is attached", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
+    let message = pool.ok(&["send", "sh", "touch prompt"]);
+    await_reason(&pool, "sh", &message, REASON);
+    pool.ok(&["keys", "sh", "C-c"]);
+    await_done(&pool, "sh", &message);
+    assert!(work.join("prompt").exists());
+}
+
+#[test]
+fn half_a_line_that_keys_left_in_a_program_without_hooks_holds_a_prompt_back() {
+    let pool = Pool::with(CONFIG);
+    pool.ok(&["new", "cat", "--", "cat"]);
+    pool.ok(&["keys", "cat", "h", "a", "l", "f"]);
+    wait_until("it is echoed", PATIENCE, || screen(&pool, "cat") == "half");
+    let message = pool.ok(&["send", "cat", "prompt"]);
+    await_reason(&pool, "cat", &message, REASON);
+    pool.ok(&["keys", "cat", "Enter"]);
+    await_done(&pool, "cat", &message);
+    wait_until("it is a line of its own", PATIENCE, || {
+        screen(&pool, "cat").lines().any(|line| line == "prompt")
+    });
+}

@@ -56,7 +56,7 @@ fn t08_a_stopped_server_hangs_nothing_and_proves_nothing() {
     await_fault(&pool, "not seen");
     thread::scope(|scope| {
         let cases: [(&[&str], &[i32]); 6] = [
-            (&["--timeout", "20s", "keys", "web", "x"], &[7]),
+            (&["--timeout", "20s", "keys", "web", "x", "Enter"], &[7]),
             (&["--timeout", "20s", "capture", "web"], &[7]),
             (&["--timeout", "20s", "new", "late", "--", "cat"], &[7]),
             (&["--timeout", "20s", "rename", "doomed", "other"], &[1, 7]),

@@ -91,9 +91,7 @@ fn h34_a_prompt_for_an_adopted_shell_waits_for_the_program_in_front_of_it() {
     wait_until("it is busy", PATIENCE, || pool.show(&id)["activity"] == "busy");
     let message = pool.ok(&["send", &id, "touch after"]);
     wait_until("it says why", PATIENCE, || {
-        pool.show(&id)["waits"]
-            .as_str()
-            .is_some_and(|why| why.contains("another program runs in the foreground"))
+        pool.show(&id)["waits"].as_str().is_some_and(|why| why.contains("its shell runs a command"))
     });
     theirs.text(&["send-keys", "-t", "=theirs:", "C-c"]);
     pool.ok(&["wait", &id, "--for", &format!("message:{message}")]);

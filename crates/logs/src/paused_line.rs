@@ -17,11 +17,20 @@ use crate::time_index::incarnation_start;
 /// Bytes at the end of the log in which the line is looked for.
 const BYTES: u64 = 64 * 1024;
 
+/// Bytes at the end of the log in which a line editor is looked for.
+const EDITOR_BYTES: u64 = 1 << 20;
+
 /// The end of a program's screen: the terminal shows the rows from before it again.
 const SCREEN_END: &[u8] = b"\x1b[?1049l";
 
 /// A shell begins to edit a line: it enables bracketed pastes anew for each, bash before its prompt, zsh after.
 const EDITING: &[u8] = b"\x1b[?2004h";
+
+/// The beginning of both: of [`EDITING`] and of [`EDITED`].
+const PASTE_MODE: &[u8] = b"\x1b[?2004";
+
+/// A shell has read a line, and runs it.
+const EDITED: &[u8] = b"\x1b[?2004l";
 
 /// Shortest pause, in milliseconds: the time index does not tell shorter ones.
 const PAUSE_MS: u64 = 1000;
@@ -33,6 +42,8 @@ pub struct PausedLine {
     pub row: String,
     /// Time at which the output went on.
     pub resumed_at: Timestamp,
+    /// True if the line that is edited goes on below what was written within it.
+    pub is_below: bool,
 }
 
 /// Returns the last line of this incarnation's output, for a terminal of this size; `None` if the output did not
@@ -44,19 +55,31 @@ pub fn paused_line(dir: &Path, tag: Tag, size: (u16, u16)) -> io::Result<Option<
     let from = begin.max(kept).max(end.saturating_sub(BYTES));
     let bytes = log_reader::read_range(dir, from, end)?;
     let first = (from == begin).then_some(0);
-    let Some(line) = after_last(&bytes, b"\n").max(after_last(&bytes, SCREEN_END)).or(first) else {
+    let editing = last(&bytes, EDITING);
+    // While a shell edits a line, a list of completions or the output of a job has newlines of its own.
+    let is_edited = editing > last(&bytes, EDITED);
+    let before = &bytes[..editing.filter(|_| is_edited).unwrap_or(bytes.len())];
+    let Some(line) = after_last(before, b"\n").max(after_last(before, SCREEN_END)).or(first) else {
         return Ok(None);
     };
+    let is_below = bytes[before.len()..].contains(&b'\n');
     // A pause before that was one of a program that has ended since without a newline.
-    let editing = last(&bytes, EDITING).unwrap_or(0);
-    let start = from + editing.max(line) as u64;
+    let start = from + editing.unwrap_or(0).max(line) as u64;
     let pause = entries.windows(2).find(|pair| {
         let [before, after] = [pair[0], pair[1]];
         before.offset > start && after.offset == before.offset && after.at.abs_diff(before.at) >= PAUSE_MS
     });
     let Some([_, resumed]) = pause.filter(|pair| pair[1].offset < end) else { return Ok(None) };
     let shown = usize::try_from(resumed.offset - from).map_or(&bytes[line..], |to| &bytes[line..to]);
-    Ok(Some(PausedLine { row: cursor_row(shown, size), resumed_at: Timestamp(resumed.at) }))
+    Ok(Some(PausedLine { row: cursor_row(shown, size), resumed_at: Timestamp(resumed.at), is_below }))
+}
+
+/// True if the end of this incarnation's output has the sequences of a shell that edits its lines.
+pub fn has_line_editor(dir: &Path, tag: Tag) -> io::Result<bool> {
+    let Some(begin) = incarnation_start(&times::read(dir)?, tag) else { return Ok(false) };
+    let (kept, end) = log_reader::bounds(dir)?;
+    let bytes = log_reader::read_range(dir, begin.max(kept).max(end.saturating_sub(EDITOR_BYTES)), end)?;
+    Ok(last(&bytes, PASTE_MODE).is_some())
 }
 
 /// Returns the place of the last of these sequences.
@@ -100,7 +123,7 @@ mod tests {
     }
 
     fn found(row: &str, at: u64) -> Option<PausedLine> {
-        Some(PausedLine { row: row.to_owned(), resumed_at: Timestamp(at) })
+        Some(PausedLine { row: row.to_owned(), resumed_at: Timestamp(at), is_below: false })
     }
 
     #[test]
@@ -126,6 +149,29 @@ mod tests {
             let index = [(5000, 0), (6000, pause), (9000, pause), (9500, end), (12_000, end)];
             assert_eq!(line(&typed, &index), found("host% ", 12_000), "{before:?}");
             assert_eq!(line(&prompt, &index[..3]), None, "{before:?}: nothing is typed yet");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_edited_goes_on_below_a_list_of_completions() {
+        for prompt in ["out\r\n\x1b[?2004h$ ", "\x1b[?2004h~/src\r\n$ ", "out\r\n$ \x1b[?2004h"] {
+            let pause = prompt.len() as u64;
+            let listed = format!("{prompt}rm b\r\nbeta-1  beta-2\r\n$ rm beta-");
+            let index = [(5000, 0), (6000, pause), (9000, pause)];
+            let below = found("$ ", 9000).map(|line| PausedLine { is_below: true, ..line });
+            assert_eq!(line(&listed, &index), below, "{prompt:?}");
+            let run = format!("{listed}\r\n\x1b[?2004l\rgone\r\n\x1b[?2004h$ ");
+            assert_eq!(line(&run, &index), None, "{prompt:?}: Enter was pressed since");
+        }
+    }
+
+    #[test]
+    fn a_shell_tells_in_its_log_that_it_edits_its_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(logs::TIMES), format!("5000 0 {TAG}\n")).unwrap();
+        for (output, edits) in [("$ read x\r\n", false), ("\x1b[?2004h$ read x\r\n\x1b[?2004l\r", true)] {
+            fs::write(dir.path().join(logs::CURRENT), output).unwrap();
+            assert_eq!(has_line_editor(dir.path(), TAG.parse().unwrap()).unwrap(), edits);
         }
     }
 

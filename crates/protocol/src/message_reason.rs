@@ -106,13 +106,15 @@ reasons! {
     Retried = "retried", "to be tried again, by a user";
     /// `queued` without a pause by `queue retry`.
     Hastened = "hastened", "to be tried at once, by a user";
+    /// `in_doubt`: typed without Enter, since the shell's line shows another text.
+    AlteredLine = "altered_line", "typed without Enter: the line of its shell shows another text than was sent";
 }
 
 impl MessageReason {
     /// True for a doubt that only a person resolves: the text is known to stand in the terminal, where a second one would
     /// be joined to it; or the message may be done.
     pub fn needs_person(&self) -> bool {
-        matches!(self, Self::NoEnter | Self::DialogOpened | Self::Damaged)
+        matches!(self, Self::NoEnter | Self::DialogOpened | Self::AlteredLine | Self::Damaged)
     }
 
     /// True for a typed prompt that the daemon still follows up. Any other reason of a typed prompt leaves it

@@ -141,6 +141,9 @@ fn decide(
         });
         turn.emit_all(shown);
         note_sampled(turn, target.tag, began);
+        if sample.edits_lines {
+            turn.volatile.prompts.note_line_editor(target.tag);
+        }
         if let Some(at) = sample.quiet_since.filter(|_| sample.has_output) {
             turn.volatile.agents.note_output(target.id, at);
         }
@@ -161,7 +164,7 @@ fn decide(
             own_foreground: target
                 .shell
                 .as_ref()
-                .and_then(|shell| shell.is_in_foreground(sample.foreground.as_ref())),
+                .and_then(|shell| shell.is_at_prompt(sample.foreground.as_ref(), sample.shell.as_ref())),
             interrupted_at,
             screen: sample.screen,
             title: sample.title,

@@ -6,11 +6,12 @@ use pool::Agent;
 use pool::agent::ScreenReading;
 use pool::prompt::{Blocked, PaneSnapshot};
 use process::inspect::tty::ShellState;
-use protocol::{ActivityState, Incarnation, Source, Timestamp};
+use protocol::{ActivityState, Incarnation, SessionId, Source, Tag, Timestamp};
 use tmux::{Answer, PaneRef};
 
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
+use crate::sense::sample_target::{self, is_same_program};
 use crate::sense::{bracketed_paste, unfinished_line};
 
 /// Returns the state that decides whether a prompt may be typed; the error is the reason why it cannot be determined.
@@ -47,18 +48,34 @@ pub(crate) async fn read_pane(
         starting => starting.and(seen.bracketed),
     };
     let unread = unread_input(daemon, run).await;
-    let holds_unfinished_line = match session.filter(|_| agent.confirm == Confirm::Prompt) {
-        Some(session) => unfinished_line::is_left(daemon, (session, tag), &seen, keys).await,
+    let is_shell = agent.confirm == Confirm::Prompt;
+    let shell = if is_shell { shell_state(daemon, run).await } else { None };
+    if shell.is_some_and(|shell| shell.is_at_line_editor()) {
+        daemon.engine.post(move |turn| turn.volatile.prompts.note_line_editor(tag));
+    }
+    let edits_lines = match session.filter(|_| is_shell) {
+        Some(session) => edits_lines(daemon, (session, tag)).await,
         None => false,
     };
-    let shell = if agent.confirm == Confirm::Prompt { shell_state(daemon, run).await } else { None };
+    let holds_unfinished_line = match session {
+        Some(session) if is_shell => {
+            unfinished_line::is_left(daemon, (session, tag), &seen, keys, edits_lines).await
+        }
+        // The terminal has it until Enter.
+        _ if !agent.shows_composer() && unfinished_line::shows_begun(&seen, &keys.1) => {
+            collects_lines(daemon, run).await == Some(true)
+        }
+        _ => false,
+    };
+    let is_at_prompt = shell.map(|shell| shell.in_foreground && !(edits_lines && shell.canonical));
     Ok(PaneSnapshot {
         in_mode: seen.in_mode,
         alternate: seen.alternate,
         typed_ago,
         active_ago,
         unread,
-        in_front: shell.map(|shell| shell.in_foreground),
+        is_at_prompt,
+        cursor_row: unfinished_line::cursor_row(&Screen::new(&seen.screen), &seen).to_owned(),
         holds_unfinished_line,
         screen: look,
         said_idle_ago,
@@ -76,6 +93,31 @@ pub(crate) async fn unread_input(daemon: &Daemon, run: &Incarnation) -> Option<u
 pub(crate) async fn shell_state(daemon: &Daemon, run: &Incarnation) -> Option<ShellState> {
     let (shell, processes) = (run.agent?, daemon.processes());
     daemon.blocking.with_timeout(Purpose::Processes, move || processes.shell_state(shell)).await.flatten()
+}
+
+/// True if the command of an incarnation is a shell that edits its lines, and no other program has taken its place (`exec`).
+pub(crate) fn is_line_editor(turn: &Turn<'_>, tag: Tag) -> bool {
+    let Some(session) = turn.pool().tagged(tag) else { return false };
+    let own = session.spec.command.first().and_then(|command| command.as_path().file_name());
+    let shown = session.current_command.as_ref().map(|command| command.as_os_str());
+    let is_own = own.zip(shown).is_none_or(|(own, shown)| is_same_program(own, shown));
+    is_own && sample_target::is_line_editor(&session.spec.command)
+}
+
+/// True if the shell of this incarnation edits its lines: it was seen at that, or has written so, perhaps before this start
+/// of the daemon. In the foreground it then has its terminal collect lines only while it runs something in itself: `read`, a
+/// function, a loop.
+pub(crate) async fn edits_lines(daemon: &Daemon, (session, tag): (SessionId, Tag)) -> bool {
+    let known =
+        move |turn: &mut Turn<'_>| (is_line_editor(turn, tag), turn.volatile.prompts.has_line_editor(tag));
+    match daemon.engine.turn(known).await {
+        Ok((true, was_seen)) => {
+            let dir = daemon.paths.logs_of(session);
+            let read = move || logs::has_line_editor(&dir, tag).unwrap_or_default();
+            was_seen || daemon.blocking.with_timeout(Purpose::Logs, read).await.unwrap_or_default()
+        }
+        _ => false,
+    }
 }
 
 /// Returns whether the terminal collects lines for its program: false where the system does not tell. `None` if there was

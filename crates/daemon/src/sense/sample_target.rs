@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use agents::{Confirm, wiring};
 use pool::{Agent, queue};
+use process::inspect::tty::ShellState;
 use protocol::{
-    Activity, ActivityState, MessageId, Notes, OsBytes, Paths, Session, SessionId, Tag, Timestamp,
+    Activity, ActivityState, Incarnation, MessageId, Notes, OsBytes, Paths, ProcId, Session, SessionId, Tag,
+    Timestamp,
 };
 use tmux::PaneRef;
 use world::processes::Foreground;
@@ -92,7 +94,7 @@ impl SampleTarget {
             may_start: turn.age(run.started_at) < kind.ready_limit,
             attached: session.attached_clients > 0,
             active_before_adoption: run.is_adopted().then_some(session.last_activity_at.min(run.started_at)),
-            shell: ShellProgram::of(session, &kind.agent),
+            shell: ShellProgram::of(turn, session, &kind.agent),
             log: paths.logs_of(session.id).join(protocol::logs::CURRENT),
         })
     }
@@ -126,24 +128,38 @@ pub(crate) struct AgentKind {
 pub(crate) struct ShellProgram {
     /// The process id of its init, in the same terminal.
     pub(crate) init: Option<u32>,
-    /// The process id of its program, which leads its process group.
-    pub(crate) program: Option<u32>,
+    /// Its program, which leads its process group.
+    pub(crate) program: Option<ProcId>,
     /// The name of its program.
     pub(crate) own: OsString,
+    /// True if it is one that edits its lines.
+    pub(crate) is_line_editor: bool,
+    /// True if it was seen at its line editor.
+    pub(crate) edits_lines: bool,
     /// The program that the watcher last saw in the foreground; under load, this may be half a minute old.
     pub(crate) last_seen: Option<OsBytes>,
 }
 
 impl ShellProgram {
-    pub(crate) fn of(session: &Session, agent: &Agent) -> Option<Self> {
+    pub(crate) fn of(turn: &Turn<'_>, session: &Session, agent: &Agent) -> Option<Self> {
         if session.spec.agent != "shell" && agent.confirm != Confirm::Prompt {
             return None;
         }
         let own = session.spec.command.first()?.as_path().file_name()?.to_owned();
         let run = session.incarnation.as_ref();
         let init = run.and_then(|run| run.init).map(|init| init.pid);
-        let program = run.and_then(|run| run.agent).map(|program| program.pid);
-        Some(Self { init, program, own, last_seen: session.current_command.clone() })
+        let program = run.and_then(|run| run.agent);
+        let is_line_editor = is_line_editor(&session.spec.command);
+        let was_seen = |run: &Incarnation| turn.volatile.prompts.has_line_editor(run.tag);
+        let edits_lines = is_line_editor && run.is_some_and(was_seen);
+        Some(Self {
+            init,
+            program,
+            own,
+            is_line_editor,
+            edits_lines,
+            last_seen: session.current_command.clone(),
+        })
     }
 
     /// True if the shell is in the foreground, by the process group found there just now: the name of its program may be
@@ -151,11 +167,38 @@ impl ShellProgram {
     /// known.
     pub(crate) fn is_in_foreground(&self, found: Option<&Foreground>) -> Option<bool> {
         if let Some((found, program)) = found.zip(self.program) {
-            return Some(found.group == program);
+            return Some(found.group == program.pid);
         }
         let command = found.map(|found| &found.command).or(self.last_seen.as_ref())?;
         Some(is_same_program(&self.own, command.as_os_str()))
     }
+
+    /// True if the shell waits for a command: it is in the foreground, and runs nothing in itself.
+    pub(crate) fn is_at_prompt(
+        &self,
+        found: Option<&Foreground>,
+        state: Option<&ShellState>,
+    ) -> Option<bool> {
+        let runs = state.is_some_and(|state| self.runs_builtin(found, state));
+        self.is_in_foreground(found).map(|own| own && !runs)
+    }
+
+    /// True if the shell, which is in the foreground, runs something in itself, or `$(…)`. Another program may have taken
+    /// its place since (`exec`).
+    pub(crate) fn runs_builtin(&self, found: Option<&Foreground>, state: &ShellState) -> bool {
+        let is_own = found.is_none_or(|found| is_same_program(&self.own, found.command.as_os_str()));
+        !state.in_foreground || self.edits_lines && is_own && state.canonical
+    }
+}
+
+/// Shells that edit their lines, and show what is typed as it is.
+const LINE_EDITORS: [&str; 3] = ["bash", "zsh", "fish"];
+
+/// True if a command is such a shell.
+pub(crate) fn is_line_editor(command: &[OsBytes]) -> bool {
+    let name = command.first().and_then(|program| program.as_path().file_name());
+    let edits = |name: &OsStr| LINE_EDITORS.iter().any(|editor| name == *editor);
+    name.is_some_and(edits) && command.iter().all(|word| word.0 != b"--noediting")
 }
 
 /// True if both are the same program: the kernel keeps 15 bytes of a name, and that of a login shell begins

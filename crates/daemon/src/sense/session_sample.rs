@@ -8,6 +8,7 @@ use std::time::Duration;
 use agents::transcript::{RecordedPrompt, TurnEnd};
 use agents::{Adapter, transcript};
 use pool::agent::{SILENCE, ScreenReading, TerminalMarks, WindowTitle};
+use process::inspect::tty::ShellState;
 use protocol::{ActivityState, Ask, Source, Timestamp};
 
 use world::processes::{Foreground, Processes};
@@ -30,6 +31,9 @@ const MTIME_LAG: Duration = Duration::from_millis(10);
 
 /// Silence after which a working agent may have stopped without a report.
 const STALL: Duration = Duration::from_secs(1);
+
+/// Time after a shell's last output within which it may begin to run something in itself: it has drawn its user's Enter.
+const SHELL_REST: Duration = Duration::from_secs(3);
 
 /// Number of prompts of a record that are kept.
 const PROMPTS_MAX: usize = 8;
@@ -54,6 +58,10 @@ pub(crate) struct SampleState {
     tokens: Option<u64>,
     /// The program in the foreground of a shell's terminal.
     foreground: Option<Foreground>,
+    /// The state of the shell that is in the foreground.
+    shell: Option<ShellState>,
+    /// True if the shell is known to edit its lines; `None` if nobody looked.
+    edits_lines: Option<bool>,
 }
 
 /// The result of a sample.
@@ -72,6 +80,10 @@ pub(crate) struct Sample {
     pub(crate) tokens: Option<u64>,
     /// The program in the foreground of a shell's terminal.
     pub(crate) foreground: Option<Foreground>,
+    /// The state of the shell that is in the foreground.
+    pub(crate) shell: Option<ShellState>,
+    /// True if the shell is known to edit its lines.
+    pub(crate) edits_lines: bool,
 }
 
 impl SampleState {
@@ -120,6 +132,8 @@ impl SampleState {
             ended: self.ended.clone(),
             tokens: self.tokens,
             foreground: self.foreground.clone(),
+            shell: self.shell,
+            edits_lines: self.edits_lines == Some(true),
         }
     }
 
@@ -164,11 +178,31 @@ impl SampleState {
                 _ => {}
             }
         }
+        self.read_shell(processes, target, now);
         self.follow_record(target.record.as_ref());
         if let Some(path) = target.record.as_ref().filter(|_| self.wants_record(target, now)) {
             let max = if target.unconfirmed.is_some() { RECORD_TAIL_FOR_PROMPT } else { RECORD_TAIL };
             self.read_record(target.agent.adapter, path, max);
         }
+    }
+
+    /// Looks whether a shell in the foreground runs something in itself. One that has been quiet at its prompt stays there.
+    fn read_shell(&mut self, processes: &dyn Processes, target: &SampleTarget, now: Timestamp) {
+        let Some(shell) = &target.shell else { return };
+        let is_in_front = shell.is_in_foreground(self.foreground.as_ref()) == Some(true);
+        let stays = self.shell.is_some_and(|state| !shell.runs_builtin(self.foreground.as_ref(), &state));
+        if !is_in_front || !stays || self.quiet_since.is_none_or(|at| now.since(at) < SHELL_REST) {
+            self.shell =
+                shell.program.filter(|_| is_in_front).and_then(|program| processes.shell_state(program));
+        }
+        if self.shell.is_some_and(|state| state.is_at_line_editor()) {
+            self.edits_lines = Some(true);
+        }
+        // Before this start of the daemon it may have been at its editor, and run something since.
+        let logs = target.log.parent().filter(|_| shell.is_line_editor);
+        self.edits_lines.get_or_insert_with(|| {
+            logs.is_some_and(|logs| logs::has_line_editor(logs, target.tag).unwrap_or_default())
+        });
     }
 
     /// Forgets what the record of another conversation said.

@@ -38,7 +38,7 @@ pub fn record_gate(
         }
         ActivityState::Busy if is_blocking(agent, &activity) => {
             Err(Blocked::for_now(match activity.source {
-                Source::Process => NOT_IN_FRONT.to_owned(),
+                Source::Process => RUNS_COMMAND.to_owned(),
                 source => format!("its agent is busy ({})", source.as_str()),
             }))
         }
@@ -60,7 +60,7 @@ pub fn record_gate(
     }
 }
 
-const NOT_IN_FRONT: &str = "another program runs in the foreground of its shell";
+const RUNS_COMMAND: &str = "its shell runs a command";
 
 /// The reason against prompting an agent whose usage limit is reached.
 pub fn limit_reason(activity: &Activity, now: Timestamp) -> Option<String> {
@@ -108,8 +108,8 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
         let why = format!("its program has not read what was typed before ({bytes} bytes)");
         return Err(Blocked::by_terminal(why));
     }
-    if agent.confirm == Confirm::Prompt && pane.in_front == Some(false) {
-        return Err(Blocked::for_now(NOT_IN_FRONT));
+    if agent.confirm == Confirm::Prompt && pane.is_at_prompt == Some(false) {
+        return Err(Blocked::for_now(RUNS_COMMAND));
     }
     if pane.holds_unfinished_line {
         return Err(Blocked::by_terminal("somebody left an unfinished line in it: press Enter or C-c there"));

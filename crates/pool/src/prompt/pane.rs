@@ -20,9 +20,12 @@ pub struct PaneSnapshot {
     pub active_ago: Option<Duration>,
     /// Bytes that its program has not read, if known.
     pub unread: Option<u32>,
-    /// For shells: true if the shell itself is in the foreground, if known.
-    pub in_front: Option<bool>,
-    /// For shells: true if somebody has left text behind the shell's own prompt.
+    /// For shells: true if the shell itself is in the foreground, and runs nothing in itself (`read`, a function, a loop),
+    /// if known.
+    pub is_at_prompt: Option<bool>,
+    /// The row with the cursor.
+    pub cursor_row: String,
+    /// True if somebody has left text behind the shell's own prompt, or `poolctl keys` in another program.
     pub holds_unfinished_line: bool,
     /// The reading of its screen, if the agent's screen is known.
     pub screen: Option<ScreenReading>,

@@ -18,6 +18,7 @@ pub struct Prompts {
     delivered_at: BTreeMap<Tag, Timestamp>,
     attended: BTreeSet<Tag>,
     key_lines: BTreeMap<Tag, KeyLine>,
+    line_editors: BTreeSet<Tag>,
 }
 
 /// The last letters that `keys` and `input` typed into a terminal since the last Enter.
@@ -27,6 +28,8 @@ pub struct KeyLine {
     pub begun: String,
     /// Letters that C-c or C-u discarded. The shell may have drawn them together with its prompt.
     pub discarded: String,
+    /// The row of a text that the pool typed and did not end with Enter.
+    pub abandoned: String,
 }
 
 /// Maximum number of letters of a line that was begun.
@@ -124,7 +127,7 @@ impl Prompts {
 
     /// Stores what `keys` or `input` typed into a terminal, as the characters that the keys give.
     pub fn typed(&mut self, tag: Tag, text: &str) {
-        let KeyLine { begun, mut discarded } = self.key_line(tag);
+        let KeyLine { begun, mut discarded, abandoned } = self.key_line(tag);
         let mut line: VecDeque<char> = begun.chars().collect();
         for letter in text.chars() {
             match letter {
@@ -141,12 +144,27 @@ impl Prompts {
             }
         }
         line.drain(..line.len().saturating_sub(BEGUN_MAX));
-        self.key_lines.insert(tag, KeyLine { begun: line.into_iter().collect(), discarded });
+        self.key_lines.insert(tag, KeyLine { begun: line.into_iter().collect(), discarded, abandoned });
+    }
+
+    /// Stores the row of a text that the pool typed and did not end with Enter.
+    pub fn abandon_row(&mut self, tag: Tag, row: String) {
+        self.key_lines.entry(tag).or_default().abandoned = row;
     }
 
     /// Returns the letters that `keys` and `input` typed into a terminal since the last Enter.
     pub fn key_line(&self, tag: Tag) -> KeyLine {
         self.key_lines.get(&tag).cloned().unwrap_or_default()
+    }
+
+    /// Notes that a shell was seen at its line editor: whenever its terminal collects lines instead, it runs something.
+    pub fn note_line_editor(&mut self, tag: Tag) {
+        self.line_editors.insert(tag);
+    }
+
+    /// True if a shell was seen at its line editor.
+    pub fn has_line_editor(&self, tag: Tag) -> bool {
+        self.line_editors.contains(&tag)
     }
 
     /// Notes that a person uses these incarnations: is attached, or acts by `keys`, `input` or `resize`.
@@ -172,6 +190,7 @@ impl Prompts {
         self.delivered_at.retain(|tag, _| runs.contains(tag));
         self.attended.retain(|tag| runs.contains(tag));
         self.key_lines.retain(|tag, _| runs.contains(tag));
+        self.line_editors.retain(|tag| runs.contains(tag));
         self.newer_receipts.retain(|tag| runs.contains(tag));
     }
 }

@@ -72,7 +72,7 @@ fn a_prompt_waits_for_what_is_known_to_be_busy() {
         for source in SOURCES {
             let stage = doing(kind, Activity { state: ActivityState::Busy, source, ..Activity::default() });
             let told = match source {
-                Source::Process => "another program runs in the foreground of its shell".to_owned(),
+                Source::Process => "its shell runs a command".to_owned(),
                 _ => format!("its agent is busy ({})", source.as_str()),
             };
             let expected = waits(source, agent(kind).confirm).then_some(told);

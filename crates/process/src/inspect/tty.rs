@@ -62,6 +62,13 @@ pub struct ShellState {
     pub unread: u32,
 }
 
+impl ShellState {
+    /// True if the shell edits its next line.
+    pub fn is_at_line_editor(&self) -> bool {
+        self.in_foreground && !self.canonical
+    }
+}
+
 /// Returns the state of this shell in its terminal; `None` if it has ended or has no terminal, and on systems
 /// that do not report it.
 pub fn shell_state(id: ProcId) -> io::Result<Option<ShellState>> {

@@ -7,7 +7,7 @@ use agents::Confirm;
 use pool::prompt::{Blocked, enter_delay};
 use pool::queue::PendingMessage;
 use pool::{Volatile, queue};
-use protocol::{Event, MessageReason, MessageState, Refusal, SessionId, Timestamp};
+use protocol::{Backoff, Event, MessageReason, MessageState, Refusal, SessionId, Timestamp};
 use tmux::Answer;
 use tmux::act::Lines;
 use tokio::time::{Instant, sleep};
@@ -18,10 +18,14 @@ use crate::loops::deliver::confirm::input::{self, InputWatch};
 use crate::loops::deliver::confirm::shell::ShellBefore;
 use crate::loops::deliver::confirm::{self, BeforeEnter};
 use crate::loops::deliver::prompt::{ClaimedPrompt, is_unreported};
-use crate::sense::pane_state::read_screen;
+use crate::sense::pane_state::{is_line_editor, read_screen};
+use crate::sense::unfinished_line;
 
 /// Time for a typed text to appear on the screen.
 const ECHO_LIMIT: Duration = Duration::from_secs(2);
+
+/// Time for a shell to show something of a typed text.
+const DRAW_LIMIT: Duration = Duration::from_secs(10);
 
 /// Time between two looks at the screen.
 const ECHO_PAUSE: Duration = Duration::from_millis(50);
@@ -91,6 +95,15 @@ pub(super) async fn press_enter(
         shell: if confirm == Confirm::Prompt { ShellBefore::read(daemon, &prompt).await } else { None },
     };
     if prompt.message.enter {
+        if let Some(shell) = &before.shell
+            && let Some(row) = altered_row(daemon, &prompt, shell).await
+        {
+            if row != prompt.row_before {
+                let tag = prompt.pane.tag;
+                daemon.engine.post(move |turn| turn.volatile.prompts.abandon_row(tag, row));
+            }
+            return record_doubt(daemon, &prompt, MessageReason::AlteredLine).await;
+        }
         // A dialog that has opened meanwhile would take Enter as its answer: then Enter waits until the text
         // is seen.
         let has_dialog = hooked && shows_dialog(daemon, &prompt).await;
@@ -166,6 +179,28 @@ pub(super) async fn ask_pane(daemon: &Arc<Daemon>, session: SessionId) -> Result
     };
     daemon.engine.turn(end).await?;
     confirm::follow_up(daemon, session).await
+}
+
+/// Waits until a shell that edits its lines shows the end of the text. Returns the row of its cursor if that shows something
+/// else for a while, or nothing for long.
+async fn altered_row(daemon: &Daemon, prompt: &ClaimedPrompt, shell: &ShellBefore) -> Option<String> {
+    let tag = prompt.pane.tag;
+    let is_compared =
+        shell.edits_line() && daemon.engine.turn(move |turn| is_line_editor(turn, tag)).await.ok()?;
+    let (began, mut backoff) = (Instant::now(), Backoff::new(ECHO_PAUSE / 10, ECHO_PAUSE));
+    let (mut last, mut changed_at) = (prompt.row_before.clone(), began);
+    loop {
+        let seen = daemon.tmux.snapshot(prompt.pane).await.ok().filter(|_| is_compared)?;
+        let row = unfinished_line::altered_row(&seen, &prompt.body)?;
+        if row != last {
+            (last, changed_at) = (row.clone(), Instant::now());
+        }
+        let is_altered = row != prompt.row_before && changed_at.elapsed() >= ECHO_LIMIT;
+        if is_altered || began.elapsed() >= DRAW_LIMIT {
+            return Some(row);
+        }
+        sleep(backoff.pause()).await;
+    }
 }
 
 /// True if the agent's screen shows a dialog.

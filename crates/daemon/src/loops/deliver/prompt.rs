@@ -18,6 +18,8 @@ pub(super) struct ClaimedPrompt {
     pub(super) body: Vec<u8>,
     pub(super) pane: PaneRef,
     pub(super) agent: Agent,
+    /// The row of the terminal's cursor before.
+    pub(super) row_before: String,
 }
 
 /// A prompt that was typed, or whose typing was interrupted.

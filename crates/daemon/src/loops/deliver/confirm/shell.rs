@@ -17,7 +17,7 @@ use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::loops::deliver::confirm::input::has_written;
 use crate::loops::deliver::prompt::{ClaimedPrompt, TypedPrompt, advance};
-use crate::sense::pane_state::shell_state;
+use crate::sense::pane_state::{edits_lines, shell_state};
 
 /// Time after which a shell counts as back even if nothing was written.
 const SILENT_LIMIT: Duration = Duration::from_secs(3);
@@ -45,6 +45,11 @@ impl ShellBefore {
         has_written(daemon, prompt.pane).await.then_some(())?;
         let canonical = shell_state(daemon, &run).await.map(|state| state.canonical);
         Some(Self { log_end: log_end(daemon, session).await?, canonical })
+    }
+
+    /// True if the shell was at its line editor.
+    pub(crate) fn edits_line(&self) -> bool {
+        self.canonical == Some(false)
     }
 }
 
@@ -112,7 +117,11 @@ async fn follow_marks(
             Ok(Watched::Over) => return Ok(()),
             Ok(Watched::Seen) => break,
             Err(refusal) if refusal.code != ErrorCode::Timeout => return Err(refusal),
-            Err(_) if daemon.engine.turn(is_unseen).await? && edits_line(daemon, &prompt.run).await => break,
+            Err(_)
+                if daemon.engine.turn(is_unseen).await? && is_back_at_editor(daemon, &prompt.run).await =>
+            {
+                break;
+            }
             Err(_) => {}
         }
     }
@@ -196,10 +205,10 @@ async fn has_exited(daemon: &Daemon, run: &Incarnation) -> bool {
 }
 
 /// True if several samples in a row show that the shell edits its next line.
-async fn edits_line(daemon: &Daemon, run: &Incarnation) -> bool {
+async fn is_back_at_editor(daemon: &Daemon, run: &Incarnation) -> bool {
     for _ in 0..RESTS {
         let state = shell_state(daemon, run).await;
-        if !state.is_some_and(|state| is_at_rest(&state, None) && !state.canonical) {
+        if !state.is_some_and(|state| is_at_rest(&state, true)) {
             return false;
         }
         sleep(PAUSE).await;
@@ -217,9 +226,13 @@ async fn follow_samples(
 ) -> Result<(), Refusal> {
     let (id, tag) = (prompt.id, prompt.pane.tag);
     let (began_at, mut rested, mut accepted) = (Instant::now(), 0, prompt.state == MessageState::Accepted);
+    let edits_lines = match &before {
+        Some(before) => before.edits_line(),
+        None => edits_lines(daemon, (session, prompt.pane.tag)).await,
+    };
     loop {
         let Some(state) = shell_state(daemon, &prompt.run).await else { return Ok(()) };
-        let rests = is_at_rest(&state, before.as_ref());
+        let rests = is_at_rest(&state, edits_lines);
         rested = if rests { rested + 1 } else { 0 };
         let wrote = match &before {
             Some(before) => log_end(daemon, session).await.is_some_and(|end| end > before.log_end),
@@ -245,8 +258,7 @@ async fn follow_samples(
 
 /// True if the shell waits for input. A shell with line editing reads by lines only while it runs a command,
 /// or before its first prompt.
-fn is_at_rest(state: &ShellState, before: Option<&ShellBefore>) -> bool {
-    let edits_lines = before.is_some_and(|before| before.canonical == Some(false));
+fn is_at_rest(state: &ShellState, edits_lines: bool) -> bool {
     state.in_foreground && state.unread == 0 && !(edits_lines && state.canonical)
 }
 
@@ -301,14 +313,12 @@ mod tests {
     #[test]
     fn a_shell_rests_where_it_edits_its_line_again_or_reads_lines_as_it_always_does() {
         let state = |canonical| ShellState { in_foreground: true, canonical, unread: 0 };
-        let before = |canonical| Some(ShellBefore { log_end: 0, canonical });
-        let rests = |canonical, before: Option<ShellBefore>| is_at_rest(&state(canonical), before.as_ref());
-        assert!(rests(false, before(Some(false))), "it edits its line again");
-        assert!(!rests(true, before(Some(false))), "a builtin runs");
-        assert!(rests(true, before(Some(true))), "a plain shell");
-        assert!(rests(false, before(Some(true))), "it was typed before its first prompt");
-        assert!(rests(true, before(None)) && rests(true, None));
-        assert!(!is_at_rest(&ShellState { in_foreground: false, ..state(false) }, None));
-        assert!(!is_at_rest(&ShellState { unread: 1, ..state(false) }, None));
+        let rests = |canonical, edits_lines| is_at_rest(&state(canonical), edits_lines);
+        assert!(rests(false, true), "it edits its line again");
+        assert!(!rests(true, true), "a builtin runs");
+        assert!(rests(true, false), "a plain shell");
+        assert!(rests(false, false), "it was typed before its first prompt");
+        assert!(!is_at_rest(&ShellState { in_foreground: false, ..state(false) }, false));
+        assert!(!is_at_rest(&ShellState { unread: 1, ..state(false) }, false));
     }
 }
