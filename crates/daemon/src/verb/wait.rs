@@ -50,23 +50,46 @@ fn left_to_person(turn: &Turn<'_>, session: &Session) -> Option<(MessageId, Refu
     Some((id, Refusal::failed(why)))
 }
 
+/// Returns the refusal of a wait for a queued prompt that nobody types: its session is over and not started by itself, or
+/// its own text keeps it back.
+fn stays_queued(turn: &Turn<'_>, daemon: &Daemon, session: &Session, id: MessageId) -> Option<Refusal> {
+    let open = turn.pool().pending_message(session.id, id)?;
+    if open.kind != PROMPT || open.state != MessageState::Queued {
+        return None;
+    }
+    let name = session.name.for_people();
+    if is_over(turn, daemon, session) {
+        let word = pool::session::lifecycle_label(session.lifecycle);
+        let how = format!("`poolctl restart {name}`, or `poolctl queue cancel {name} {id}`");
+        return Some(Refusal::failed(format!("message {id} waits, and {name} is {word}: {how}")));
+    }
+    // A program that is starting may take longer lines once it is ready.
+    let settings = &daemon.loaded().settings;
+    let is_started = pool::prompt::is_ready_overdue(turn.pool(), settings, session, turn.now());
+    let why = turn.volatile.prompts.blocked().get(&session.id).filter(|why| why.prompt() == Some(id));
+    let why = why.filter(|_| is_started)?;
+    Some(Refusal::failed(format!("message {id} is not typed: {why} (`poolctl queue cancel {name} {id}`)")))
+}
+
 /// Returns the message once it is final. Refused if only a person can make it so.
-fn final_message(turn: &Turn<'_>, session: &Session, id: MessageId) -> Option<Reply> {
-    let left = || left_to_person(turn, session).filter(|(left, _)| *left == id).map(|(_, why)| Err(why));
-    message_result(turn, session, id, MessageState::is_final).or_else(left)
+fn final_message(turn: &Turn<'_>, daemon: &Daemon, session: &Session, id: MessageId) -> Option<Reply> {
+    let left = || left_to_person(turn, session).filter(|(left, _)| *left == id).map(|(_, why)| why);
+    let stays = || left().or_else(|| stays_queued(turn, daemon, session, id)).map(Err);
+    message_result(turn, session, id, MessageState::is_final).or_else(stays)
 }
 
 /// Returns the message once it was confirmed, is past that, or is left to a person.
-fn accepted_message(turn: &Turn<'_>, session: &Session, id: MessageId) -> Option<Reply> {
+fn accepted_message(turn: &Turn<'_>, daemon: &Daemon, session: &Session, id: MessageId) -> Option<Reply> {
     // One that is typed again goes on by itself.
     let open = turn.pool().pending_message(session.id, id);
     let is_held = open.is_none_or(|open| pool::queue::waits_for_person(&open));
     let is_left = turn.volatile.prompts.left_to_person(session.id) == Some(id);
-    message_result(turn, session, id, |state| match state {
+    let reached = message_result(turn, session, id, |state| match state {
         MessageState::InDoubt => is_held,
         MessageState::Typed => is_left,
         state => state.is_final() || state == MessageState::Accepted,
-    })
+    });
+    reached.or_else(|| stays_queued(turn, daemon, session, id).map(Err))
 }
 
 /// Returns the session once it has no message. Refused if only a person can move its prompt on.
@@ -74,7 +97,9 @@ fn empty_queue(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> Option<Re
     if turn.pool().is_queue_empty(session.id) {
         return Some(session_view::reply(turn, daemon, session.id));
     }
-    left_to_person(turn, session).map(|(_, why)| Err(why))
+    let next = pool::queue::waiting_prompt(turn.pool(), session.id).map(|next| next.id);
+    let stays = || next.and_then(|id| stays_queued(turn, daemon, session, id));
+    left_to_person(turn, session).map(|(_, why)| why).or_else(stays).map(Err)
 }
 
 /// Returns the message once `reached` is true of its state.
@@ -132,6 +157,13 @@ fn is_observed_since_input(turn: &Turn<'_>, session: &Session) -> bool {
     reported || turn.volatile.agents.observed_at(run.tag).is_some_and(is_later)
 }
 
+/// True if the session does not run, and nothing starts it: no prompt wakes it, either.
+fn is_over(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
+    let is_woken = turn.pool().prompts(session.id).waiting > 0;
+    let will_wake = session.lifecycle == Lifecycle::Parked && is_woken && !session.budget.exhausted;
+    !session.lifecycle.holds_slot() && !will_wake && is_settled(turn, daemon, session)
+}
+
 /// Returns the session once its agent is in this state. Refused if the agent cannot reach it any more.
 fn activity_result(
     turn: &Turn<'_>,
@@ -168,10 +200,7 @@ fn activity_result(
     if let Some((_, why)) = left_to_person(turn, session).filter(|_| is_stuck) {
         return Some(Err(why));
     }
-    let is_woken = turn.pool().prompts(session.id).waiting > 0;
-    let will_wake = session.lifecycle == Lifecycle::Parked && is_woken && !session.budget.exhausted;
-    let over = !session.lifecycle.holds_slot() && !will_wake && is_settled(turn, daemon, session);
-    over.then(|| {
+    is_over(turn, daemon, session).then(|| {
         let word = pool::session::lifecycle_label(session.lifecycle);
         Err(Refusal::failed(format!("{} is {word}: its agent does nothing more", session.name)))
     })
@@ -189,7 +218,7 @@ fn result(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Opt
         Until::Started => is_settled(turn, daemon, session).then(|| session_view::reply(turn, daemon, id)),
         Until::Ready => is_ready(turn, daemon, session).then(|| session_view::reply(turn, daemon, id)),
         Until::QueueEmpty => empty_queue(turn, daemon, session),
-        Until::Message(message) => final_message(turn, session, *message),
-        Until::Accepted(message) => accepted_message(turn, session, *message),
+        Until::Message(message) => final_message(turn, daemon, session, *message),
+        Until::Accepted(message) => accepted_message(turn, daemon, session, *message),
     }
 }
