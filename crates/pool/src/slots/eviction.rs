@@ -83,18 +83,23 @@ pub(crate) fn at_rest_since(
 ) -> Result<Timestamp, &'static str> {
     let known = current_activity(pool, session);
     let tells = matches!(known.source, Source::Hook | Source::Transcript);
-    // The screen of an agent with hooks shows it working again after a question, which is as good as a
-    // report.
-    let hooked =
-        pool.notes(session.id).is_some_and(|notes| notes.hooked.is_some() && notes.hooked == known.tag);
     match known.state {
         ActivityState::Attention if waits_for_person(&known) => Err("it waits for a person"),
-        ActivityState::Busy if tells || hooked => Err("its agent is busy"),
+        _ if is_at_work(pool, session, &known) => Err("its agent is busy"),
         ActivityState::Idle | ActivityState::Error if tells => {
             Ok(pool.latest(inputs.now, [known.since, session.last_activity_at]))
         }
         _ => quiet_since(pool, settings, (session, &known), inputs),
     }
+}
+
+/// True if an agent works by its own report. The screen of an agent with hooks shows it working again after a question, which
+/// is as good as a report.
+fn is_at_work(pool: &Pool, session: &Session, known: &Activity) -> bool {
+    let tells = matches!(known.source, Source::Hook | Source::Transcript);
+    let hooked =
+        pool.notes(session.id).is_some_and(|notes| notes.hooked.is_some() && notes.hooked == known.tag);
+    known.state == ActivityState::Busy && (tells || hooked)
 }
 
 /// Time since which a session has written nothing and was given nothing, if that is long enough.
@@ -245,25 +250,39 @@ fn between_messages(
     let free = session.attached_clients == 0 && session.lock.is_none() && !inputs.busy.contains(&session.id);
     let live = session.lifecycle == Lifecycle::Live;
     let at_rest = at_rest_since(pool, settings, session, inputs).is_ok();
-    live && free && prompts.waiting > 0 && !prompts.held && at_rest
+    let counts = pool.queue_counts(Some(session.id));
+    let in_work = prompts.held || counts.claimed + counts.in_doubt > 0;
+    live && free && prompts.waiting > 0 && !in_work && at_rest && !was_only_attended(session, inputs)
 }
 
-/// The sessions that have used up their quantum and can resume: if others wait, they are given no further
-/// message.
+/// The sessions that have used up their quantum and can resume: if others wait and none can be parked, they are given no
+/// further message, so that they come to rest. One that rests already, and is not parked for whatever reason, goes on.
 pub fn over_quantum<'a>(
     pool: &'a Pool,
     settings: &'a Settings,
-    now: Timestamp,
+    inputs: &'a EvictionInputs<'_>,
 ) -> impl Iterator<Item = SessionId> + 'a {
     let had = move |s: &&Session| {
-        let age = s.incarnation.as_ref().map(|run| pool.age(now, run.started_at));
+        let age = s.incarnation.as_ref().map(|run| pool.age(inputs.now, run.started_at));
         s.lifecycle == Lifecycle::Live
             && s.attached_clients == 0
             && s.lock.is_none()
             && age.is_some_and(|age| age >= QUANTUM)
             && check_parkable(settings, s).is_ok()
+            && comes_to_rest(pool, settings, s, inputs)
     };
     pool.sessions().filter(had).map(|s| s.id)
+}
+
+/// True if a session works, and will rest once it is given nothing more. A program that has written without a pause for a
+/// whole quantum since its last message does not.
+fn comes_to_rest(pool: &Pool, settings: &Settings, session: &Session, inputs: &EvictionInputs<'_>) -> bool {
+    let Some(run) = &session.incarnation else { return false };
+    // What was given to it before a start of `poold` is not known.
+    let given = inputs.delivered_at.get(&run.tag).copied().unwrap_or(run.started_at);
+    let is_restless = pool.age(inputs.now, given) >= QUANTUM;
+    let works = is_at_work(pool, session, &current_activity(pool, session)) || !is_restless;
+    pool.prompts(session.id).held || works && at_rest_since(pool, settings, session, inputs).is_err()
 }
 
 /// The session to park for another one: an idle one before one that has messages, then an ephemeral one, then the one

@@ -212,7 +212,9 @@ fn evict(turn: &mut Turn<'_>, settings: &Settings, actions: &mut Vec<Action>) {
     for _ in 0..missing_slots(turn, settings).min(BATCH) {
         let victim = victim(turn, settings);
         let Some(session) = victim.and_then(|id| turn.pool().session(id).cloned()) else {
-            give_way = eviction::over_quantum(turn.pool(), settings, turn.now()).collect();
+            give_way = inputs::with_inputs(turn.pool(), turn.volatile, turn.now(), |inputs| {
+                eviction::over_quantum(turn.pool(), settings, inputs).collect()
+            });
             break;
         };
         actions.extend(begin_park(turn, &session, Reason::Evicted).map(|(id, tag)| Action::Park(id, tag)));

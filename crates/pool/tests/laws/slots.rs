@@ -6,7 +6,7 @@ use std::time::Duration;
 use pool::slots::EvictionInputs;
 use pool::{Agent, QueueRules, Settings, queue, session, slots};
 use protocol::policy::Policy;
-use protocol::session::SessionLock;
+use protocol::session::{Conversation, SessionLock};
 use protocol::{
     Activity, ActivityState, AgentEvent, Ask, AskKind, Epoch, ErrorCode, Event, Lifecycle, MessageId,
     MessageState, MessageStatus, OpId, OsBytes, PROMPT, Reason, Seq, SessionId, Source, Stamped, Tag,
@@ -86,6 +86,11 @@ impl Scene {
 
     fn victim(&self) -> Option<u64> {
         slots::next_to_park(&self.world.pool, &settings(), &self.inputs()).map(|id| id.0)
+    }
+
+    /// The number of sessions that are given nothing more, as others wait.
+    fn give_way(&self) -> usize {
+        slots::over_quantum(&self.world.pool, &settings(), &self.inputs()).count()
     }
 
     fn prompt(&mut self, id: u64) -> MessageId {
@@ -283,15 +288,51 @@ fn what_has_had_its_turn_yields_between_two_messages() {
     assert_eq!(scene.victim(), None);
     scene.world.now = 10 * MINUTE;
     assert_eq!(scene.victim(), Some(1));
-    let had = |scene: &Scene| {
-        slots::over_quantum(&scene.world.pool, &settings(), Timestamp(scene.world.now)).count()
-    };
-    assert_eq!(had(&scene), 1);
     scene.lock(1);
-    assert_eq!((scene.victim(), had(&scene)), (None, 0), "a user holds its lock");
+    assert_eq!((scene.victim(), scene.give_way()), (None, 0), "a user holds its lock");
     scene.change(1, |s| s.lock = None);
     scene.type_into(1);
-    assert_eq!(scene.victim(), None, "not within one");
+    assert_eq!((scene.victim(), scene.give_way()), (None, 1), "not within one");
+}
+
+#[test]
+fn what_is_not_parked_at_rest_goes_on_with_its_queue() {
+    let mut scene = Scene::new(1);
+    scene.prompt(1);
+    scene.world.now = 20 * MINUTE;
+    scene.busy.insert(SessionId(1));
+    assert_eq!((scene.victim(), scene.give_way()), (None, 0), "its parking is put off");
+    scene.busy.clear();
+    let tag = scene.world.pool.session(SessionId(1)).unwrap().tag().unwrap();
+    scene.touched.insert(tag);
+    scene.change(1, |s| s.conversation = Some(Conversation { id: "talk".to_owned(), begun: false }));
+    assert_eq!((scene.victim(), scene.give_way()), (None, 0), "only a person spoke to it");
+    scene.touched.clear();
+    assert_eq!(scene.victim(), Some(1));
+    let asked = asked(SessionId(1), "summarize");
+    let op = OpId::Named("one".to_owned());
+    let id = send(&mut scene.world, &QueueRules::default(), &asked, &op).unwrap();
+    let open = scene.world.pool.pending_message(SessionId(1), id).unwrap();
+    let claimed = queue::transition(&open, MessageState::Claimed, None, Timestamp(scene.world.now));
+    scene.world.emit(claimed);
+    scene.world.now += MINUTE;
+    assert_eq!((scene.victim(), scene.give_way()), (None, 0), "a worker has a message of it");
+}
+
+#[test]
+fn what_writes_without_a_pause_gives_way_for_a_quantum() {
+    let mut scene = Scene::new(1);
+    scene.prompt(1);
+    scene.world.now = 20 * MINUTE;
+    scene.quiet.clear();
+    let tag = scene.world.pool.session(SessionId(1)).unwrap().tag().unwrap();
+    assert_eq!(scene.give_way(), 0, "since its start");
+    for (given, ways) in [(19, 1), (11, 1), (10, 0)] {
+        scene.worked.insert(tag, Timestamp(given * MINUTE));
+        assert_eq!(scene.give_way(), ways, "{given}");
+    }
+    scene.does(1, (ActivityState::Busy, Source::Hook), None, 1000);
+    assert_eq!(scene.give_way(), 1, "its agent says that it works");
 }
 
 #[test]

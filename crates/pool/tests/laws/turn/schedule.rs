@@ -58,6 +58,8 @@ fn what_is_over_its_quantum_gives_way_only_where_nothing_idle_can_be_parked() {
     engine.is(TWO, Lifecycle::Live, Reason::Killed);
     engine.change(ONE, |s| s.lock = None);
     engine.volatile.scheduler.note_quiet(std::iter::empty().collect(), engine.now());
+    let (tag, now) = (engine.tag(ONE), engine.now());
+    engine.volatile.prompts.delivered(tag, now);
     let (tick, _) = engine.tick();
     assert_eq!(parked(&tick.actions), [], "none is known to be silent");
     assert!(engine.volatile.scheduler.gives_way(ONE));
