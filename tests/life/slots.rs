@@ -139,6 +139,21 @@ fn g07_nothing_starts_below_what_is_to_be_left_free_and_status_says_so() {
 }
 
 #[test]
+fn who_waits_for_a_slot_waits_for_memory_as_well() {
+    let pool = Pool::with("[pool]\nmin_free_memory = '90000GiB'\n");
+    let late = pool.ctl(&["new", "--wait-slot", "500ms", "--", "true"]).expect(5);
+    assert!(late.stderr.contains("within 500ms") && late.stderr.contains("min_free_memory"), "{late:?}");
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| pool.ctl(&["new", "web", "--wait-slot", "1m", "--", "sleep", "1000"]));
+        wait_until("it waits", PATIENCE, || pool.status()["room"]["waiting"] == 1);
+        pool.configure("");
+        pool.ok(&["config", "reload"]);
+        drop(waiter.join().unwrap().expect(0));
+    });
+    assert_eq!(pool.lifecycle("web"), "live");
+}
+
+#[test]
 fn g08_a_waiter_outlives_poold() {
     let pool = Pool::with(&few_slots(1));
     pool.script("first", "exec sleep 1000");

@@ -1,12 +1,14 @@
 //! Slots: requests and sessions with work wait in one queue, first come, first served. Every decision is made
 //! again after each turn, from the record, so that a crash loses only the order of the waiters.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use pool::slots::{Waiter, Wanted};
 use pool::{session, slots};
 use protocol::{ErrorCode, Refusal};
+use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::{Daemon, Turn};
@@ -22,7 +24,12 @@ pub(crate) enum SlotDecision<R> {
     Done(R),
     /// There is no free slot.
     Full,
+    /// The last sample of the machine shows too little of something.
+    Short(Refusal),
 }
+
+/// Time between two samples of a machine that has too little of something for one who waits.
+const SAMPLE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The one for whom a start waits.
 #[derive(Clone)]
@@ -66,6 +73,8 @@ pub(crate) async fn with_slot<R: Send + 'static>(
         }
     });
     let (context, patient) = (Arc::clone(daemon), !wait.is_zero());
+    let shortage = Arc::<Shortage>::default();
+    let noted = Arc::clone(&shortage);
     let look = move |turn: &mut Turn<'_>| {
         if requester.is_gone(turn) {
             turn.volatile.scheduler.waiting.leave(waiter);
@@ -78,29 +87,77 @@ pub(crate) async fn with_slot<R: Send + 'static>(
         }
         let wanted = wanted.resolve(turn.pool());
         let ahead = turn.volatile.scheduler.waiting.ahead(turn.pool(), waiter, &wanted);
-        let decided = match decide(turn, ahead) {
-            Ok(SlotDecision::Done(result)) => Ok(result),
-            Ok(SlotDecision::Full) if patient || may_come_free(turn, &context, ahead) => {
-                if turn.volatile.scheduler.waiting.join(waiter, wanted) {
-                    turn.wake();
-                }
-                return None;
+        let decided = decide(turn, ahead);
+        let (waits, short) = match &decided {
+            Ok(SlotDecision::Full) => (patient || may_come_free(turn, &context, ahead), None),
+            // A sample from before the slot came free says nothing.
+            Ok(SlotDecision::Short(why)) => {
+                (patient || !machine_capacity::is_fresh(&context), Some(why.clone()))
             }
+            Ok(SlotDecision::Done(_)) | Err(_) => (false, None),
+        };
+        if waits {
+            noted.set(short);
+            if turn.volatile.scheduler.waiting.join(waiter, wanted) {
+                turn.wake();
+            }
+            return None;
+        }
+        let decided = match decided {
+            Ok(SlotDecision::Done(result)) => Ok(result),
             Ok(SlotDecision::Full) => Err(session::pool_full(turn.pool(), &context.settings())),
-            Err(refusal) => Err(refusal),
+            Ok(SlotDecision::Short(refusal)) | Err(refusal) => Err(refusal),
         };
         turn.volatile.scheduler.waiting.leave(waiter);
         Some(decided)
     };
     machine_capacity::refresh(daemon).await?;
     let limit = if patient { wait } else { EVICTION_LIMIT };
-    match daemon.engine.wait_for(Some(limit), look).await {
+    let found = tokio::select! {
+        biased;
+        found = daemon.engine.wait_for(Some(limit), look) => found,
+        stopped = sample_while_short(daemon, &shortage) => stopped,
+    };
+    match found {
         Ok(decided) => decided,
         Err(refusal) if refusal.code == ErrorCode::Timeout => {
-            let why = format!("no slot came free within {}", humantime::format_duration(limit));
-            Err(Refusal::refused(format!("the pool is full: {why}")))
+            let within = humantime::format_duration(limit);
+            Err(Refusal::refused(match shortage.take() {
+                Some(short) => format!("it could not start within {within}: {}", short.message),
+                None => format!("the pool is full: no slot came free within {within}"),
+            }))
         }
         Err(refusal) => Err(refusal),
+    }
+}
+
+/// What the machine has too little of for one who waits.
+#[derive(Default)]
+struct Shortage {
+    what: Mutex<Option<Refusal>>,
+    is_short: Notify,
+}
+
+impl Shortage {
+    fn set(&self, what: Option<Refusal>) {
+        if what.is_some() {
+            self.is_short.notify_one();
+        }
+        *self.what.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+
+    fn take(&self) -> Option<Refusal> {
+        self.what.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Samples the machine, and looks again, as long as it has too little of something.
+async fn sample_while_short<R>(daemon: &Arc<Daemon>, shortage: &Shortage) -> Result<R, Refusal> {
+    loop {
+        shortage.is_short.notified().await;
+        sleep(SAMPLE_PAUSE).await;
+        machine_capacity::refresh(daemon).await?;
+        daemon.engine.turn(|turn| turn.recheck()).await?;
     }
 }
 

@@ -98,7 +98,9 @@ fn decide(
         CreateOutcome::Full => Ok(SlotDecision::Full),
         CreateOutcome::Start(id) => start_existing(turn, daemon, op, (id, prompt), ahead),
         CreateOutcome::Create(made) => {
-            machine_capacity::check(turn, daemon)?;
+            if let Err(short) = machine_capacity::check(turn, daemon) {
+                return Ok(SlotDecision::Short(short));
+            }
             let message = match (prompt, made.events.first()) {
                 (Some((send, body)), Some(Event::SessionCreated(session))) => {
                     let seq = Seq(turn.next_seq().0 + 1);
@@ -144,7 +146,9 @@ fn start_existing(
         if pool::slots::free(turn.pool(), &daemon.settings()) <= ahead {
             return Ok(SlotDecision::Full);
         }
-        machine_capacity::check(turn, daemon)?;
+        if let Err(short) = machine_capacity::check(turn, daemon) {
+            return Ok(SlotDecision::Short(short));
+        }
     }
     let message = match prompt {
         Some((send, body)) => {

@@ -188,7 +188,9 @@ pub(crate) async fn start_next<R: Send + 'static>(
             if pool::slots::free(turn.pool(), &context.settings()) <= ahead {
                 return Ok(SlotDecision::Full);
             }
-            machine_capacity::check(turn, &context)?;
+            if let Err(short) = machine_capacity::check(turn, &context) {
+                return Ok(SlotDecision::Short(short));
+            }
         }
         let starter = Starter::User { fresh: options.fresh };
         begin_start(turn, &context.settings(), &session, (starter, identity(&*context.world.random)?));
