@@ -271,9 +271,9 @@ pub(crate) fn fail(turn: &mut Turn<'_>, daemon: &Daemon, asked: &Fail) -> Reply 
     shown(turn, held.id)
 }
 
-/// Accepts a repeat: the same token settled the message in the same way before.
+/// Accepts a repeat: the same token settled the message in the same way before. Else its worker hears that it has lost it.
 fn settled_before(
-    turn: &Turn<'_>,
+    turn: &mut Turn<'_>,
     held: ClaimRef,
     refusal: Refusal,
     is_result: impl Fn(MessageState) -> bool,
@@ -283,5 +283,10 @@ fn settled_before(
     }
     let status = message(turn, held.id)?.map(|(message, _)| message.status);
     let before = status.is_some_and(|status| status.token == Some(held.token) && is_result(status.state));
-    if before { Ok(()) } else { Err(refusal) }
+    if before {
+        return Ok(());
+    }
+    let mono = turn.mono();
+    turn.volatile.workers.cancel_heard(held.id, held.token, mono);
+    Err(refusal)
 }

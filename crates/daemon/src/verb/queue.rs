@@ -113,8 +113,8 @@ pub(super) async fn cancel(daemon: &Arc<Daemon>, op: &ClientOperation, id: Messa
         let held = turn.pool().find_held(id).and_then(|open| Some((open.holder?.clone(), open.token)));
         let events = pool::queue::cancel(turn.pool(), id, turn.now())?;
         if let Some((holder, token)) = held {
-            let mono = turn.mono();
-            turn.volatile.workers.note_cancelled(id, (&holder, token), mono);
+            let times = (turn.now(), turn.mono());
+            turn.volatile.workers.note_cancelled(id, (&holder, token), times);
         }
         Ok(events)
     };
@@ -125,10 +125,11 @@ pub(super) async fn cancel(daemon: &Arc<Daemon>, op: &ClientOperation, id: Messa
 pub(super) async fn retry(daemon: &Arc<Daemon>, op: &ClientOperation, id: MessageId) -> Reply {
     let decide = move |turn: &mut Turn<'_>, daemon: &Daemon| {
         if let Some(left) = time_of_handler(turn, daemon, id)? {
-            let why = format!(
-                "{id} was cancelled in work, and its handler may still run: retry it in {} s",
-                left.as_secs() + 1
-            );
+            let when = match left.as_secs() {
+                0 if left.is_zero() => "its worker does not answer: retry it once that has ended".to_owned(),
+                seconds => format!("retry it in {} s", seconds + 1),
+            };
+            let why = format!("{id} was cancelled in work, and its handler may still run: {when}");
             return Err(Refusal::conflict(why));
         }
         pool::queue::retry(turn.pool(), &daemon.loaded().settings.queue, id, turn.now())

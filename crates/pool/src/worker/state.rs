@@ -50,8 +50,20 @@ struct Claim {
 struct CancelledClaim {
     process: ProcId,
     token: Option<Token>,
+    /// Time of the cancellation.
+    at: Timestamp,
     /// End of the time within which its worker hears of that, and ends its handler.
     until: Mono,
+    /// True once its worker has heard of it.
+    is_heard: bool,
+}
+
+impl CancelledClaim {
+    /// True if its worker is connected, and has said nothing since the cancellation: it may hang, and its handler run on.
+    fn is_unheard(&self, workers: &BTreeMap<u64, Worker>) -> bool {
+        let hangs = |worker: &Worker| worker.process == Some(self.process) && worker.last_seen_at <= self.at;
+        !self.is_heard && workers.values().any(hangs)
+    }
 }
 
 /// A connection that works messages, or may.
@@ -205,11 +217,17 @@ impl Workers {
     }
 
     /// Stores that a message is cancelled which this holder has under this token.
-    pub fn note_cancelled(&mut self, id: MessageId, (holder, token): (&Holder, Option<Token>), now: Mono) {
-        self.cancelled.retain(|_, claim| claim.until > now);
+    pub fn note_cancelled(
+        &mut self,
+        id: MessageId,
+        (holder, token): (&Holder, Option<Token>),
+        (at, now): (Timestamp, Mono),
+    ) {
+        let Self { cancelled, workers, .. } = self;
+        cancelled.retain(|_, claim| claim.until > now || claim.is_unheard(workers));
         if let Some(process) = holder.process.filter(|_| holder.generator.is_some()) {
             let until = now.after(Duration::from_millis(holder.lease_ms) + HANDLER_END);
-            self.cancelled.insert(id, CancelledClaim { process, token, until });
+            self.cancelled.insert(id, CancelledClaim { process, token, at, until, is_heard: false });
         }
     }
 
@@ -217,13 +235,16 @@ impl Workers {
     pub fn cancel_heard(&mut self, id: MessageId, token: Token, now: Mono) {
         if let Some(claim) = self.cancelled.get_mut(&id).filter(|claim| claim.token == Some(token)) {
             claim.until = now.after(HANDLER_END).min(claim.until);
+            claim.is_heard = true;
         }
     }
 
-    /// The process whose handler of a cancelled message may still run, and for how long.
+    /// The process whose handler of a cancelled message may still run, and for how long; zero if it is connected, and has
+    /// not heard of the cancellation in time.
     pub fn cancelled_handler(&self, id: MessageId, now: Mono) -> Option<(ProcId, Duration)> {
         let claim = self.cancelled.get(&id)?;
-        Some((claim.process, now.until(claim.until))).filter(|(_, left)| !left.is_zero())
+        let left = now.until(claim.until);
+        Some((claim.process, left)).filter(|_| !left.is_zero() || claim.is_unheard(&self.workers))
     }
 
     /// Forgets the handlers of a process that has ended.

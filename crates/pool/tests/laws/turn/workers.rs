@@ -133,3 +133,30 @@ fn a_claim_over_another_connection_outlives_the_first() {
     assert_eq!(engine.volatile.workers.deadline(message), Some(now.after(Duration::from_secs(60))));
     assert_eq!(engine.volatile.workers.connection_of(message), Some(2));
 }
+
+#[test]
+fn a_cancelled_message_is_not_tried_again_while_its_worker_hangs() {
+    let mut engine = Engine::with_live(1);
+    engine.worker(1, 500, Some(5));
+    let id = engine.claim(1, 500, Some(5));
+    let open = engine.world.pool.find_held(id).unwrap();
+    let (holder, token) = (open.holder.unwrap().clone(), open.token);
+    let workers = &mut engine.volatile.workers;
+    let later = Timestamp(1_000_000);
+    workers.note_cancelled(id, (&holder, token), (later, Mono(0)));
+    let left = |workers: &pool::worker::Workers, at| {
+        workers.cancelled_handler(id, Mono(at)).map(|(_, left)| left.as_secs())
+    };
+    assert_eq!(
+        [0, 69_000, 70_000, 900_000].map(|at| left(workers, at)),
+        [Some(70), Some(1), Some(0), Some(0)]
+    );
+    workers.cancel_heard(id, token.unwrap(), Mono(80_000));
+    assert_eq!(left(workers, 80_000), None, "it heard of that after its lease");
+    workers.note_cancelled(id, (&holder, token), (later, Mono(0)));
+    workers.seen(1, Timestamp(1_000_001));
+    assert_eq!(left(workers, 80_000), None, "it spoke of something else since");
+    workers.note_cancelled(id, (&holder, token), (later, Mono(80_000)));
+    workers.connection_ended(1, Mono(81_000)).unwrap();
+    assert_eq!([150_000_u64, 149_000].map(|at| left(workers, at)), [None, Some(1)]);
+}
