@@ -96,6 +96,23 @@ fn o01_what_was_queued_is_not_queued_again_where_its_message_was_removed() {
 }
 
 #[test]
+fn o01_a_request_with_a_random_id_is_known_after_a_restart_where_its_message_was_one_too_many() {
+    let pool = pool("[queue]\nkeep_count = 0\n");
+    let random = Some(OpId::Random([7; 16]));
+    let queue = || Client::new(&pool).call(random.clone(), Request::Send(sending("a", b"x")));
+    let Ok(Response::Sent(sent)) = queue() else { panic!("not sent") };
+    pool.ok(&["queue", "cancel", "web", "--all"]);
+    pool.restart_poold();
+    let id = sent.message.id.to_string();
+    let is_forgotten = || pool.ctl(&["queue", "show", "web", &id]).code == 3;
+    wait_until("the message is forgotten", PATIENCE, is_forgotten);
+    for _ in 0..2 {
+        refused(queue(), ErrorCode::NotFound);
+        pool.restart_poold();
+    }
+}
+
+#[test]
 fn o01_a_change_without_an_operation_id_is_refused() {
     let pool = pool("");
     let mut client = Client::new(&pool);
@@ -111,4 +128,24 @@ fn o01_a_change_without_an_operation_id_is_refused() {
     let (Response::Sent(first), Response::Sent(again)) = (first, again) else { panic!("not sent") };
     assert_eq!(first.message.id, again.message.id);
     refused(client.call(random, Request::Send(sending("a", b"y"))), ErrorCode::Conflict);
+}
+
+#[test]
+fn a_listing_has_as_many_messages_as_were_asked_for_and_says_that_there_may_be_more() {
+    let pool = pool("");
+    for text in ["one", "two", "three"] {
+        send(&pool, "a", text);
+    }
+    pool.ok(&["queue", "cancel", "web", "--all"]);
+    let open: Vec<String> = ["four", "five"].iter().map(|text| send(&pool, "a", text)).collect();
+    let ids = |limit: &str| {
+        let listed = pool.ctl(&["queue", "ls", "web", "-q", "--limit", limit]).expect(0);
+        listed.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("1"), open[..1]);
+    assert_eq!((ids("3").len(), &ids("3")[1..]), (3, &open[..]));
+    let told = |limit: &str| {
+        pool.ctl(&["queue", "ls", "web", "--limit", limit]).expect(0).stderr.contains("--limit")
+    };
+    assert_eq!((told("3"), told("6")), (true, false));
 }

@@ -63,18 +63,16 @@ fn explain(message: &mut Message, blocked: Option<&(MessageId, String)>) {
 /// Lists all messages that are not final, and the newest final ones.
 pub(super) async fn list_all(daemon: &Arc<Daemon>, session: SessionRef, parts: Parts<'_>) -> Reply {
     let all = Messages { session, kinds: Vec::new(), states: Vec::new(), limit: FINAL_SHOWN };
-    send_messages(daemon, all, u32::MAX, parts).await
+    send_messages(daemon, all, true, parts).await
 }
 
-/// Lists up to the limit of messages that are not final, and as many of the newest final ones.
+/// Lists as many messages as were asked for: those that are not final first, then the newest final ones.
 pub(super) async fn list(daemon: &Arc<Daemon>, asked: Messages, parts: Parts<'_>) -> Reply {
-    let limit = asked.limit;
-    send_messages(daemon, asked, limit, parts).await
+    send_messages(daemon, asked, false, parts).await
 }
 
-/// Reads the first `open_limit` messages that are not final, and the newest final ones, outside of the
-/// engine. Sends them as fast as the client reads.
-async fn send_messages(daemon: &Arc<Daemon>, asked: Messages, open_limit: u32, parts: Parts<'_>) -> Reply {
+/// Reads the [selected](select) messages outside of the engine. Sends them as fast as the client reads.
+async fn send_messages(daemon: &Arc<Daemon>, asked: Messages, all_open: bool, parts: Parts<'_>) -> Reply {
     let loaded = daemon.loaded();
     let choose = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &asked.session)?.id;
@@ -82,7 +80,7 @@ async fn send_messages(daemon: &Arc<Daemon>, asked: Messages, open_limit: u32, p
         let deadlines = held.filter_map(|open| Some((open.id, queue::deadline_at(turn, open.id)?)));
         let blocked = blocked_prompt(turn, &loaded.settings, session);
         let shown = (blocked, deadlines.collect::<BTreeMap<_, _>>());
-        Ok((select(turn, session, &asked, open_limit), shown, turn.reader()))
+        Ok((select(turn, session, &asked, all_open), shown, turn.reader()))
     };
     let (ids, (blocked, deadlines), reader) = daemon.engine.turn(choose).await??;
     for ids in ids.chunks(PAGE) {
