@@ -196,3 +196,17 @@ fn t12_each_sync_is_logged_with_what_it_saw_and_how_long_it_took() {
     logged("poold.log", &["synced by=\"tmux-watch\" sessions=2 panes=2 foreign=1 changed=", "took="]);
     logged("tmux-watch.log", &["read the whole server", "took="]);
 }
+
+#[test]
+fn a_watcher_gets_changed_settings_with_the_configuration() {
+    let pool = Pool::new();
+    pool.script("web", "exec cat");
+    let connected = || pool.lines(&["events", "--kind", "watcher_connected"]).len();
+    let (before, pid) = (connected(), watcher(&pool)["pid"].clone());
+    pool.configure("[watch]\nheartbeat = '500ms'\n");
+    pool.ok(&["config", "reload"]);
+    wait_until("it has connected again", PATIENCE, || connected() > before);
+    wait_until("it is the same one", PATIENCE, || watcher(&pool)["pid"] == pid);
+    assert!(!pool.ok(&["config", "show"]).contains("Not in force"), "at once");
+    assert_watched(&pool, "theirs");
+}

@@ -78,6 +78,7 @@ mod tests {
         assert!(error("[agents.x]\ncommand = 'y'\nenv = { 'A=B' = '1' }").contains("[agents.x] env"));
         assert!(error("[workers.x]\ncommand = ['y']\nenv = { A = \"\\u0000\" }").contains("[workers.x]"));
         assert!(error("[watch]\nheartbeat = '1ms'").contains("under 100ms"));
+        assert!(error("[watch]\nheartbeat = '500000000000y'").contains("at most 36500d"));
         assert!(error("[pool\n").contains("TOML parse error"));
     }
 }

@@ -36,10 +36,18 @@ pub(crate) fn restarts(key: &str, count: u32) -> Result<u32, ConfigError> {
     invalid(format!("{key} is from 1 to {STARTS_MAX}, not {count}"))
 }
 
+/// Longest duration: its multiples, and its sums with times, are far from an overflow.
+const DURATION_MAX: Duration = Duration::from_secs(36_500 * 24 * 3600);
+
 /// Parses a duration like `5s`.
 pub(crate) fn duration(key: &str, text: &str) -> Result<Duration, ConfigError> {
-    humantime::parse_duration(text)
-        .map_err(|e| ConfigError(format!("{key} is a duration like 5s, not {text:?}: {e}")))
+    let duration = humantime::parse_duration(text)
+        .map_err(|e| ConfigError(format!("{key} is a duration like 5s, not {text:?}: {e}")))?;
+    if duration > DURATION_MAX {
+        invalid(format!("{key} is at most 36500d, not {text:?}"))
+    } else {
+        Ok(duration)
+    }
 }
 
 /// Parses a duration of at least 100 ms.

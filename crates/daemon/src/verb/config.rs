@@ -9,7 +9,7 @@ use crate::config::values::ConfigError;
 use crate::engine::{Daemon, LoadedConfig};
 
 /// The settings that are read only at a start of the daemon.
-const AT_START: &str = "[tmux] socket, binary, config and [watch]";
+const AT_START: &str = "[tmux] socket, binary and config";
 
 /// Said of a change of `[logs]`: a log writer has these settings from its start.
 const FROM_NEXT_START: &str = "; [logs] counts for each session from its next start";
@@ -32,7 +32,6 @@ fn needs_restart(startup: &Config, config: &Config) -> bool {
     startup.tmux.socket != config.tmux.socket
         || startup.tmux.binary != config.tmux.binary
         || startup.tmux.config != config.tmux.config
-        || startup.watch != config.watch
 }
 
 /// Reads the configuration file again. Answers whether it changed, and which changes need a restart.

@@ -73,7 +73,9 @@ fn who(pid: Option<u32>) -> String {
 
 /// Serves the watcher until its connection ends. Returns why it ended.
 async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
-    let settings = daemon.loaded().daemon.clone();
+    let mut config = daemon.config.subscribe();
+    let own = daemon.loaded();
+    let settings = &own.daemon;
     let heartbeat = settings.watch_heartbeat;
     let setup = WatchSetup {
         binary: daemon.device.binary.clone().into(),
@@ -108,6 +110,13 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
                 let n = *asked.borrow_and_update();
                 if connection.outbox.send(Frame::Command(WatcherCommand::Snapshot { n })).await.is_err() {
                     return "it disconnected".to_owned();
+                }
+                continue;
+            }
+            _ = config.changed() => {
+                // It connects again, and gets the new ones.
+                if daemon.loaded().config.watch != own.config.watch {
+                    return "its settings have changed".to_owned();
                 }
                 continue;
             }
