@@ -254,11 +254,19 @@ impl EngineHandle {
     /// Waits for the session's lock, within the user's lock under which the caller acts ([`with_user_lock`]).
     ///
     /// # Errors
-    /// Conflict: another client holds a user's lock; storage: the daemon ends.
+    /// Conflict: another client holds a user's lock, or the caller has lost its own; storage: the daemon ends.
     pub(crate) async fn lock(&self, session: SessionId, purpose: &'static str) -> Result<LockGuard, Refusal> {
         let token = current();
         let under = token.map_or(OuterLock::None, OuterLock::Token);
-        self.acquire(session, (purpose, under), move |turn| check_unlocked(turn, session, token)).await
+        let check = move |turn: &Turn<'_>| check_unlocked(turn, session, token);
+        let guard = self.acquire(session, (purpose, under), check).await?;
+        // It may have waited behind the lock of another user.
+        if let Some(token) = token
+            && !self.turn(move |turn| turn.volatile.locks.is_held(token)).await?
+        {
+            return Err(not_held());
+        }
+        Ok(guard)
     }
 
     /// Waits for the session's lock for an action that is already decided, within whatever lock a user holds.
