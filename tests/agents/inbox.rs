@@ -38,7 +38,7 @@ fn what_waits_for_a_person_is_listed_with_the_command_that_goes_on() {
     let shown = pool.ok(&["inbox"]);
     assert!(shown.contains("touch made") && shown.contains(&next), "{shown}");
     // Each command works as printed.
-    for command in [next, resolve.replace("done|retry|dead", "done"), restart] {
+    for command in [next, resolve.replace("'done|retry|dead'", "done"), restart] {
         let words: Vec<&str> = command.split_whitespace().skip(1).collect();
         pool.ok(&words);
     }

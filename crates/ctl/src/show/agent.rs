@@ -133,7 +133,7 @@ pub(crate) fn answer(kind: Option<AskKind>, answerable: bool, name: &str) -> Str
         }
         None | Some(AskKind::Permission | AskKind::Question | AskKind::Dialog | AskKind::Bell) => attach,
         Some(AskKind::Message) => format!(
-            "`poolctl queue resolve {name} ID --as done|retry|dead` (`poolctl queue ls {name} --state in_doubt`)"
+            "`poolctl queue resolve {name} ID --as 'done|retry|dead'` (`poolctl queue ls {name} --state in_doubt`)"
         ),
     }
 }

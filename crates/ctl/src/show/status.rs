@@ -340,7 +340,7 @@ mod tests {
             (Some(AskKind::Permission), true, "permission", "approve s1`, `poolctl approve s1 --deny`"),
             (Some(AskKind::Permission), false, "permission", "attach s2`"),
             (Some(AskKind::Dialog), false, "dialog", "attach s3`"),
-            (Some(AskKind::Message), false, "message", "queue resolve s4 ID --as done|retry|dead`"),
+            (Some(AskKind::Message), false, "message", "queue resolve s4 ID --as 'done|retry|dead'`"),
             (None, false, "attention", "attach s5`"),
         ];
         let found = kinds.iter().zip(1..).map(|((kind, answerable, ..), n)| asking(n, *kind, *answerable));

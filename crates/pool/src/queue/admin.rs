@@ -201,5 +201,5 @@ pub fn forget_messages(pool: &Pool, session: SessionId, now: Timestamp) -> Vec<E
 
 /// The command by which a person resolves a prompt.
 pub fn resolve_command(session: &str, id: MessageId) -> String {
-    format!("poolctl queue resolve {session} {id} --as done|retry|dead")
+    format!("poolctl queue resolve {session} {id} --as 'done|retry|dead'")
 }

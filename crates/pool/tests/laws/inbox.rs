@@ -54,7 +54,7 @@ fn a_prompt_that_nothing_confirms_is_told_after_half_a_minute() {
     assert_eq!(kind(&stage, &idle()), [""; 0]);
     stage.pass(1);
     let name = stage.session().name.to_string();
-    let next = format!("poolctl queue resolve {name} {id} --as done|retry|dead");
+    let next = format!("poolctl queue resolve {name} {id} --as 'done|retry|dead'");
     assert_eq!(kinds(&stage, &idle()), [("unconfirmed".to_owned(), next)]);
 }
 
