@@ -20,6 +20,7 @@ use super::in_work::{HandlerState, MessageInWork, Phase, StopProgress};
 use super::lease_keeper::{LeaseOrder, is_lost};
 use super::report::{self, Outcome};
 use crate::show::{escape, out, time};
+use crate::signals::SAME_SIGNAL;
 use crate::{Context, Error, exit};
 
 /// Time for which a claim waits for a message. It is repeated then, so this bounds the time until an
@@ -49,8 +50,8 @@ pub(super) struct Worker<'a> {
     /// True if messages waited when the last claim was answered with none.
     more_wait: bool,
     shortage: Shortage,
-    /// True after the first signal.
-    stop_requested: bool,
+    /// The first signal, and when it came.
+    stopped_by: Option<(Signal, Instant)>,
     phase: Phase,
     failed: Option<Error>,
     /// The time limit for settling, after the first signal and once no handler runs.
@@ -76,7 +77,7 @@ impl<'a> Worker<'a> {
             idle_since: Instant::now(),
             more_wait: false,
             shortage: Shortage::default(),
-            stop_requested: false,
+            stopped_by: None,
             phase: Phase::Working,
             failed: None,
             settled_by: None,
@@ -113,7 +114,7 @@ impl<'a> Worker<'a> {
     }
 
     fn next(&mut self, events: &Receiver<WorkEvent>) -> Option<WorkEvent> {
-        let settling = self.stop_requested
+        let settling = self.stopped_by.is_some()
             && self.running.values().all(|one| matches!(one.state, HandlerState::Settling(..)));
         let by = match self.phase {
             Phase::Ending(by, _) => Some(by),
@@ -204,7 +205,11 @@ impl<'a> Worker<'a> {
 
     /// Stops claiming at the first signal, and ends the handlers at the second, or when the terminal is closed.
     fn stop(&mut self, signal: Signal) {
-        let is_first = !std::mem::replace(&mut self.stop_requested, true);
+        if self.stopped_by.is_some_and(|(first, at)| first == signal && at.elapsed() < SAME_SIGNAL) {
+            return;
+        }
+        let is_first = self.stopped_by.is_none();
+        self.stopped_by.get_or_insert_with(|| (signal, Instant::now()));
         self.drain();
         if is_first && signal != Signal::SIGHUP {
             if !self.running.is_empty() && !self.context.style.quiet {
