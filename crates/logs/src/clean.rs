@@ -7,7 +7,7 @@ pub enum Mode {
     Raw,
     /// The carriage return in a terminal's line ending.
     Plain,
-    /// All control sequences and control characters except newline and tab.
+    /// All control sequences and control characters except newline and tab, and marks that change the direction of text.
     Safe,
 }
 
@@ -17,6 +17,8 @@ pub struct Cleaner {
     mode: Mode,
     state: State,
     carriage_return: bool,
+    /// The bytes so far of a character in UTF-8.
+    character: Vec<u8>,
 }
 
 /// The position of the stream within a control sequence (ECMA-48).
@@ -35,6 +37,8 @@ enum State {
     Text,
     /// After the first byte of a C1 control in UTF-8.
     HighControl,
+    /// Within another character in UTF-8, of which so many bytes follow.
+    Character(u8),
 }
 
 const ESC: u8 = 0x1b;
@@ -43,7 +47,7 @@ const BEL: u8 = 0x07;
 impl Cleaner {
     /// Creates a cleaner for the start of a stream.
     pub fn new(mode: Mode) -> Self {
-        Self { mode, state: State::Ground, carriage_return: false }
+        Self { mode, state: State::Ground, carriage_return: false, character: Vec::new() }
     }
 
     /// Returns what remains of a piece.
@@ -89,6 +93,7 @@ impl Cleaner {
                 _ => State::Text,
             },
             State::HighControl => self.high(byte, out),
+            State::Character(left) => self.character(byte, left, out),
             State::Intermediate | State::Parameters if byte.is_ascii_control() => self.ground(byte, out),
             State::Intermediate | State::Parameters => State::Ground,
         };
@@ -98,11 +103,40 @@ impl Cleaner {
         match byte {
             ESC => return State::Escape,
             0xc2 => return State::HighControl,
+            0xc3..=0xf4 => {
+                self.character.push(byte);
+                return State::Character(if byte < 0xe0 { 1 } else { 2 + u8::from(byte >= 0xf0) });
+            }
+            // A C1 control in one byte, which a terminal that does not expect UTF-8 obeys.
+            0x80..=0x9f => {}
             b'\n' | b'\t' | b'\r' => self.line_end(byte, b"\n", out),
             byte if byte.is_ascii_control() => {}
             byte => self.line_end(byte, b"\n", out),
         }
         State::Ground
+    }
+
+    /// Handles a byte within a character of which `left` bytes follow.
+    fn character(&mut self, byte: u8, left: u8, out: &mut Vec<u8>) -> State {
+        let is_part = (0x80..=0xbf).contains(&byte);
+        if is_part {
+            self.character.push(byte);
+        }
+        if is_part && left > 1 {
+            return State::Character(left - 1);
+        }
+        let mut bytes = std::mem::take(&mut self.character);
+        match std::str::from_utf8(&bytes) {
+            Ok(text) if text.chars().any(is_direction_mark) => {}
+            Ok(_) => bytes.iter().for_each(|byte| self.line_end(*byte, b"\n", out)),
+            Err(_) => bytes
+                .iter()
+                .filter(|byte| !(0x80..=0x9f).contains(*byte))
+                .for_each(|byte| self.line_end(*byte, b"\n", out)),
+        }
+        bytes.clear();
+        self.character = bytes;
+        if is_part { State::Ground } else { self.ground(byte, out) }
     }
 
     /// Handles the byte after 0xC2. U+0080 to U+009F are the C1 controls, equivalent to ESC sequences; the
@@ -118,6 +152,11 @@ impl Cleaner {
             }
         }
     }
+}
+
+/// True for a mark that changes the direction of text, or separates lines: what is shown would not be what is there.
+pub fn is_direction_mark(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -141,6 +180,9 @@ mod tests {
         assert_eq!(safe("a\u{9b}31mb\u{9d}0;t\x07c\u{85}d é ©"), "abcd é ©");
         assert_eq!(safe("\x1b]0;never closed\nnext line\n"), "\nnext line\n");
         assert_eq!(safe("\x1b[31\nx"), "\nx");
+        assert_eq!(safe("a\u{202e}b\u{61c}c\u{2066}d 日本 \u{1f600} — …"), "abcd 日本 \u{1f600} — …");
+        assert_eq!(clean(Mode::Safe, b"a\x9b31mb\x9dc"), "a31mbc", "controls in one byte");
+        assert_eq!(Cleaner::new(Mode::Safe).clean(b"\xe2\x9b\n\xc3(\xe9"), b"\xe2\n\xc3(", "cut characters");
     }
 
     #[test]

@@ -56,9 +56,7 @@ fn push_escape(out: &mut String, c: char) {
 
 /// True for control characters, C1 included, for separators of lines, and for marks that change the direction of text.
 fn is_control(c: char) -> bool {
-    let is_mark =
-        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || is_mark
+    c.is_control() || logs::clean::is_direction_mark(c)
 }
 
 #[cfg(test)]
