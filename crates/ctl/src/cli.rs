@@ -11,7 +11,7 @@ use crate::args::Global;
 use crate::exit::IntoCode;
 use crate::show::out;
 use crate::verb::*;
-use crate::{Context, Error, manual};
+use crate::{Context, Error, exit, manual};
 
 /// A crash-safe pool of tmux-hosted agent sessions.
 #[derive(Debug, Parser)]
@@ -158,7 +158,10 @@ pub(crate) fn whole() -> clap::Command {
 /// Prints the error of a command line that does not parse, or the help that it asks for, and returns the exit
 /// code.
 pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
-    let exit = u8::try_from(error.exit_code()).unwrap_or(2);
+    let exit = match u8::try_from(error.exit_code()).unwrap_or(2) {
+        2 if line_ends_as_session(args) => exit::OWN_FAILURE,
+        exit => exit,
+    };
     let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     if json && !is_help {
@@ -176,6 +179,26 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
         }
     }
     exit
+}
+
+/// True for a line that does not parse, of a verb that ends with the code of a session's program: the line's own mistake must
+/// not look like that.
+fn line_ends_as_session(args: &[OsString]) -> bool {
+    let words: Vec<&str> =
+        args.iter().skip(1).map_while(|arg| arg.to_str()).take_while(|arg| *arg != "--").collect();
+    let is_verb = |word: &str| whole().find_subcommand(word).is_some();
+    match words.iter().find(|word| is_verb(word)) {
+        Some(&"run") => true,
+        Some(&"wait") => conditions(&words).any(|word| word == "exit"),
+        _ => false,
+    }
+}
+
+/// Returns what a line waits for.
+fn conditions<'a>(words: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    let apart = words.windows(2).filter(|pair| pair[0] == "--for").map(|pair| pair[1]);
+    let joined = words.iter().filter_map(|word| word.strip_prefix("--for="));
+    apart.chain(joined).flat_map(|list| list.split(','))
 }
 
 /// Returns a hint for a command line that lacks `--` before its command, or `help` before a topic.

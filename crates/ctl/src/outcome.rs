@@ -1,6 +1,7 @@
 //! The exit codes for the end of a session's program, and for the end of a message.
 
-use protocol::{Message, MessageState, SessionRef, SessionView};
+use protocol::policy::RestartPolicy;
+use protocol::{Message, MessageState, Reason, Session, SessionRef, SessionView};
 
 use crate::show::json::json_name;
 use crate::show::{lifecycle, out};
@@ -30,6 +31,28 @@ pub(crate) fn say_why(context: &Context, view: &SessionView) {
     if let Some(why) = why {
         out::note(&format!("poolctl: {} was ended: {why}", session.name));
     }
+}
+
+/// Says that a session goes on by itself although its program has ended.
+pub(crate) fn say_restart(context: &Context, view: &SessionView) {
+    let session = &view.session;
+    if starts_again(session) && !context.style.json {
+        let id = session.id;
+        out::note(&format!(
+            "poolctl: {id} is started again, by its restart policy: see `poolctl logs -f {id}`, `poolctl kill {id}`"
+        ));
+    }
+}
+
+/// True if a session whose program has ended by itself is started again.
+fn starts_again(session: &Session) -> bool {
+    let by_policy = match session.policy.restart {
+        RestartPolicy::No => false,
+        RestartPolicy::OnFailure => session.exit.is_none_or(|exit| exit.shell_code() != 0),
+        RestartPolicy::Always => true,
+    };
+    let by_itself = session.reason == Some(Reason::Exited) && !session.budget.exhausted;
+    session.budget.due_at.is_some() || by_policy && by_itself
 }
 
 /// The exit code for a message at the end of a wait.

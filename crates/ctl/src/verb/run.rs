@@ -25,6 +25,7 @@ use crate::create::{CreateArgs, create_as, environment_help};
 use crate::poll::is_ready;
 use crate::show::json::SessionJson;
 use crate::show::{out, session, time};
+use crate::signals::SAME_SIGNAL;
 use crate::tail::{CleanOutput, Sink, Tail};
 use crate::{
     Client, Context, Error, Repeat, exit, expect_done, expect_session, outcome, session_log, signals,
@@ -102,7 +103,13 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
                 Err(Error::Output(_)) if ending.load(Ordering::Relaxed) => {
                     ends.recv().unwrap_or(Ok(End::Interrupted))?
                 }
-                other => other?,
+                Err(error) => {
+                    if matches!(error, Error::Output(_)) {
+                        note_still_runs(&id);
+                    }
+                    return Err(error);
+                }
+                Ok(end) => end,
             }
         }
         None => ends.recv().unwrap_or_else(|_| Err(Error::failed("the waiting thread ended")))?,
@@ -113,16 +120,23 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
             Ok(interrupted.get().map_or(exit::INTERRUPTED, |signal| exit::of_signal(*signal)))
         }
         End::Interrupted => {
-            out::note(&format!("poolctl: {id} still runs: see `poolctl attach {id}`, `poolctl kill {id}`"));
+            note_still_runs(&id);
             Ok(exit::INTERRUPTED)
         }
         End::Exited(view) => {
             if !ending.load(Ordering::Relaxed) {
                 outcome::say_why(context, &view);
+                if !rm {
+                    outcome::say_restart(context, &view);
+                }
             }
             finish(context, &mut client, &view, rm)
         }
     }
+}
+
+fn note_still_runs(id: &SessionRef) {
+    out::note(&format!("poolctl: {id} still runs: see `poolctl attach {id}`, `poolctl kill {id}`"));
 }
 
 /// True if standard input is a pipe or a file with data, which the user expects to be read.
@@ -337,12 +351,8 @@ impl Creation {
     }
 }
 
-/// Time within which a second signal counts as the first one, unless that was passed on: `timeout` sends it to this process
-/// and to its group, and this command must not end before its request has reached the daemon.
-const SAME_SIGNAL: Duration = Duration::from_millis(500);
-
 impl SignalTarget {
-    /// Passes the first signal on. The second one ends this command alone.
+    /// Passes the first signal on, and the request reaches the daemon. The second one ends this command alone.
     fn pass_signals(self, first: Signal, signals: SigSet) {
         let Self { session, mut client, json, ending, ends } = self;
         ending.store(first != Signal::SIGINT, Ordering::Relaxed);

@@ -106,6 +106,7 @@ pub(super) fn print(
         WaitResult::Session(view) => {
             if until == Some(&Until::Exit) && !context.style.quiet {
                 outcome::say_why(context, &view);
+                outcome::say_restart(context, &view);
             }
             code(&view, until, conditions.len() > 1)
         }
