@@ -24,8 +24,14 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     match args.file.as_deref().filter(|file| *file != Path::new("-")) {
         Some(file) => write_file(context, &absolute(file)?)?,
         None => {
-            keep_private()?;
-            copy(context, out::text)?;
+            // A file stays as it is if nothing is exported into it.
+            let mut is_begun = false;
+            copy(context, |text| {
+                if !std::mem::replace(&mut is_begun, true) {
+                    keep_private()?;
+                }
+                out::text(text)
+            })?;
         }
     }
     Ok(())
