@@ -49,6 +49,16 @@ impl Error {
         Refusal::protocol(format!("poold gave an unexpected answer: {shown}")).into()
     }
 
+    /// Says what was done, where the output that should have told it cannot be written.
+    pub(crate) fn unless_written(self, done: &str) -> Self {
+        match self {
+            Self::Output(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Self::failed(format!("{done}, but the output cannot be written: {error}"))
+            }
+            other => other,
+        }
+    }
+
     /// The code of the error.
     pub fn code(&self) -> ErrorCode {
         match self {

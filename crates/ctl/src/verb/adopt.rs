@@ -38,7 +38,8 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
             let holder = holder(&mut client, &target, &view).unwrap_or_default();
             out::note(&format!("{target} is {name} in the pool{holder}"));
         }
-        out::line(&view.session.id.to_string())
+        let id = view.session.id;
+        out::line(&id.to_string()).map_err(|error| error.unless_written(&format!("{id} is adopted")))
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn run(context: &Context, Args { create: args }: Args) -> Result<(), 
     match &ready {
         Ok(view) if context.style.json => out::json(&SessionJson::new(view, time::now()))?,
         // The session exists even if its agent failed.
-        _ => out::line(&id)?,
+        _ => out::line(&id).map_err(|error| error.unless_written(&format!("{id} is created")))?,
     }
     ready.map(drop)
 }

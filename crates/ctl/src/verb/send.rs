@@ -102,6 +102,9 @@ enum Stage {
 
 /// Sends it, prints its id, and waits if asked to.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
+    if args.result && args.wait.is_some_and(|stage| stage != Stage::Done) {
+        return Err(Error::usage("--result waits until the prompt is done: leave out --wait"));
+    }
     let session = context.session(&args.session)?;
     let send = Send {
         session: session.clone(),
@@ -119,7 +122,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     };
     let sent = *expected!(context.client().change(&args.repeat, Request::Send(send))?, Sent)?;
     if !context.style.json && !args.result {
-        out::line(&sent.message.id.to_string())?;
+        out::line(&sent.message.id.to_string()).map_err(|error| naming(sent.message.id, error))?;
     }
     if let Some(breaker) = &sent.held_back {
         note_breaker(context, &sent.message.kind, breaker);
@@ -127,7 +130,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let asked = if args.result { Some(Stage::Done) } else { args.wait };
     let stage = asked.unwrap_or(Stage::Queued);
     // The id is printed even if the session does not start.
-    let ready = if args.wake && args.wait != Some(Stage::Queued) {
+    let ready = if args.wake && asked != Some(Stage::Queued) {
         ready::woken(context, (sent.message.session, &session))
     } else {
         Ok(())
@@ -193,7 +196,7 @@ fn naming(id: MessageId, error: Error) -> Error {
             let message = format!("message {id} is sent: {}", refusal.message);
             Refusal { message, ..refusal }.into()
         }
-        error @ Error::Output(_) => error,
+        error @ Error::Output(_) => error.unless_written(&format!("message {id} is sent")),
     }
 }
 

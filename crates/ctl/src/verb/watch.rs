@@ -1,6 +1,5 @@
 //! `watch`: the state of tmux as `poold` knows it, then the changes that its watcher sends.
 
-use std::io;
 use std::ops::ControlFlow;
 
 use protocol::diff::{Change, diff};
@@ -28,10 +27,7 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let style = Style { json: context.style.json || args.print, ..context.style };
     let mut watch = Watch { style, shown: None, parts: None };
-    match follow(context, context.unlimited_client(), &mut watch) {
-        Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        followed => followed,
-    }
+    follow(context, context.unlimited_client(), &mut watch)
 }
 
 struct Watch {
