@@ -118,7 +118,7 @@ pub(crate) async fn adopt_pane(
     crate::crash::point("adopt-intent");
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await?;
     let outcome = match &record {
-        Some(record) => mark(daemon, record, replace_pipe).await,
+        Some(record) => mark(daemon, record, (replace_pipe, false)).await,
         None => Ok(()),
     };
     let (context, operation) = (Arc::clone(daemon), op.cloned());
@@ -233,14 +233,23 @@ fn is_init(argv: &[OsBytes]) -> bool {
 const PIPED: &str = "its output goes to a command of yours (`tmux pipe-pane`), and tmux has one such command a \
                      pane; `adopt --replace-pipe` ends it and starts the pool's log";
 
-/// Marks the pane of an adoption, and commits the result.
-async fn mark(daemon: &Arc<Daemon>, record: &Session, replace_pipe: bool) -> Result<(), Refusal> {
+/// Marks the pane of an adoption, and commits the result. After an attempt whose outcome is unknown (`is_repeated`) only an
+/// answer of tmux proves that the pane is not marked.
+async fn mark(
+    daemon: &Arc<Daemon>,
+    record: &Session,
+    (replace_pipe, is_repeated): (bool, bool),
+) -> Result<(), Refusal> {
     let placed = record.incarnation.as_ref().and_then(|run| Some((run, pane_of(run)?, run.session?)));
     let Some((run, pane, session)) = placed else { return Ok(()) };
     let dir = daemon.paths.session(record.id);
     let created = daemon.blocking.with_timeout(Purpose::Launch, move || files::make_session_dir(&dir)).await;
     if !matches!(created, Some(Ok(()))) {
-        return abandon(daemon, record, ErrorCode::Failed, "the session's directory cannot be created").await;
+        let why = "the session's directory cannot be created";
+        return match is_repeated {
+            true => Err(in_doubt(record, why)),
+            false => abandon(daemon, record, ErrorCode::Failed, why).await,
+        };
     }
     let token = daemon.engine.turn(|turn: &mut Turn<'_>| turn.volatile.locks.issue_token()).await?;
     let marking = tmux::Adopt {
@@ -260,14 +269,16 @@ async fn mark(daemon: &Arc<Daemon>, record: &Session, replace_pipe: bool) -> Res
             commit_live(daemon, record.id, run.clone()).await
         }
         Ok(answer) => abandon(daemon, record, ErrorCode::Conflict, reason(answer)).await,
-        Err(error) if !error.in_doubt() => {
+        Err(error) if !error.in_doubt() && !is_repeated => {
             abandon(daemon, record, ErrorCode::Unavailable, &error.to_string()).await
         }
-        Err(error) => Err(Refusal::unavailable(format!(
-            "{error}; {} stays starting until it is known whether its pane is marked",
-            record.id
-        ))),
+        Err(error) => Err(in_doubt(record, &error.to_string())),
     }
+}
+
+fn in_doubt(record: &Session, why: &str) -> Refusal {
+    let id = record.id;
+    Refusal::unavailable(format!("{why}; {id} stays starting until it is known whether its pane is marked"))
 }
 
 /// Returns why tmux did not mark a pane.
@@ -329,7 +340,7 @@ pub(crate) async fn resume(daemon: &Arc<Daemon>, record: &Session) -> Result<(),
         (Server::Up(server), Some(known)) if *server == known && marked => {
             commit_live(daemon, record.id, run.clone()).await
         }
-        (Server::Up(server), Some(known)) if *server == known => mark(daemon, record, false).await,
+        (Server::Up(server), Some(known)) if *server == known => mark(daemon, record, (false, true)).await,
         (_, Some(known)) if daemon.world.processes.has_exited(known.process) => {
             abandon(daemon, record, ErrorCode::Unavailable, "its tmux server has ended").await
         }
