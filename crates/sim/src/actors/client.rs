@@ -11,8 +11,10 @@ use protocol::request::{
     Adopt, Approve, Drain, Input, Kill, Lock, New, Park, Pin, Purge, Remove, Rename, Resolution,
     ResolveMessage, Restart, Restore, Send, Until, Wait,
 };
-use protocol::{InDoubt, MessageId, OpId, OsBytes, PROMPT, Refusal, Reply, Request, Response, SessionRef};
-use tokio::time::sleep;
+use protocol::{
+    InDoubt, MessageId, OpId, OsBytes, PROMPT, Refusal, Reply, Request, Response, SessionRef, Timestamp,
+};
+use tokio::time::{Instant, sleep};
 
 use crate::actors::worker::{JOB, TASK};
 use crate::actors::{errands, person};
@@ -33,9 +35,18 @@ pub(crate) struct Actor {
     client: Option<Client>,
     /// The messages that it sent.
     sent: Vec<MessageId>,
-    /// The last answer to an operation that the client is treated as not having received, with the timeline of the
-    /// database that gave it.
-    lost: Option<(OpId, Reply, u64)>,
+    lost: Option<LostAnswer>,
+}
+
+/// An answer that the client is treated as not having received.
+struct LostAnswer {
+    op: OpId,
+    reply: Reply,
+    /// The timeline of the database that gave it.
+    timeline: u64,
+    at: Timestamp,
+    /// Time of the boot before it.
+    booted: Instant,
 }
 
 impl Actor {

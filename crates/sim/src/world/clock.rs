@@ -42,6 +42,11 @@ impl SimClock {
         }
     }
 
+    /// Returns the time of the last boot.
+    pub(crate) fn booted(&self) -> Instant {
+        self.booted.lock().map_or(self.began, |booted| *booted)
+    }
+
     /// Sets the wall clock right, as a time server does.
     pub(crate) fn set_right(&self) {
         if let Ok(mut offset) = self.offset_ms.lock() {
@@ -66,7 +71,6 @@ impl Clock for SimClock {
     }
 
     fn awake(&self) -> Duration {
-        let booted = self.booted.lock().map_or(self.began, |booted| *booted);
-        BOOT + booted.elapsed()
+        BOOT + self.booted().elapsed()
     }
 }

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use protocol::{OpId, Reply, Request, Response, Role};
 use tokio::time::{sleep, timeout};
+use world::clock::Clock;
 
-use super::Actor;
+use super::{Actor, LostAnswer};
 use crate::client::Client;
 
 /// Attempts of a request before its client gives up.
 const ATTEMPTS: u32 = 40;
+
+/// Time for which the daemon remembers an operation at least.
+const REMEMBERED: Duration = Duration::from_secs(600);
 
 impl Actor {
     /// Makes a request again and again, until it is answered.
@@ -34,8 +38,13 @@ impl Actor {
     /// Checks that what was said to be done is not refused when it is repeated, nor done once more.
     fn check_repetition(&mut self, op: &OpId, reply: &Reply, request: &str) {
         let timeline = self.land.judge.timeline();
-        let lost = self.lost.take().filter(|(lost, _, of)| lost == op && *of == timeline);
-        let Some((_, Ok(first), _)) = lost else { return };
+        let lost = self.lost.take().filter(|lost| lost.op == *op && lost.timeline == timeline);
+        let Some(LostAnswer { reply: Ok(first), at, booted, .. }) = lost else { return };
+        // After a boot nothing but the wall clock tells the age of an answer.
+        let clock = &self.land.clock;
+        if clock.booted() != booted && clock.now().since(at) > REMEMBERED {
+            return;
+        }
         let is_same = match (&first, reply) {
             (Response::Sent(first), Ok(Response::Sent(second))) => first.message.id == second.message.id,
             // A message is removed with its session, or as the oldest of too many finished ones.
@@ -81,7 +90,9 @@ impl Actor {
             self.client = None;
             if let Some((op, answer)) = op.zip(answer).filter(|(_, answer)| !is_in_doubt(answer)) {
                 self.check_repetition(&op, &answer, &shown);
-                self.lost = Some((op, answer, self.land.judge.timeline()));
+                let (timeline, clock) = (self.land.judge.timeline(), &self.land.clock);
+                let (at, booted) = (clock.now(), clock.booted());
+                self.lost = Some(LostAnswer { op, reply: answer, timeline, at, booted });
             }
             return None;
         }
