@@ -33,7 +33,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     if args.offline || !client.is_listening() {
         let text = programs::run_poold(context, &[OsStr::new("--check")])?;
         // A damaged record would have been an error.
-        out::json(&json!({"said": text, "problems": [], "quarantined": []}))?;
+        let document = json!({
+            "records": null, "bytes": null, "problems": [], "quarantined": [], "said": text,
+        });
+        out::json(&document)?;
         return Ok(exit::OK);
     }
     let progress = context.progress("the check");

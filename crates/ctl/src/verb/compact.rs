@@ -21,7 +21,7 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if args.offline {
         let text = programs::run_poold(context, &[OsStr::new("--compact")])?;
-        out::json(&json!({"said": text}))?;
+        out::json(&json!({"before_bytes": null, "after_bytes": null, "said": text}))?;
         return Ok(());
     }
     let _progress = context.progress("the database to be compacted");

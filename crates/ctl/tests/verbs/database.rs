@@ -133,8 +133,9 @@ fn a_program_gets_one_document_without_a_daemon() {
     let said = |args: &[&str]| document(args, "echo \"$@ $(cat)\"");
     let nothing = String::new;
     assert_eq!(said(&["import", "-", "--json"]), (0, json!({"said": "--import -"}), nothing()));
-    assert_eq!(said(&["compact", "--offline", "--json"]), (0, json!({"said": "--compact"}), nothing()));
-    let sound = json!({"said": "--check", "problems": [], "quarantined": []});
+    let compacted = json!({"before_bytes": null, "after_bytes": null, "said": "--compact"});
+    assert_eq!(said(&["compact", "--offline", "--json"]), (0, compacted, nothing()));
+    let sound = json!({"records": null, "bytes": null, "problems": [], "quarantined": [], "said": "--check"});
     assert_eq!(said(&["check", "--offline", "--json"]), (0, sound, nothing()));
     for (exit, code, word) in [(4, 4, "conflict"), (9, 9, "storage"), (101, 1, "failed")] {
         let script = format!("echo '2026-01-01T00:00:00Z ERROR poold: it is there: x' >&2; exit {exit}");
