@@ -89,7 +89,7 @@ fn watch_ends_when_nobody_reads() {
         let mut child = pool.poolctl(args).stdout(writer).spawn().unwrap();
         drop(reader);
         until("its end", || child.try_wait().unwrap().is_some());
-        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert_eq!(child.wait().unwrap().code(), Some(141));
     }
 }
 
