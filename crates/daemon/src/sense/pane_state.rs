@@ -75,7 +75,7 @@ pub(crate) async fn read_pane(
         active_ago,
         unread,
         is_at_prompt,
-        cursor_row: unfinished_line::cursor_row(&Screen::new(&seen.screen), &seen).to_owned(),
+        rows: unfinished_line::rows_to_cursor(&seen),
         holds_unfinished_line,
         screen: look,
         said_idle_ago,

@@ -194,11 +194,20 @@ impl ShellProgram {
 /// Shells that edit their lines, and show what is typed as it is.
 const LINE_EDITORS: [&str; 3] = ["bash", "zsh", "fish"];
 
-/// True if a command is such a shell.
+/// Their options with a value.
+const WITH_VALUE: [&[u8]; 7] = [b"--rcfile", b"--init-file", b"-o", b"+o", b"-O", b"+O", b"-C"];
+
+/// True if a command is such a shell, for a person: it runs no script, and does not go without its editor.
 pub(crate) fn is_line_editor(command: &[OsBytes]) -> bool {
-    let name = command.first().and_then(|program| program.as_path().file_name());
-    let edits = |name: &OsStr| LINE_EDITORS.iter().any(|editor| name == *editor);
-    name.is_some_and(edits) && command.iter().all(|word| word.0 != b"--noediting")
+    let Some((program, words)) = command.split_first() else { return false };
+    let is_editor = |name: &OsStr| LINE_EDITORS.iter().any(|editor| name == *editor);
+    let mut has_value = false;
+    program.as_path().file_name().is_some_and(is_editor)
+        && words.iter().all(|word| {
+            let is_value = std::mem::replace(&mut has_value, WITH_VALUE.contains(&word.0.as_slice()));
+            let is_option = matches!(word.0.first(), Some(b'-' | b'+'));
+            is_value || is_option && !matches!(word.0.as_slice(), b"-c" | b"--noediting")
+        })
 }
 
 /// True if both are the same program: the kernel keeps 15 bytes of a name, and that of a login shell begins
@@ -210,4 +219,20 @@ pub(crate) fn is_same_program(own: &OsStr, foreground: &OsStr) -> bool {
         name[..name.len().min(15)].to_vec()
     };
     short(own) == short(foreground)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_line_editor;
+
+    #[test]
+    fn a_shell_for_a_person_edits_its_lines() {
+        let edits = |line: &str| is_line_editor(&line.split(' ').map(Into::into).collect::<Vec<_>>());
+        for line in ["bash", "/bin/bash --norc -i", "zsh -l", "fish", "bash --rcfile rc -i", "bash -o vi"] {
+            assert!(edits(line), "{line}");
+        }
+        for line in ["dash", "bash repl.sh", "bash -c ls", "bash --noediting", "env bash", "python3 -q"] {
+            assert!(!edits(line), "{line}");
+        }
+    }
 }

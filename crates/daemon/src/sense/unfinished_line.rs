@@ -45,7 +45,9 @@ pub(crate) async fn is_left(
         !was_before(person) || keys.is_some_and(|at| !was_before(at))
     };
     let was_there = daemon.engine.turn(was_there).await.unwrap_or(true);
-    let is_own = is_own_row(row, &prompt.row, &line.discarded);
+    // Below the output of a job the line is not drawn again; only keys of the pool are known to stand in it.
+    let is_hidden = prompt.is_below && letters(row).next().is_none();
+    let is_own = is_own_row(row, &prompt.row, &line.discarded) || is_hidden && line.begun.is_empty();
     was_there && !is_own && (edits_lines || !prompt.is_below || is_drawn_again(row, &prompt.row))
 }
 
@@ -72,42 +74,24 @@ fn is_own_row(row: &str, drawn: &str, discarded: &str) -> bool {
     row == drawn || !discarded.is_empty() && drawn.strip_suffix(discarded) == Some(&row)
 }
 
-/// Number of letters at the end of a text that are looked for in a shell's line.
-const TEXT_LETTERS: usize = 200;
-
-/// Returns the row with the cursor if it does not show the end of a text that was typed into a shell's line: a key may have
-/// been pressed before, or its editor took the text as commands. Only plain text is compared.
-pub(crate) fn altered_row(seen: &tmux::PaneSnapshot, text: &[u8]) -> Option<String> {
+/// Returns the rows of a screen down to the cursor's.
+pub(crate) fn rows_to_cursor(seen: &tmux::PaneSnapshot) -> Vec<String> {
     let screen = Screen::new(&seen.screen);
-    let rows: Vec<&str> = screen.lines().take(usize::from(seen.cursor.1) + 1).collect();
-    let area = usize::from(seen.size.width) * usize::from(seen.size.height);
-    let wanted = plain_end(text).filter(|wanted| wanted.len() * 2 <= area)?;
-    (!shows_end(&rows, &wanted)).then(|| rows.last().copied().unwrap_or_default().to_owned())
+    screen.lines().take(usize::from(seen.cursor.1) + 1).map(str::to_owned).collect()
 }
 
-/// True if the last row shows the end of this text, which may begin in a row above. At the right margin, the cursor is in an
-/// empty row below.
-fn shows_end(rows: &[&str], wanted: &str) -> bool {
-    let rows = match rows.split_last() {
-        Some((last, above)) if last.trim().is_empty() => above,
-        _ => rows,
-    };
-    let Some((last, above)) = rows.split_last() else { return false };
-    let shown = |rows: &[&str]| rows.iter().flat_map(|row| unquoted(row)).collect::<String>();
-    let is_shown = shown(rows).rfind(wanted).is_some_and(|at| at + wanted.len() > shown(above).len());
-    // An editor that keeps to one row shows the end of a long line behind this mark.
-    let scrolled: Option<String> = last.strip_prefix('<').map(|end| unquoted(end).collect());
-    is_shown || scrolled.is_some_and(|end| !end.is_empty() && wanted.ends_with(&end))
-}
-
-/// Returns the end of the last line of a text as [`unquoted`] letters; `None` if it is not plain.
-fn plain_end(text: &[u8]) -> Option<String> {
-    let last = text.rsplit(|byte| matches!(byte, b'\n' | b'\r')).next()?;
+/// Returns the row with the cursor if a shell has drawn something else there than a text that was typed into its line: a key
+/// was pressed before it, or its editor took the text as commands. `before` are the rows from before the text. False of
+/// what cannot be told: a text that is not plain or may not fit the row, and a row that moved, as by the output of a job.
+pub(crate) fn altered_row(before: &[String], rows: &[String], (text, width): (&[u8], u16)) -> Option<String> {
+    let ((last, above), (row, rows)) = (before.split_last()?, rows.split_last()?);
     let is_plain = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~');
-    let line = std::str::from_utf8(last).ok().filter(|_| last.iter().all(is_plain))?;
-    let letters: Vec<char> = unquoted(line).collect();
-    let end = &letters[letters.len().saturating_sub(TEXT_LETTERS)..];
-    (!end.is_empty()).then(|| end.iter().collect())
+    let text = std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| is_plain(&byte)))?;
+    let columns = text.len() + 7 * text.matches('\t').count();
+    let fits = last.chars().count() + columns + 2 < usize::from(width);
+    let wanted: String = unquoted(text).collect();
+    let is_drawn = row != last && !unquoted(row).collect::<String>().contains(&wanted);
+    (fits && above == rows && is_drawn).then(|| row.clone())
 }
 
 /// Returns the letters of a row without backslashes, by which some shells quote what is pasted.
@@ -129,7 +113,7 @@ fn ends_with_begun(row: &str, begun: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ends_with_begun, is_own_row, plain_end, shows_end};
+    use super::{altered_row, ends_with_begun, is_own_row};
 
     #[test]
     fn a_row_is_the_shells_own_once_what_was_drawn_with_it_is_discarded() {
@@ -146,23 +130,30 @@ mod tests {
 
     #[test]
     fn a_line_shows_the_text_that_was_typed_or_is_altered() {
-        let shows = |rows: &[&str], text: &str| plain_end(text.as_bytes()).map(|end| shows_end(rows, &end));
-        assert_eq!(shows(&["$ echo alpha beta"], "echo alpha beta"), Some(true));
-        assert_eq!(shows(&["$ cho PFX"], "echo PFX"), Some(false), "a key before it took a letter");
-        assert_eq!(shows(&["$ echo PFX", "PFX", "$ cho PFX"], "echo PFX"), Some(false), "an earlier line");
-        assert_eq!(shows(&["$ o alpha betA"], "echo alpha beta"), Some(false), "it was taken as commands");
-        assert_eq!(shows(&["$ echo alpha-file x"], "echo alph\tx"), Some(false), "its tab completed a name");
-        assert_eq!(shows(&["$ echo alph    x"], "echo alph\tx"), Some(true));
-        assert_eq!(shows(&["$ rm beta-echo HELLO   12:00"], "echo HELLO"), Some(true), "time at the right");
-        assert_eq!(shows(&["~/src $ echo a lo", "ng line"], "echo a long line"), Some(true), "it is wrapped");
-        assert_eq!(shows(&["$ echo ab", ""], "echo ab"), Some(true), "it ends at the right margin");
-        assert_eq!(shows(&["<ng line"], "echo a long line"), Some(true), "its row is scrolled");
-        assert_eq!(shows(&["$ curl a\\?b"], "curl a?b"), Some(true), "quoted by the shell");
-        assert_eq!(shows(&["$ for i in 1", "> do x"], "for i in 1\ndo x"), Some(true), "its last line");
-        for text in ["echo ok\n", "", " ", "gr\u{fc}n", "\u{1b}[A"] {
-            assert_eq!(shows(&["$ "], text), None, "{text:?}");
+        let rows = |rows: &[&str]| rows.iter().map(|row| (*row).to_owned()).collect::<Vec<_>>();
+        let altered = |before: &[&str], after: &[&str], text: &str| {
+            altered_row(&rows(before), &rows(after), (text.as_bytes(), 40))
+        };
+        for (row, text) in [
+            ("$ cho PFX", "echo PFX"),
+            ("$ o alpha betA", "echo alpha beta"),
+            ("$ echo alpha-file x", "echo alph\tx"),
+        ] {
+            assert_eq!(altered(&["out", "$"], &["out", row], text), Some(row.to_owned()));
+            assert_eq!(altered(&["out", "$"], &["job", row], text), None, "a job has written");
         }
-        assert_eq!(shows(&["$ "], &"x".repeat(500)), Some(false));
+        for (row, text) in [
+            ("$ echo alpha beta", "echo alpha beta"),
+            ("$ echo alph    x", "echo alph\tx"),
+            ("$ echo HELLO   12:00", "echo HELLO"),
+            ("$ curl a\\?b", "curl a?b"),
+            ("$", "echo is not drawn"),
+            ("$ ...", "echo a long line that is wrapped at the margin"),
+            ("$ ...", "for i in 1\ndo x"),
+            ("$ ...", "gr\u{fc}n"),
+        ] {
+            assert_eq!(altered(&["$"], &[row], text), None, "{row:?} {text:?}");
+        }
     }
 
     #[test]

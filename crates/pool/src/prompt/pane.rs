@@ -23,8 +23,8 @@ pub struct PaneSnapshot {
     /// For shells: true if the shell itself is in the foreground, and runs nothing in itself (`read`, a function, a loop),
     /// if known.
     pub is_at_prompt: Option<bool>,
-    /// The row with the cursor.
-    pub cursor_row: String,
+    /// The rows of its screen down to the cursor's.
+    pub rows: Vec<String>,
     /// True if somebody has left text behind the shell's own prompt, or `poolctl keys` in another program.
     pub holds_unfinished_line: bool,
     /// The reading of its screen, if the agent's screen is known.

@@ -51,7 +51,7 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
     if let Ok(pane_state) = &observed {
         dialog::clear_usage_limit(daemon, (session, pane), &agent, pane_state).await;
     }
-    let row_before = observed.as_ref().map_or_else(|_| String::new(), |pane| pane.cursor_row.clone());
+    let rows_before = observed.as_ref().map_or_else(|_| Vec::new(), |pane| pane.rows.clone());
     let settings = &daemon.loaded().settings;
     let mut gate = observed.and_then(|state| pool::prompt::pane_gate(settings, &agent, &state));
     // Without a look at the terminal it is not known whether long lines fit.
@@ -66,7 +66,7 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
     }
     let context = Arc::clone(daemon);
     let claim =
-        move |turn: &mut Turn<'_>| claim(turn, &context, session, (token, agent, cuts_lines, row_before));
+        move |turn: &mut Turn<'_>| claim(turn, &context, session, (token, agent, cuts_lines, rows_before));
     let prompt = match daemon.engine.turn(claim).await? {
         Claimed::Prompt(prompt) => *prompt,
         Claimed::Blocked => return Ok(Attempt::NotTyped),
@@ -147,7 +147,7 @@ fn claim(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
     session: SessionId,
-    (token, agent, cuts_lines, row_before): (Token, Agent, Option<bool>, String),
+    (token, agent, cuts_lines, rows_before): (Token, Agent, Option<bool>, Vec<String>),
 ) -> Claimed {
     if turn.volatile.is_stopping() || !record_gate::is_open(turn, &daemon.loaded().settings, session) {
         return Claimed::Nothing;
@@ -195,7 +195,7 @@ fn claim(
             let conversation = record.and_then(pool::session::begin_conversation);
             turn.emit_all(conversation);
             turn.volatile.prompts.begin_paste(session);
-            Claimed::Prompt(Box::new(ClaimedPrompt { token, message, body, pane, agent, row_before }))
+            Claimed::Prompt(Box::new(ClaimedPrompt { token, message, body, pane, agent, rows_before }))
         }
         missing => {
             tracing::error!(id = id.0, ?missing, "a message is not readable");

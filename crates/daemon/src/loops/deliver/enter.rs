@@ -19,13 +19,10 @@ use crate::loops::deliver::confirm::shell::ShellBefore;
 use crate::loops::deliver::confirm::{self, BeforeEnter};
 use crate::loops::deliver::prompt::{ClaimedPrompt, is_unreported};
 use crate::sense::pane_state::{is_line_editor, read_screen};
-use crate::sense::unfinished_line;
+use crate::sense::unfinished_line::{self, rows_to_cursor};
 
 /// Time for a typed text to appear on the screen.
 const ECHO_LIMIT: Duration = Duration::from_secs(2);
-
-/// Time for a shell to show something of a typed text.
-const DRAW_LIMIT: Duration = Duration::from_secs(10);
 
 /// Time between two looks at the screen.
 const ECHO_PAUSE: Duration = Duration::from_millis(50);
@@ -98,10 +95,8 @@ pub(super) async fn press_enter(
         if let Some(shell) = &before.shell
             && let Some(row) = altered_row(daemon, &prompt, shell).await
         {
-            if row != prompt.row_before {
-                let tag = prompt.pane.tag;
-                daemon.engine.post(move |turn| turn.volatile.prompts.abandon_row(tag, row));
-            }
+            let tag = prompt.pane.tag;
+            daemon.engine.post(move |turn| turn.volatile.prompts.abandon_row(tag, row));
             return record_doubt(daemon, &prompt, MessageReason::AlteredLine).await;
         }
         // A dialog that has opened meanwhile would take Enter as its answer: then Enter waits until the text
@@ -181,23 +176,23 @@ pub(super) async fn ask_pane(daemon: &Arc<Daemon>, session: SessionId) -> Result
     confirm::follow_up(daemon, session).await
 }
 
-/// Waits until a shell that edits its lines shows the end of the text. Returns the row of its cursor if that shows something
-/// else for a while, or nothing for long.
+/// Returns the row of its cursor if a shell that edits its lines shows another text than was typed, and goes on to.
 async fn altered_row(daemon: &Daemon, prompt: &ClaimedPrompt, shell: &ShellBefore) -> Option<String> {
     let tag = prompt.pane.tag;
     let is_compared =
         shell.edits_line() && daemon.engine.turn(move |turn| is_line_editor(turn, tag)).await.ok()?;
     let (began, mut backoff) = (Instant::now(), Backoff::new(ECHO_PAUSE / 10, ECHO_PAUSE));
-    let (mut last, mut changed_at) = (prompt.row_before.clone(), began);
+    let mut first = None;
     loop {
         let seen = daemon.tmux.snapshot(prompt.pane).await.ok().filter(|_| is_compared)?;
-        let row = unfinished_line::altered_row(&seen, &prompt.body)?;
-        if row != last {
-            (last, changed_at) = (row.clone(), Instant::now());
+        let (rows, text) = (rows_to_cursor(&seen), (prompt.body.as_slice(), seen.size.width));
+        let row = unfinished_line::altered_row(&prompt.rows_before, &rows, text)?;
+        let is_same = first.get_or_insert_with(|| row.clone()) == &row;
+        if began.elapsed() >= ECHO_LIMIT {
+            return Some(row).filter(|_| is_same);
         }
-        let is_altered = row != prompt.row_before && changed_at.elapsed() >= ECHO_LIMIT;
-        if is_altered || began.elapsed() >= DRAW_LIMIT {
-            return Some(row);
+        if !is_same {
+            first = Some(row);
         }
         sleep(backoff.pause()).await;
     }

@@ -18,8 +18,8 @@ pub(super) struct ClaimedPrompt {
     pub(super) body: Vec<u8>,
     pub(super) pane: PaneRef,
     pub(super) agent: Agent,
-    /// The row of the terminal's cursor before.
-    pub(super) row_before: String,
+    /// The rows of the screen before, down to the cursor's.
+    pub(super) rows_before: Vec<String>,
 }
 
 /// A prompt that was typed, or whose typing was interrupted.
