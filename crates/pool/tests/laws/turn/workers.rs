@@ -141,8 +141,8 @@ fn a_cancelled_message_is_not_tried_again_while_its_worker_hangs() {
     let id = engine.claim(1, 500, Some(5));
     let open = engine.world.pool.find_held(id).unwrap();
     let (holder, token) = (open.holder.unwrap().clone(), open.token);
+    let later = Timestamp(engine.world.now + 1);
     let workers = &mut engine.volatile.workers;
-    let later = Timestamp(1_000_000);
     workers.note_cancelled(id, (&holder, token), (later, Mono(0)));
     let left = |workers: &pool::worker::Workers, at| {
         workers.cancelled_handler(id, Mono(at)).map(|(_, left)| left.as_secs())
@@ -154,7 +154,7 @@ fn a_cancelled_message_is_not_tried_again_while_its_worker_hangs() {
     workers.cancel_heard(id, token.unwrap(), Mono(80_000));
     assert_eq!(left(workers, 80_000), None, "it heard of that after its lease");
     workers.note_cancelled(id, (&holder, token), (later, Mono(0)));
-    workers.seen(1, Timestamp(1_000_001));
+    workers.seen(1, Timestamp(later.0 + 1));
     assert_eq!(left(workers, 80_000), None, "it spoke of something else since");
     workers.note_cancelled(id, (&holder, token), (later, Mono(80_000)));
     workers.connection_ended(1, Mono(81_000)).unwrap();
