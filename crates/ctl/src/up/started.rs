@@ -3,7 +3,8 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use process::handle::Handle;
 use process::identity::boot_id;
@@ -19,6 +20,9 @@ struct Started {
     process: ProcId,
     /// The boot id: a process id is valid within its boot only.
     boot: String,
+    /// The device and inode of the pool's directory: in a copy of it, this file names the daemons of another pool.
+    #[serde(default)]
+    dir: Option<(u64, u64)>,
 }
 
 fn path(paths: &Paths) -> PathBuf {
@@ -27,10 +31,10 @@ fn path(paths: &Paths) -> PathBuf {
 
 /// Adds a started daemon.
 pub(crate) fn add(paths: &Paths, name: &str, process: ProcId) -> io::Result<()> {
-    let mut started = read(&path(paths));
+    let mut started = read(paths);
     // One that cannot be examined stays.
     started.retain(|one| !matches!(Handle::open(one.process), Ok(None)));
-    started.push(Started { name: name.to_owned(), process, boot: boot_id()? });
+    started.push(Started { name: name.to_owned(), process, boot: boot_id()?, dir: dir_id(paths) });
     write(paths, started)
 }
 
@@ -44,7 +48,7 @@ fn line(started: &Started) -> io::Result<Vec<u8>> {
 pub(crate) fn alive(paths: &Paths) -> Result<Vec<(String, Handle)>, Error> {
     let failed = |error: process::Error| Error::failed(format!("cannot examine a daemon: {error}"));
     let mut alive: Vec<(String, Handle)> = Vec::new();
-    for started in read(&path(paths)) {
+    for started in read(paths) {
         let known = alive.iter().any(|(_, handle)| handle.id() == started.process);
         if let Some(handle) = Handle::open(started.process).map_err(failed)?.filter(|_| !known) {
             alive.push((started.name, handle));
@@ -55,13 +59,14 @@ pub(crate) fn alive(paths: &Paths) -> Result<Vec<(String, Handle)>, Error> {
 
 /// Replaces the content of the file by the daemons that are alive.
 pub(crate) fn rewrite(paths: &Paths, alive: &[(String, Handle)]) -> io::Result<()> {
-    let boot = boot_id()?;
+    let (boot, dir) = (boot_id()?, dir_id(paths));
     write(
         paths,
         alive.iter().map(|(name, handle)| Started {
             name: name.clone(),
             process: handle.id(),
             boot: boot.clone(),
+            dir,
         }),
     )
 }
@@ -71,11 +76,15 @@ fn write(paths: &Paths, started: impl IntoIterator<Item = Started>) -> io::Resul
     atomic_file::replace(&path(paths), 0o600, &lines.concat())
 }
 
-fn read(path: &Path) -> Vec<Started> {
-    let boot = boot_id().unwrap_or_default();
-    let text = fs::read_to_string(path).unwrap_or_default();
+fn read(paths: &Paths) -> Vec<Started> {
+    let (boot, dir) = (boot_id().unwrap_or_default(), dir_id(paths));
+    let text = fs::read_to_string(path(paths)).unwrap_or_default();
     let started = text.lines().filter_map(|line| serde_json::from_str::<Started>(line).ok());
-    started.filter(|started| started.boot == boot).collect()
+    started.filter(|started| started.boot == boot && (started.dir.is_none() || started.dir == dir)).collect()
+}
+
+fn dir_id(paths: &Paths) -> Option<(u64, u64)> {
+    fs::metadata(&paths.run).ok().map(|found| (found.dev(), found.ino()))
 }
 
 #[cfg(test)]
@@ -98,11 +107,20 @@ mod tests {
         add(&paths, "poold", impostor).unwrap();
         add(&paths, "reaper", id).unwrap();
         add(&paths, "reaper", id).unwrap();
-        let other = Started { name: "reaper".to_owned(), process: id, boot: "another".to_owned() };
+        let other = Started {
+            name: "reaper".to_owned(),
+            process: id,
+            boot: "another".to_owned(),
+            dir: dir_id(&paths),
+        };
         let named = || alive(&paths).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         assert_eq!(named(), ["reaper"]);
         rewrite(&paths, &alive(&paths).unwrap()).unwrap();
-        assert_eq!(read(&path(&paths)).len(), 1);
+        assert_eq!(read(&paths).len(), 1);
+        let copy = tempfile::tempdir().unwrap();
+        let copied = Paths { run: copy.path().to_owned(), ..paths.clone() };
+        fs::copy(path(&paths), path(&copied)).unwrap();
+        assert!(alive(&copied).unwrap().is_empty(), "they are of the pool that was copied");
         fs::write(path(&paths), line(&other).unwrap()).unwrap();
         assert!(named().is_empty(), "a process id of another boot is another process");
         child.kill().unwrap();
