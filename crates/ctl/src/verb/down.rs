@@ -74,6 +74,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     }
     match alive {
         Some(1..) if args.stop_sessions => Err(Error::failed("not all sessions were ended")),
+        None if args.stop_sessions && is_listening(socket.clone()) => Err(Error::failed(
+            "there was no poold to end the sessions, which run on: `poolctl up`, and then this again",
+        )),
         _ => Ok(()),
     }
 }
