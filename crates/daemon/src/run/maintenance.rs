@@ -68,6 +68,7 @@ fn import(database: &Path, file: &Path) -> Result<String, DaemonError> {
 }
 
 fn check(database: &Path) -> Result<String, DaemonError> {
+    check_exists(database)?;
     let (schema, checked) = tools::check_file(database).map_err(failed)?;
     let Checked { records, bytes, problems, quarantined } = checked;
     let all: Vec<String> = problems.into_iter().chain(quarantined).collect();
@@ -87,10 +88,13 @@ fn discard_quarantined(database: &Path) -> Result<String, DaemonError> {
     Ok(format!("discarded {}", counted(discarded, "record")))
 }
 
+fn check_exists(database: &Path) -> Result<(), DaemonError> {
+    let why = || DaemonError::Other(format!("{} is not there", database.display()));
+    if database.exists() { Ok(()) } else { Err(why()) }
+}
+
 fn open(database: &Path) -> Result<Store, DaemonError> {
-    if !database.exists() {
-        return Err(DaemonError::Other(format!("{} is not there", database.display())));
-    }
+    check_exists(database)?;
     Store::open(database, |_| {}).map(|(store, _)| store).map_err(failed)
 }
 

@@ -37,6 +37,11 @@ fn needs_restart(startup: &Config, config: &Config) -> bool {
 /// Reads the configuration file again. Answers whether it changed, and which changes need a restart.
 pub(crate) fn reload(daemon: &Daemon) -> Reply {
     let usage = |e: ConfigError| Refusal::usage(format!("{e}; the configuration is as before"));
+    let path = &daemon.paths.config;
+    if !path.exists() && daemon.loaded().config != Config::default() {
+        let why = format!("there is no {}; the configuration is as before", path.display());
+        return Err(Refusal::usage(why));
+    }
     let mut loaded = LoadedConfig::read(&daemon.paths, daemon.settings().umask).map_err(usage)?;
     Arc::make_mut(&mut loaded.settings).enforceable = daemon.settings().enforceable;
     let restart = needs_restart(&daemon.startup_config, &loaded.config);
