@@ -93,6 +93,7 @@ fn a_line_that_the_pool_left_is_cleared_by_a_person_as_well() {
     await_reason(&pool, "sh", &message, "somebody left an unfinished line in it");
     let mut person = Person::attached(&pool, "sh");
     person.types(b"\x03");
+    wait_until("the line is given up", PATIENCE, || screen(&pool).ends_with('$'));
     drop(person);
     await_done(&pool, "sh", &message);
     assert!(dir(&pool, "sh").join("work/made").exists());
