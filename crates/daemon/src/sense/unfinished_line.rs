@@ -81,8 +81,9 @@ pub(crate) fn rows_to_cursor(seen: &tmux::PaneSnapshot) -> Vec<String> {
 }
 
 /// Returns the row with the cursor if a shell has drawn something else there than a text that was typed into its line: a key
-/// was pressed before it, or its editor took the text as commands. `before` are the rows from before the text. False of
-/// what cannot be told: a text that is not plain or may not fit the row, and a row that moved, as by the output of a job.
+/// was pressed before it, or its editor took the text as commands. `before` are the rows from before the text. `None` also
+/// where it cannot be told: of a text that is not plain or may not fit the row, and of a row that moved, as by the output of
+/// a job.
 pub(crate) fn altered_row(before: &[String], rows: &[String], (text, width): (&[u8], u16)) -> Option<String> {
     let ((last, above), (row, rows)) = (before.split_last()?, rows.split_last()?);
     let is_plain = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~');
@@ -90,8 +91,8 @@ pub(crate) fn altered_row(before: &[String], rows: &[String], (text, width): (&[
     let columns = text.len() + 7 * text.matches('\t').count();
     let fits = last.chars().count() + columns + 2 < usize::from(width);
     let wanted: String = unquoted(text).collect();
-    let is_drawn = row != last && !unquoted(row).collect::<String>().contains(&wanted);
-    (fits && above == rows && is_drawn).then(|| row.clone())
+    let is_other = row != last && !unquoted(row).collect::<String>().contains(&wanted);
+    (fits && above == rows && is_other).then(|| row.clone())
 }
 
 /// Returns the letters of a row without backslashes, by which some shells quote what is pasted.
