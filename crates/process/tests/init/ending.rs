@@ -182,6 +182,9 @@ fn p03_helpers_of_a_program_that_saves_its_work_at_term_are_let() {
     for work in WORKS {
         let mut pane = Pane::script(&format!("{SAVES}; echo ready; while :; do {work}; done"));
         pane.wait_for_output("ready");
+        // A job that is begun after TERM is left alone for half of the grace, and the helpers behind it are not.
+        let works = |pid: u32| identity::read(pid).unwrap().is_some_and(|found| found.comm == "sleep".into());
+        wait_until("its work", || work == WORKS[0] || pane.living().into_iter().any(works));
         assert_eq!(kill(&pane.evidence(), &options(20_000)).unwrap().survivors, []);
         assert_eq!(pane.end_alone(), InitExit::Code(3), "{work}");
         let dir = pane.file("exit").parent().unwrap().to_owned();
