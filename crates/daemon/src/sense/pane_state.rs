@@ -57,12 +57,14 @@ pub(crate) async fn read_pane(
         Some(session) => edits_lines(daemon, (session, tag)).await,
         None => false,
     };
+    let rows = unfinished_line::rows_to_cursor(&seen);
+    let row = rows.get(usize::from(seen.cursor.1)).map_or("", String::as_str);
     let holds_unfinished_line = match session {
         Some(session) if is_shell => {
-            unfinished_line::is_left(daemon, (session, tag), &seen, keys, edits_lines).await
+            unfinished_line::is_left(daemon, (session, tag), (&seen, row), keys, edits_lines).await
         }
         // The terminal has it until Enter.
-        _ if !agent.shows_composer() && unfinished_line::shows_begun(&seen, &keys.1) => {
+        _ if !agent.shows_composer() && unfinished_line::ends_with_begun(row, &keys.1.begun) => {
             collects_lines(daemon, run).await == Some(true)
         }
         _ => false,
@@ -75,7 +77,7 @@ pub(crate) async fn read_pane(
         active_ago,
         unread,
         is_at_prompt,
-        rows: unfinished_line::rows_to_cursor(&seen),
+        rows,
         holds_unfinished_line,
         screen: look,
         said_idle_ago,

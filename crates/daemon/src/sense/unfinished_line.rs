@@ -21,12 +21,10 @@ const ECHO_LIMIT: Duration = Duration::from_millis(500);
 pub(crate) async fn is_left(
     daemon: &Daemon,
     (session, tag): (SessionId, Tag),
-    seen: &tmux::PaneSnapshot,
+    (seen, row): (&tmux::PaneSnapshot, &str),
     (keys_at, line): (Option<Timestamp>, KeyLine),
     edits_lines: bool,
 ) -> bool {
-    let screen = Screen::new(&seen.screen);
-    let row = cursor_row(&screen, seen);
     if ends_with_begun(row, &line.begun) || !line.abandoned.is_empty() && row == line.abandoned {
         return true;
     }
@@ -51,20 +49,10 @@ pub(crate) async fn is_left(
     was_there && !is_own && (edits_lines || !prompt.is_below || is_drawn_again(row, &prompt.row))
 }
 
-/// True if the row with the cursor ends with what `poolctl keys` typed without Enter.
-pub(crate) fn shows_begun(seen: &tmux::PaneSnapshot, line: &KeyLine) -> bool {
-    ends_with_begun(cursor_row(&Screen::new(&seen.screen), seen), &line.begun)
-}
-
 /// True if a row begins with the shell's prompt, as below a list of completions.
 fn is_drawn_again(row: &str, drawn: &str) -> bool {
     let drawn: String = letters(drawn).collect();
     letters(row).collect::<String>().starts_with(&drawn)
-}
-
-/// Returns the row with the cursor.
-pub(crate) fn cursor_row<'a>(screen: &'a Screen, seen: &tmux::PaneSnapshot) -> &'a str {
-    screen.lines().nth(seen.cursor.1.into()).unwrap_or_default()
 }
 
 /// True if a row is as the shell drew it, perhaps together with what `poolctl keys` had typed before and has discarded
@@ -106,7 +94,7 @@ fn letters(row: &str) -> impl Iterator<Item = char> {
 }
 
 /// True if a row ends with the line that was begun, or all of the row is the end of it.
-fn ends_with_begun(row: &str, begun: &str) -> bool {
+pub(crate) fn ends_with_begun(row: &str, begun: &str) -> bool {
     let (row, begun): (Vec<char>, Vec<char>) = (letters(row).collect(), begun.chars().collect());
     let shown = row.len().min(begun.len());
     shown > 0 && row[row.len() - shown..] == begun[begun.len() - shown..]
