@@ -58,19 +58,24 @@ fn a_prompt_waits_while_a_shell_reads_an_answer_or_computes_also_over_a_restart(
     assert!(dir(&pool, "sh").join("work/prompt").exists());
 }
 
-#[test]
-fn no_enter_follows_where_the_line_of_a_shell_shows_another_text() {
-    let pool = Pool::with(CONFIG);
-    shell(&pool);
-    // The editor takes the next text as commands.
+/// Sends a text that the shell's editor takes as commands. Returns the message, which waits for the end of what is left of it.
+fn altered(pool: &Pool, text: &str) -> String {
     pool.ok(&["send", "--wait", "done", "sh", "set -o vi"]);
     pool.ok(&["keys", "sh", "Escape"]);
-    let message = pool.ok(&["send", "sh", "touch alpha beta"]);
+    let message = pool.ok(&["send", "sh", text]);
     let shown = || pool.json(&["queue", "show", "sh", &message]);
     wait_until("it is in doubt", PATIENCE, || shown()["state"] == "in_doubt");
     assert!(shown()["reason"].as_str().unwrap().contains("shows another text"), "{}", shown());
     pool.ok(&["queue", "resolve", "sh", &message, "--as", "retry"]);
-    await_reason(&pool, "sh", &message, "somebody left an unfinished line in it");
+    await_reason(pool, "sh", &message, "somebody left an unfinished line in it");
+    message
+}
+
+#[test]
+fn no_enter_follows_where_the_line_of_a_shell_shows_another_text() {
+    let pool = Pool::with(CONFIG);
+    shell(&pool);
+    let message = altered(&pool, "touch alpha beta");
     pool.ok(&["keys", "sh", "C-c"]);
     await_done(&pool, "sh", &message);
     let work = dir(&pool, "sh").join("work");
@@ -84,13 +89,7 @@ fn no_enter_follows_where_the_line_of_a_shell_shows_another_text() {
 fn a_line_that_the_pool_left_is_cleared_by_a_person_as_well() {
     let pool = Pool::with(CONFIG);
     shell(&pool);
-    pool.ok(&["send", "--wait", "done", "sh", "set -o vi"]);
-    pool.ok(&["keys", "sh", "Escape"]);
-    let message = pool.ok(&["send", "sh", "touch made"]);
-    let state = || pool.json(&["queue", "show", "sh", &message])["state"].clone();
-    wait_until("it is in doubt", PATIENCE, || state() == "in_doubt");
-    pool.ok(&["queue", "resolve", "sh", &message, "--as", "retry"]);
-    await_reason(&pool, "sh", &message, "somebody left an unfinished line in it");
+    let message = altered(&pool, "touch made");
     let mut person = Person::attached(&pool, "sh");
     person.types(b"\x03");
     wait_until("the line is given up", PATIENCE, || screen(&pool).ends_with('$'));
