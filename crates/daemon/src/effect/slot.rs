@@ -131,7 +131,7 @@ pub(crate) async fn with_slot<R: Send + 'static>(
     }
 }
 
-/// What the machine has too little of for one who waits.
+/// A shortage of the machine that keeps a request waiting.
 #[derive(Default)]
 struct Shortage {
     what: Mutex<Option<Refusal>>,
