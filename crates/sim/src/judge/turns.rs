@@ -48,10 +48,12 @@ impl Judge {
         state.at_work.iter().filter(|(_, texts)| texts.contains(text)).map(|(tag, _)| *tag).collect()
     }
 
-    /// Notes that the turn of an agent on this text has ended.
-    pub(crate) fn finished(&self, tag: Tag, text: &str) {
+    /// Notes that the turn of an agent on this text has ended in its conversation. What the database does not know any
+    /// more counts where it knows that the turn was cut short: the conversation is resumed, and nothing is left to do.
+    pub(crate) fn finished(&self, tag: Tag, text: &str, conversation: &str) {
         let mut state = self.state();
-        if !state.forgotten.contains(&tag) {
+        let has_it = state.cut_short.get(text).is_some_and(|known| known == conversation);
+        if has_it || !state.forgotten.contains(&tag) {
             state.finished.insert(text.to_owned());
         }
     }

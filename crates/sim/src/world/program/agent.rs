@@ -144,7 +144,7 @@ impl Incarnation {
             1 => HookEvent::TurnFailed { error: "an error".to_owned(), limited: false, until: None },
             _ => HookEvent::TurnOver { turn: None, said: Some("done".to_owned()) },
         };
-        texts.iter().for_each(|text| self.land.judge.finished(self.pane.tag, text));
+        texts.iter().for_each(|text| self.land.judge.finished(self.pane.tag, text, &conversation));
         self.land.conversations.end_turn(&conversation, &texts);
         self.land.judge.rests(self.pane.tag);
         self.hook(job, end).await;
