@@ -461,7 +461,7 @@ def limit(lab, _, check):
     check(shown["reason"] == "limited" and shown["limited_until"], f"it is parked ({shown['reason']}) until {shown['limited_until']}")
     number = session.send("and then", wait="queued")["id"]
     shown = session.wait_shown("it says why the next waits", lambda shown: shown["waits"])
-    check("used up" in shown["waits"], f"it waits: {shown['waits']}")
+    check("usage limit" in shown["waits"], f"it waits: {shown['waits']}")
     ended(check, session.message(number), "queued", what="the next")
     return {"then": told(shown), "until": shown["limited_until"]}
 
