@@ -87,8 +87,13 @@ fn an_export_makes_the_same_pool_elsewhere() {
     for file in [&export, &redirected] {
         assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
     }
+    let named = pool.path("named");
+    let into = fs::File::create(&named).unwrap();
+    let to_named = pool.poolctl().args(["export", "/dev/stdout"]).stdout(into).stderr(Stdio::null()).status();
+    assert!(to_named.unwrap().success());
     let first = fs::read_to_string(&export).unwrap();
     assert_eq!(first.lines().collect::<Vec<_>>(), stored(&pool), "nothing happened meanwhile");
+    assert_eq!(fs::read_to_string(&named).unwrap(), first, "no sentence about it is written over it");
     let other = Pool::bare("");
     other.ok(&["import", export.to_str().unwrap()]);
     // Exported offline, before a daemon starts a new epoch on it.

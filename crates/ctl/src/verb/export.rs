@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
-    match args.file.as_deref().filter(|file| *file != Path::new("-")) {
+    match args.file.as_deref().filter(|file| !is_standard_output(file)) {
         Some(file) => write_file(context, &absolute(file)?)?,
         None => {
             // A file stays as it is if nothing is exported into it.
@@ -35,6 +35,18 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// True of `-`, and of a path such as `/dev/stdout`: written to through a description of its own, its text and the sentence
+/// about it would be written over each other.
+fn is_standard_output(path: &Path) -> bool {
+    let file_of = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let is_same = || file_of(path).is_some_and(|file| Some(file) == file_of(Path::new("/dev/stdout")));
+    path == Path::new("-") || is_named_by_system(path) && is_same()
+}
+
+fn is_named_by_system(path: &Path) -> bool {
+    path.starts_with("/dev") || path.starts_with("/proc")
 }
 
 /// If standard output is a file, makes it readable to its owner only: it gets the environments of all
@@ -77,8 +89,7 @@ fn write_file(context: &Context, path: &Path) -> Result<(), Error> {
             file.write_all(text.as_bytes()).map_err(failed)
         })
     };
-    let is_named_by_system = path.starts_with("/dev") || path.starts_with("/proc");
-    if is_named_by_system || std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+    if is_named_by_system(path) || std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         write_to(&mut File::options().append(true).open(path).map_err(failed)?)?;
     } else {
         let real = atomic_file::behind_links(path).map_err(failed)?;
