@@ -45,7 +45,14 @@ impl WaitResult {
         rang && matches!(&condition.kind, Kind::Daemon(until) if states.contains(until))
     }
 
-    /// The condition that holds.
+    /// True for the start of a session that is over.
+    fn misses(&self, condition: &Condition) -> bool {
+        let Self::Session(view) = self else { return false };
+        let is_start = matches!(&condition.kind, Kind::Daemon(Until::Started | Until::Ready));
+        is_start && !view.session.lifecycle.holds_slot()
+    }
+
+    /// The condition that holds; else the one that cannot hold any more.
     fn which<'a>(&self, conditions: &'a [Condition]) -> Option<&'a Condition> {
         let holds = |condition: &&Condition| match (self, &condition.kind) {
             (Self::Session(view), Kind::Daemon(until)) => holds(view, until),
@@ -57,7 +64,8 @@ impl WaitResult {
             Self::Session(_) | Self::Message(_) => {
                 let below_bell = || conditions.iter().find(|condition| self.may_hold_below_bell(condition));
                 let only = || conditions.first().filter(|_| conditions.len() == 1);
-                conditions.iter().find(holds).or_else(below_bell).or_else(only)
+                let missed = || conditions.iter().find(|condition| self.misses(condition));
+                conditions.iter().find(holds).or_else(below_bell).or_else(missed).or_else(only)
             }
         }
     }
@@ -68,7 +76,7 @@ fn holds(view: &SessionView, until: &Until) -> bool {
     let lifecycle = view.session.lifecycle;
     match until {
         Until::Exit => !lifecycle.holds_slot(),
-        Until::Started | Until::Ready => lifecycle == Lifecycle::Live || !lifecycle.holds_slot(),
+        Until::Started | Until::Ready => lifecycle == Lifecycle::Live,
         Until::QueueEmpty => view.queue.queued + view.queue.claimed + view.queue.in_doubt == 0,
         Until::Activity(state) => view.activity.state == *state,
         Until::Message(_) | Until::Accepted(_) => false,
@@ -83,6 +91,11 @@ pub(super) fn print(
     result: WaitResult,
 ) -> Result<u8, Error> {
     let which = result.which(conditions);
+    if let WaitResult::Session(view) = &result
+        && which.is_some_and(|which| result.misses(which))
+    {
+        return Err(Error::failed(session::why_ended(view)));
+    }
     let word = which.map_or("", |which| which.word.as_str());
     if context.style.json {
         match &result {
@@ -126,9 +139,6 @@ fn print_json(document: &impl Serialize, word: &str, text: Option<&str>) -> Resu
 fn code(view: &SessionView, until: Option<&Until>, several: bool) -> Result<u8, Error> {
     match until {
         Some(Until::Exit) => outcome::of_session(view),
-        Some(Until::Started | Until::Ready) if !view.session.lifecycle.holds_slot() => {
-            Err(Error::failed(session::why_ended(view)))
-        }
         Some(Until::Activity(ActivityState::Attention)) if several => Ok(ATTENTION),
         Some(Until::Activity(ActivityState::Error)) if several => Ok(ERROR),
         _ => Ok(exit::OK),
@@ -176,6 +186,12 @@ mod tests {
         assert_eq!(word_of(&rang, &wanted("idle,error")), Some("idle"));
         assert_eq!(word_of(&rang, &wanted("busy,error")), Some("busy"));
         assert_eq!(word_of(&rang, &wanted("idle,attention,error")), Some("attention"));
+        let mut over = session("web");
+        over.session.lifecycle = Lifecycle::Stopped;
+        over.queue.queued = 1;
+        let over = WaitResult::Session(Box::new(over));
+        assert_eq!(word_of(&over, &wanted("ready,exit")), Some("exit"), "not the start that cannot come");
+        assert_eq!(word_of(&over, &wanted("idle,started")), Some("started"));
         // A single condition is printed even if it holds no longer.
         let result = WaitResult::Session(Box::new(session("web")));
         assert_eq!(word_of(&result, &wanted("busy")), Some("busy"));
