@@ -155,8 +155,9 @@ fn p26_who_waits_for_a_drain_with_a_deadline_is_answered_when_it_has_stopped() {
     let pool = Pool::new();
     // It writes all the time, so that it never counts as idle.
     let id = pool.script("web", "while :; do echo busy; sleep 0.05; done");
-    let told = pool.ok(&["drain", &id, "--wait", "--deadline", "300ms"]);
-    assert!(told.contains("stopped(drain_deadline)"), "{told}");
+    let told = pool.ctl(&["drain", &id, "--wait", "--deadline", "300ms"]).expect(1);
+    assert!(told.stderr.contains("its work may be cut off"), "{told:?}");
+    assert_eq!(pool.show(&id)["reason"], "drain_deadline");
     assert!(!pool.ok(&["show", &id]).contains("finished its queue"), "it was empty");
     let free = pool.script("free", "exec sleep 1000");
     pool.ok(&["drain", &free, "--wait", "--deadline", "1h"]);

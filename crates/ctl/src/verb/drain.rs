@@ -87,7 +87,10 @@ fn wait(context: &Context, target: &Target) -> Result<SessionView, Error> {
 fn tell(context: &Context, view: &SessionView) -> Result<(), Error> {
     check_messages(view)?;
     let is_cut_off = view.session.lifecycle == Lifecycle::Lost
-        || matches!(view.session.reason, Some(Reason::TmuxGone | Reason::StartupMissingTmux));
+        || matches!(
+            view.session.reason,
+            Some(Reason::TmuxGone | Reason::StartupMissingTmux | Reason::DrainDeadline)
+        );
     if is_cut_off {
         let why = session::why_ended(view);
         return Err(Error::failed(format!("{why}; it ended before it was at rest: its work may be cut off")));
