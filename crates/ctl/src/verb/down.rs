@@ -37,7 +37,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         return from_inside(context);
     }
     let (alive, _no_starts) = match stop::running_sessions(context) {
-        Err(error) if args.stop_sessions && exists(context, &error) => return Err(error),
+        Err(error) if args.stop_sessions && exists(context, &error) || is_denied(context) => {
+            return Err(error);
+        }
         Ok(_) if args.stop_sessions => {
             check_started_by_up(context)?;
             let no_starts = stop::sessions(context)?;
@@ -79,6 +81,12 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         )),
         _ => Ok(()),
     }
+}
+
+/// True if this pool is another user's, who alone may stop it.
+fn is_denied(context: &Context) -> bool {
+    let denied = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+    UnixStream::connect(&context.paths.socket).is_err_and(denied)
 }
 
 /// True if somebody listens on a socket. A server that is stopped, with a full queue, neither accepts nor refuses.
