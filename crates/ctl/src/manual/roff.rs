@@ -68,7 +68,10 @@ fn inlines(text: &str) -> Vec<Inline> {
             Span::Emphasis(text) => inlines.push(italic(text)),
             Span::Code(text) | Span::Strong(text) => inlines.push(bold(text)),
             Span::Link(label, target) => match target.strip_suffix(".md").and_then(super::find) {
-                Some(topic) => inlines.extend([bold(topic.man_name()), roman("(7)")]),
+                Some(topic) if label == topic.name => inlines.extend([bold(topic.man_name()), roman("(7)")]),
+                Some(topic) => {
+                    inlines.extend([roman(format!("{label} (")), bold(topic.man_name()), roman("(7))")])
+                }
                 None => inlines.push(roman(format!("{label} ({target})"))),
             },
         }
@@ -87,7 +90,7 @@ pub(crate) fn verb(command: &clap::Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    page.write_all(synopsis(&mut command.clone()).as_bytes())?;
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
     let shown = |verb: &&clap::Command| !verb.is_hide_set();
@@ -104,6 +107,15 @@ pub(crate) fn verb(command: &clap::Command) -> io::Result<Vec<u8>> {
     rest.text(see_also(&command));
     page.write_all(rest.render().as_bytes())?;
     Ok(page)
+}
+
+/// The words of a call as `--help` shows them: clap_mangen's own synopsis lacks `--`, `...` and the names of values.
+fn synopsis(command: &mut clap::Command) -> String {
+    let usage = command.render_usage().to_string();
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]);
+    roff.text([roman(usage.trim_start_matches("Usage:").trim())]);
+    roff.render()
 }
 
 /// The related pages of a verb: its parent, and the topics that show it. Those of the program: all topics.

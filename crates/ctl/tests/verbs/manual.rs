@@ -70,6 +70,10 @@ fn the_manual_is_written_as_man_pages() {
         let text = read(&page);
         assert!(text.contains(".TH ") && text.contains(".SH NAME") && text.contains("SEE ALSO"), "{page}");
     }
+    let lock = read("man1/poolctl-lock.1").replace("\\-", "-");
+    assert!(lock.contains("poolctl lock [OPTIONS] <SESSION> -- <CMD>..."), "{lock}");
+    let slots = read("man7/tmux-pool-slots.7").replace("\\-", "-");
+    assert!(slots.contains("workers (") && !slots.contains("own tmux-pool"), "{slots}");
     assert!(read("man1/poolctl-park.1").contains("tmux\\-pool\\-slots"), "{}", read("man1/poolctl-park.1"));
     assert!(
         !dir.path().join("man1/poolctl-become.1").exists() && !dir.path().join("man1/poolctl-man.1").exists()
