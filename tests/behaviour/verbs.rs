@@ -204,6 +204,12 @@ fn completions_and_help_are_there_without_a_daemon() {
     for shell in ["bash", "zsh", "fish"] {
         let script = pool.ok(&["completions", shell]);
         assert!(script.contains("poolctl") && script.contains("restart"), "{shell}");
+        for hidden in ["become", "--detached", "--if-kept"] {
+            assert!(!script.contains(hidden), "{shell} offers {hidden}, which is not for people");
+        }
+        for offered in ["queues-and-workers", "read-only", "max-runtime"] {
+            assert!(script.contains(offered), "{shell} does not offer {offered}");
+        }
     }
     pool.ctl(&["completions", "tcsh"]).expect(2);
     let help = pool.ok(&["--help"]);
