@@ -210,8 +210,9 @@ fn tip(error: &clap::Error, args: &[OsString]) -> Option<String> {
     let verb = args.iter().skip(1).find_map(|arg| definition.find_subcommand(arg))?;
     let takes_command = verb.get_arguments().any(clap::Arg::is_last_set);
     let lacks_dashes = takes_command && !args.iter().any(|arg| arg == "--");
-    (lacks_dashes && error.kind() == ErrorKind::UnknownArgument)
-        .then(|| "put `--` before the command to run: poolctl new web -- npm run dev".to_owned())
+    (lacks_dashes && error.kind() == ErrorKind::UnknownArgument).then(|| {
+        format!("put `--` before the command to run: poolctl {} ... -- npm run dev", verb.get_name())
+    })
 }
 
 #[cfg(test)]
