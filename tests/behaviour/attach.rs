@@ -59,6 +59,37 @@ fn attach_within_the_pools_own_tmux_switches_the_client() {
 }
 
 #[test]
+fn attach_in_a_session_that_nobody_sees_is_refused_and_moves_nobody() {
+    let pool = Pool::new();
+    pool.ok(&["new", "unseen", "--agent", "shell"]);
+    let (seen, target) = (pool.script("seen", "exec cat"), pool.script("target", "exec cat"));
+    let _outer = Outer::run(&pool, "exec poolctl attach seen");
+    await_clients(&pool, &seen, 1);
+    let clients = || pool.tmux_text(&["list-clients", "-F", "#{client_name} #{session_name}"]);
+    let before = clients();
+    let (ctl, said) = (env!("CARGO_BIN_EXE_poolctl"), pool.path("said"));
+    let line = format!("{ctl} attach target 2>{}", said.display());
+    let sent = pool.ctl(&["send", "unseen", "--wait", "done", &line]);
+    assert!(fs::read_to_string(&said).unwrap().contains("nobody is attached"), "{sent:?}");
+    assert_eq!(clients(), before);
+    assert_eq!(pool.show(&target)["attached_clients"], 0);
+}
+
+#[test]
+fn attach_in_a_program_of_the_pool_switches_the_client_and_does_not_nest() {
+    let pool = Pool::new();
+    let ctl = env!("CARGO_BIN_EXE_poolctl");
+    let (go, second) = (pool.path("go"), pool.script("second", "exec cat"));
+    let line = format!("until [ -e {} ]; do sleep 0.1; done; {ctl} attach second; exec cat", go.display());
+    let first = pool.script("first", &line);
+    let _outer = Outer::run(&pool, "exec poolctl attach first");
+    await_clients(&pool, &first, 1);
+    fs::write(&go, "").unwrap();
+    await_clients(&pool, &second, 1);
+    await_clients(&pool, &first, 0);
+}
+
+#[test]
 fn who_only_watches_types_nothing() {
     let pool = Pool::new();
     let got = pool.path("got");

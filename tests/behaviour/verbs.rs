@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 
-use crate::harness::{Output, PATIENCE, Pool, Talk, eventually, gone, wait_until};
+use crate::harness::{Outer, Output, PATIENCE, Pool, Talk, eventually, gone, wait_until};
 
 #[test]
 fn a_session_from_new_to_rm() {
@@ -282,13 +282,10 @@ fn attach_needs_a_terminal() {
     let id = pool.script("web", "exec cat");
     pool.ctl(&["attach", &id]).expect(2);
     pool.ctl(&["attach", "nobody"]).expect(2);
-    // A terminal inside tmux: a pane of another session attaches to the pool's server.
-    let ctl = env!("CARGO_BIN_EXE_poolctl");
-    let attach = format!("unset TMUX; exec env POOL_STATE_DIR='{}' {ctl} attach web", pool.state().display());
-    pool.tmux_text(&["new-session", "-d", "-s", "outer", "-x", "100", "-y", "30", &attach]);
+    let outer = Outer::run(&pool, "exec poolctl attach web");
     wait_until("a client is attached", PATIENCE, || pool.show(&id)["attached_clients"] == 1);
     pool.ctl(&["rm", &id]).expect(4);
-    pool.tmux_text(&["kill-session", "-t", "=outer"]);
+    drop(outer);
     wait_until("it is detached", PATIENCE, || pool.show(&id)["attached_clients"] == 0);
 }
 

@@ -158,9 +158,12 @@ fn what_its_user_split_off_keeps_no_session_from_starting_again() {
         pool.ok(&[end, &id]);
         pool.ok(&["restart", &id]);
         assert_eq!(pool.lifecycle(&id), "live", "after {end}");
+        // Its own tmux session gives up its name, too.
+        pool.ok(&["restart", &id]);
+        assert_eq!(pool.lifecycle(&id), "live", "after {end} and another restart");
     }
     let names = pool.tmux_text(&["list-sessions", "-F", "#{session_name}"]);
-    assert_eq!(names.lines().filter(|name| name.starts_with("stale-")).count(), 2, "{names}");
+    assert_eq!(names.lines().filter(|name| name.starts_with("left-")).count(), 2, "{names}");
 }
 
 /// Parks a session once it counts as idle; returns its document then.

@@ -125,6 +125,42 @@ fn w05_a_name_that_another_session_has_is_not_taken_over() {
 }
 
 #[test]
+fn w05_a_session_takes_no_name_from_where_its_pane_was_moved() {
+    let pool = Pool::new();
+    pool.script("first", "exec sleep 1000");
+    let second = pool.script("second", "exec sleep 1000");
+    let pane = pool.show(&second)["tmux"]["pane_id"].as_str().unwrap().to_owned();
+    for end in ["restart", "rm"] {
+        pool.tmux_text(&["join-pane", "-d", "-s", &pane, "-t", "=first:"]);
+        pool.ok(&[end, "first"]);
+        let mark = format!("after-{end}");
+        pool.tmux_text(&["new-session", "-d", "-s", &mark, "exec sleep 1001"]);
+        await_event(&pool, "foreign_seen", |event| event["name"] == mark.as_str());
+        let shown = pool.show(&second);
+        assert_eq!(
+            (&shown["name"], &shown["lifecycle"]),
+            (&"second".into(), &"live".into()),
+            "{end}: {shown}"
+        );
+    }
+    pool.ctl(&["rm", "first"]).expect(3);
+    assert_eq!(pool.lines(&["events", "--kind", "session_renamed"]).len(), 0);
+}
+
+#[test]
+fn what_could_not_start_again_for_its_name_is_not_restarted() {
+    let pool = Pool::new();
+    let (first, second) = (pool.script("first", "exec sleep 1000"), pool.script("second", "exec sleep 1000"));
+    let pane = |id: &str| pool.show(id)["tmux"]["pane_id"].as_str().unwrap().to_owned();
+    pool.tmux_text(&["swap-pane", "-d", "-s", &pane(&first), "-t", &pane(&second)]);
+    wait_until("it is seen", PATIENCE, || !pool.show(&first)["detail"].is_null());
+    let run = pool.show(&first)["incarnations"].clone();
+    let told = pool.ctl(&["restart", "first"]).expect(4);
+    assert!(told.stderr.contains("nothing was ended"), "{told:?}");
+    assert_eq!((&pool.show(&first)["lifecycle"], &pool.show(&first)["incarnations"]), (&"live".into(), &run));
+}
+
+#[test]
 fn w12_foreign_sessions_come_and_go_in_the_journal() {
     let (pool, _) = told();
     pool.tmux_text(&["new-session", "-d", "-s", "theirs", "exec sleep 1001"]);

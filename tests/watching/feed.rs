@@ -159,6 +159,8 @@ impl Truth {
                     created_at: 1,
                     attached: 0,
                     pooled: false,
+                    made_for: None,
+                    renamed: false,
                 };
                 self.state.sessions.insert(id, session);
                 let pane = self.pane_of(id);

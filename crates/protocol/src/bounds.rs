@@ -101,7 +101,8 @@ impl Request {
             | Self::Usage(Some(of)) => check_session(of),
             Self::Attach(asked) => {
                 check_session(&asked.session)?;
-                asked.tmux_env.iter().try_for_each(|value| check_path("TMUX", value))
+                asked.tmux_env.iter().try_for_each(|value| check_path("TMUX", value))?;
+                asked.terminal.iter().try_for_each(|path| check_path("the terminal", path))
             }
             Self::Send(send) => {
                 check_session(&send.session)?;

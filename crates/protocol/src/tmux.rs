@@ -128,6 +128,12 @@ pub struct TmuxSession {
     /// True if a pane of it is or was a session of a pool (`@pool_session`). It is not adopted automatically.
     #[serde(default)]
     pub pooled: bool,
+    /// The incarnation for which a pool made or adopted it.
+    #[serde(default)]
+    pub made_for: Option<Tag>,
+    /// True if it has another name than the pool gave it, or than it had when it was adopted.
+    #[serde(default)]
+    pub renamed: bool,
 }
 
 /// A pane as observed.

@@ -1,7 +1,10 @@
 //! Guarded effects on a pane and its session, and captures of its text.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
 use protocol::tmux::HIDDEN_SESSION;
-use protocol::{Name, PaneId, Tag, TmuxSessionId};
+use protocol::{Name, OsBytes, PaneId, Tag, TmuxSessionId};
 
 use crate::command::{CommandLine, script};
 use crate::device::Device;
@@ -48,7 +51,13 @@ const TAKEN: &str = "taken";
 
 const PANE_USE: &str = "#{session_activity} #{window_activity} #{pane_pipe}";
 
+/// The terminal of a dead pane is closed, and another program's may have its name.
+const PANE_TERMINAL: &str = "#{session_id}\t#{?pane_dead,,#{pane_tty}}";
+
 const CLIENT: &str = "#{client_pid}\t#{client_control_mode}\t#{client_readonly}\t#{client_name}";
+
+const VIEWER: &str =
+    "#{client_activity}\t#{client_pid}\t#{client_control_mode}\t#{client_readonly}\t#{client_name}";
 
 impl Device {
     /// Captures the text of a pane, live or dead, with escape sequences for colours if `ansi`. Empty unless
@@ -114,18 +123,24 @@ impl Device {
         session: TmuxSessionId,
         name: &Name,
     ) -> Result<Answer, TmuxError> {
-        if matches!(self.is_of_pool(pane.server, session).await, Ok(false)) {
+        if matches!(self.is_made_for(pane, session).await, Ok(false)) {
             return self.effect(pane, &[]).await;
         }
         let (session, target) = (session.to_string(), pane.pane.to_string());
+        let made_for = format!("{} {name}", pane.tag);
         let rename: &[&str] = &["rename-session", "-t", &session, name.as_str()];
-        self.effect(pane, &[rename, &["rename-window", "-t", &target, name.as_str()]]).await
+        let known: &[&str] = &["set-option", "-t", &session, format::POOLED, &made_for];
+        self.effect(pane, &[rename, known, &["rename-window", "-t", &target, name.as_str()]]).await
     }
 
-    /// True of a session that a pool made or adopted, and that its user has not taken.
-    async fn is_of_pool(&self, server: ServerRef, session: TmuxSessionId) -> Result<bool, TmuxError> {
-        let (target, of_pool) = (session.to_string(), of_pool());
-        let told = self.on_server(server, &[&["display-message", "-p", "-t", &target, &of_pool]]).await?;
+    /// True of a session that a pool made or adopted for the incarnation of this pane, and that its user has not taken. The
+    /// pane may have been moved into that of another one.
+    async fn is_made_for(&self, pane: PaneRef, session: TmuxSessionId) -> Result<bool, TmuxError> {
+        let (target, option) = (session.to_string(), format::POOLED);
+        // Builds before the tag was written there wrote 1.
+        let made_for = format!("#{{||:#{{==:#{{{option}}},1}},#{{==:#{{=32:{option}}},{}}}}}", pane.tag);
+        let told =
+            self.on_server(pane.server, &[&["display-message", "-p", "-t", &target, &made_for]]).await?;
         Ok(told == b"1\n")
     }
 
@@ -199,19 +214,53 @@ impl Device {
         self.effect(pane, &[&["clear-history", "-t", &target]]).await
     }
 
-    /// Lists the clients attached to a session of a pool; none for a session of its user's.
+    /// Lists the clients attached to the session that was made for the incarnation of this pane; none for another one.
     ///
     /// # Errors
     /// [`TmuxError::NotFound`] if this server has no such session, or another server answers.
-    pub async fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Result<Vec<Client>, TmuxError> {
+    pub async fn clients(&self, pane: PaneRef, session: TmuxSessionId) -> Result<Vec<Client>, TmuxError> {
         let target = session.to_string();
         let list: &[&str] = &["list-clients", "-t", &target, "-F", CLIENT];
-        let text = self.on_server(server, &[list]).await?;
-        if !self.is_of_pool(server, session).await? {
+        let text = self.on_server(pane.server, &[list]).await?;
+        if !self.is_made_for(pane, session).await? {
             return Ok(Vec::new());
         }
         let lines = text.split_inclusive(|&b| b == b'\n');
         lines.map(|line| client(line).ok_or_else(|| format::malformed(line))).collect()
+    }
+
+    /// Lists the clients that show the pane with this terminal: first those that can type, and of them the one that was used
+    /// last. `None` if it is no pane's of this server.
+    ///
+    /// # Errors
+    /// [`TmuxError::NotFound`] if another server answers, or the session ends meanwhile.
+    pub async fn viewers(
+        &self,
+        server: ServerRef,
+        terminal: &OsBytes,
+    ) -> Result<Option<Vec<Client>>, TmuxError> {
+        // The client of the hidden session is the watcher.
+        let shown = format!("#{{!=:#{{session_name}},{HIDDEN_SESSION}}}");
+        let list: &[&str] = &["list-panes", "-a", "-f", &shown, "-F", PANE_TERMINAL];
+        let text = self.on_server(server, &[list]).await?;
+        let mut sessions = BTreeSet::new();
+        for line in text.split_inclusive(|&b| b == b'\n') {
+            let (session, shown) = pane_terminal(line).ok_or_else(|| format::malformed(line))?;
+            sessions.extend((shown == terminal.0).then_some(session));
+        }
+        if sessions.is_empty() {
+            return Ok(None);
+        }
+        let mut all = Vec::new();
+        for session in sessions {
+            let target = session.to_string();
+            let text = self.on_server(server, &[&["list-clients", "-t", &target, "-F", VIEWER]]).await?;
+            for line in text.split_inclusive(|&b| b == b'\n') {
+                all.push(viewer(line).ok_or_else(|| format::malformed(line))?);
+            }
+        }
+        all.sort_by_key(|(active_at, client)| (client.read_only, client.control, Reverse(*active_at)));
+        Ok(Some(all.into_iter().map(|(_, client)| client).collect()))
     }
 
     /// Reads what is to be known of a pane before its adoption.
@@ -297,6 +346,22 @@ pub fn retired_name(tag: Tag) -> Name {
     format!("stale-{tag}").parse().expect("'stale-' and 32 hexadecimal digits obey the rules for names")
 }
 
+/// Returns the name for a session that the pool gave up, as its user has panes in it, when this incarnation takes its name.
+pub fn left_name(tag: Tag) -> Name {
+    format!("left-{tag}").parse().expect("'left-' and 32 hexadecimal digits obey the rules for names")
+}
+
+fn pane_terminal(line: &[u8]) -> Option<(TmuxSessionId, &[u8])> {
+    let mut fields = line.strip_suffix(b"\n")?.splitn(2, |&b| b == b'\t');
+    Some((format::field(fields.next())?, fields.next()?))
+}
+
+/// A client, with the time of its last activity.
+fn viewer(line: &[u8]) -> Option<(u64, Client)> {
+    let end = line.iter().position(|&b| b == b'\t')?;
+    Some((format::field(Some(&line[..end]))?, client(&line[end + 1..])?))
+}
+
 fn client(line: &[u8]) -> Option<Client> {
     let mut fields = line.strip_suffix(b"\n")?.splitn(4, |&b| b == b'\t');
     let pid = format::field(fields.next())?;
@@ -345,5 +410,6 @@ mod tests {
     #[test]
     fn stale_names_are_names() {
         assert_eq!(retired_name(Tag([0xff; 16])).as_str(), format!("stale-{}", "f".repeat(32)));
+        assert_eq!(left_name(Tag([0xff; 16])).as_str(), format!("left-{}", "f".repeat(32)));
     }
 }

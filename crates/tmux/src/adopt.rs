@@ -77,7 +77,8 @@ impl Adopt {
         let pipe = ["pipe-pane".as_ref(), "-O".as_ref(), "-t".as_ref(), target.as_ref(), log.as_os_str()];
         let piped = script([&pipe[..]]) + " ; " + &script([done]);
         let [tagged, of_program] = format::set_tag(target, &tag);
-        let pooled: &[&str] = &["set-option", "-t", session, POOLED, "1"];
+        let made_for = format!("{tag} #{{session_name}}");
+        let pooled: &[&str] = &["set-option", "-F", "-t", session, POOLED, &made_for];
         let begins = receipt::revoked(target, self.token);
         let begins = script([&begins.each_ref().map(String::as_str)[..]]);
         // A repeated adoption, which may come late, leaves the receipt of what was typed since.

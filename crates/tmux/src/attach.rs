@@ -19,15 +19,16 @@ impl Device {
         self.client(&CommandLine::default().then(words))
     }
 
-    /// Returns the command that switches the calling client of this server to the session. `switch-client
-    /// -r` would make a read-only client writable again, so the flag is set first, by `refresh-client`.
-    pub fn switch_command(&self, session: TmuxSessionId, read_only: bool) -> Vec<OsBytes> {
+    /// Returns the command that switches a client of this server, by its [`Client::name`](crate::act::Client::name), to the
+    /// session. `switch-client -r` would make a read-only client writable again, so the flag is set first, by
+    /// `refresh-client`.
+    pub fn switch_command(&self, client: &str, session: TmuxSessionId, read_only: bool) -> Vec<OsBytes> {
         let target = session.to_string();
         let mut line = CommandLine::default();
         if read_only {
-            line = line.then(["refresh-client", "-f", "read-only"]);
+            line = line.then(["refresh-client", "-t", client, "-f", "read-only"]);
         }
-        self.client(&line.then(["switch-client", "-t", &target]))
+        self.client(&line.then(["switch-client", "-c", client, "-t", &target]))
     }
 
     fn client(&self, line: &CommandLine) -> Vec<OsBytes> {
@@ -50,7 +51,9 @@ mod tests {
             attach,
             ["/usr/bin/tmux", "-N", "-S", "/run/pool tmux.sock", "attach-session", "-t", "$3", "-r"]
         );
-        let switch = words(device.switch_command(TmuxSessionId(3), true));
-        assert_eq!(switch[4..], ["refresh-client", "-f", "read-only", ";", "switch-client", "-t", "$3"]);
+        let switch = words(device.switch_command("/dev/pts/7", TmuxSessionId(3), true));
+        let read_only = ["refresh-client", "-t", "/dev/pts/7", "-f", "read-only", ";"];
+        assert_eq!(switch[4..10], read_only);
+        assert_eq!(switch[10..], ["switch-client", "-c", "/dev/pts/7", "-t", "$3"]);
     }
 }

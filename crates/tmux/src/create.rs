@@ -116,7 +116,10 @@ impl Create {
         let (width, height) = (self.size.width.to_string(), self.size.height.to_string());
         let other_size = format!("#{{!=:#{{window_width}}x#{{window_height}},{width}x{height}}}");
         let (resize, unpin) = format::resize_window(&target, [&width, &height]);
+        let leave = script([&["copy-mode", "-q", "-t", &target][..]]);
         line.then(self.new_session())
+            // The first session after the server's start shows the errors of its configuration in a mode.
+            .then(["if-shell", "-F", "-t", &target, "#{pane_in_mode}", &leave])
             .then(["if-shell", "-F", "-t", &target, SESSION_GOES, &stays])
             // Up to 3.5, a new window gets the size of whatever terminal is attached to the server.
             .then(["if-shell", "-F", "-t", &target, &other_size, &script([&resize[..], &unpin])])
@@ -128,6 +131,7 @@ impl Create {
     /// all its windows.
     fn marks(&self, target: &str, nonce: Nonce) -> String {
         let tag = self.tag.to_string();
+        let made_for = format!("{tag} {}", self.name);
         let [tagged, of_program] = format::set_tag(target, &tag);
         let receipt = receipt::revoked(target, self.token);
         let receipt = receipt.each_ref().map(String::as_str);
@@ -136,7 +140,7 @@ impl Create {
         let marks: [&[&str]; 5] = [
             &tagged,
             &of_program,
-            &["set-option", "-t", target, format::POOLED, "1"],
+            &["set-option", "-t", target, format::POOLED, &made_for],
             &receipt,
             &["if-shell", "-F", "-t", target, SCREEN_GOES, &keep_screen(target)],
         ];

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 
-use protocol::{Name, PaneId, TmuxSessionId, Token};
+use protocol::{Name, OsBytes, PaneId, TmuxSessionId, Token};
 
 use crate::act::{Client, Lines, PaneUse};
 use crate::adopt::Adopt;
@@ -79,7 +79,9 @@ pub trait Driver: Send + Sync {
     /// See [`Device::disown`].
     fn disown(&self, pane: PaneRef) -> Call<'_, Answer>;
     /// See [`Device::clients`].
-    fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>>;
+    fn clients(&self, pane: PaneRef, session: TmuxSessionId) -> Call<'_, Vec<Client>>;
+    /// See [`Device::viewers`].
+    fn viewers<'a>(&'a self, server: ServerRef, terminal: &'a OsBytes) -> Call<'a, Option<Vec<Client>>>;
     /// See [`Device::pane_use`].
     fn pane_use(&self, server: ServerRef, pane: PaneId) -> Call<'_, PaneUse>;
     /// See [`Device::switch_client`].
@@ -193,8 +195,12 @@ impl Driver for Device {
         Box::pin(self.disown(pane))
     }
 
-    fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
-        Box::pin(self.clients(server, session))
+    fn clients(&self, pane: PaneRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
+        Box::pin(self.clients(pane, session))
+    }
+
+    fn viewers<'a>(&'a self, server: ServerRef, terminal: &'a OsBytes) -> Call<'a, Option<Vec<Client>>> {
+        Box::pin(self.viewers(server, terminal))
     }
 
     fn pane_use(&self, server: ServerRef, pane: PaneId) -> Call<'_, PaneUse> {

@@ -207,7 +207,14 @@ impl State {
         let created_at = self.server.map_or(0, |server| server.started_at);
         self.sessions.insert(
             session,
-            TmuxSession { name: name.to_owned(), created_at, attached: 0, pooled: tag.is_some() },
+            TmuxSession {
+                name: name.to_owned(),
+                created_at,
+                attached: 0,
+                pooled: tag.is_some(),
+                made_for: tag,
+                renamed: false,
+            },
         );
         let pane = TmuxPane {
             tag,

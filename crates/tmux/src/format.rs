@@ -27,11 +27,14 @@ macro_rules! unattended {
 pub(crate) use unattended;
 
 /// Format of a session, one a line. After its clients come those that show each of its windows: a window may be linked into
-/// other sessions.
+/// other sessions. Of a pool's own, the tag of the incarnation for which it was made comes next, behind `+`, or behind `*` if
+/// its name is no longer the one that the pool knows; whatever a program has put into the option becomes letters.
 pub const SESSION: &str = concat!(
     "S\t#{session_id}\t#{session_created}\t",
     attached!(),
-    "#{W: #{window_active_clients}}\t#{?@pool_session,1,0}\t#{session_name}"
+    "#{W: #{window_active_clients}}\t#{?@pool_session,",
+    "#{?#{==:#{=32:@pool_session} #{session_name},#{@pool_session}},+,*}#{s/[^0-9a-f]/x/;=32:@pool_session},",
+    "-}\t#{session_name}"
 );
 
 /// Format: true of a pane that runs the program for which it got its tag, not one that a person started in it later
@@ -76,7 +79,8 @@ pub(crate) fn resize_window<'a>(
     )
 }
 
-/// Option of a tmux session one of whose panes is or was the pool's; it stays when that pane goes.
+/// Option of a tmux session one of whose panes is or was the pool's; it stays when that pane goes. Its value is the tag of
+/// the incarnation for which it was made or adopted, and the session's name then.
 pub(crate) const POOLED: &str = "@pool_session";
 
 /// Value of the option in a pane that was given back to its user.
@@ -110,9 +114,18 @@ fn session(line: &[u8]) -> Option<(TmuxSessionId, TmuxSession)> {
     let id = field(fields.next())?;
     let created_at = field(fields.next())?;
     let attached = viewers(fields.next()?)?;
-    let pooled = flag(fields.next()?)?;
+    let (sign, tag) = fields.next()?.split_first()?;
+    let (pooled, renamed) = match sign {
+        b'-' => (false, false),
+        b'+' => (true, false),
+        b'*' => (true, true),
+        _ => return None,
+    };
+    // What its user has taken has no tag.
+    let made_for = field(Some(tag)).filter(|_| pooled);
     let name = String::from_utf8_lossy(fields.next()?).into_owned();
-    if name.is_empty() { None } else { Some((id, TmuxSession { name, created_at, attached, pooled })) }
+    let session = TmuxSession { name, created_at, attached, pooled, made_for, renamed };
+    (!session.name.is_empty()).then_some((id, session))
 }
 
 /// Returns the number of clients that are attached to a session, or show one of its windows.
@@ -123,8 +136,7 @@ fn viewers(text: &[u8]) -> Option<u32> {
     Some(attached.max(shown))
 }
 
-/// Parses the panes of a listing, by id, without their processes. Panes of the session `hidden` alone are
-/// left out. A pane that several sessions show belongs to the one that a pool made, or has the lowest id.
+/// Parses the panes of a listing, by id, without their processes. Panes of the session `hidden` alone are left out. A pane that several sessions show belongs to the one that a pool made, or has the lowest id.
 ///
 /// # Errors
 /// [`TmuxError::Output`] for bytes that are not a pane, or one pane listed with differing facts.

@@ -255,8 +255,8 @@ fn until<'a>(text: &'a [u8], start: &str) -> Option<(&'a [u8], ServerRef, &'a [u
 mod tests {
     use super::*;
 
-    const ONE: &str = "S\t$3\t1700000000\t1\t0\tname with  blanks\n";
-    const HIDDEN: &str = "S\t$0\t1700000000\t1\t0\t_pool\n";
+    const ONE: &str = "S\t$3\t1700000000\t1\t-\tname with  blanks\n";
+    const HIDDEN: &str = "S\t$0\t1700000000\t1\t-\t_pool\n";
     const PANE: &str = "P\t$3\t@4\t%7\t4242\t0\t\t\t0\t80\t24\t-\n";
 
     fn query(scope: Scope) -> Query {

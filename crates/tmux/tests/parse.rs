@@ -14,8 +14,14 @@ fn panes(text: &[u8], hidden: Option<TmuxSessionId>) -> Result<BTreeMap<PaneId, 
 }
 
 fn session_line(id: TmuxSessionId, session: &TmuxSession) -> String {
-    let TmuxSession { name, created_at, attached, pooled } = session;
-    format!("S\t{id}\t{created_at}\t{attached}\t{}\t{name}\n", u8::from(*pooled))
+    let TmuxSession { name, created_at, attached, pooled, made_for, renamed } = session;
+    let sign = match (pooled, renamed) {
+        (false, _) => "-",
+        (true, false) => "+",
+        (true, true) => "*",
+    };
+    let tag = made_for.map(|tag| tag.to_string()).unwrap_or_default();
+    format!("S\t{id}\t{created_at}\t{attached}\t{sign}{tag}\t{name}\n")
 }
 
 fn pane_line(id: PaneId, pane: &TmuxPane) -> String {
@@ -49,9 +55,11 @@ prop_compose! {
 
 prop_compose! {
     fn any_session()(
-        name in "[ -~é]{1,20}", created_at: u64, attached: u32, pooled: bool,
+        name in "[ -~é]{1,20}", created_at: u64, attached: u32, pooled: bool, tag: Option<[u8; 16]>,
+        renamed: bool,
     ) -> TmuxSession {
-        TmuxSession { name, created_at, attached, pooled }
+        let made_for = tag.filter(|_| pooled).map(Tag);
+        TmuxSession { name, created_at, attached, pooled, made_for, renamed: renamed && pooled }
     }
 }
 
@@ -130,13 +138,13 @@ fn hostile_lines_spoil_the_listing() {
         assert!(panes(format!("{GOOD}{text}").replacen("%3", "%4", 1).as_bytes(), None).is_err(), "{text:?}");
     }
     for text in [
-        "S\t$1\t5\t0 \t0\tx\n",
-        "S\t$1\t5\t\t0\tx\n",
-        "S\t$1\t5\t0\t0\t\n",
-        "S\t$1\t5\t0\t0\n",
+        "S\t$1\t5\t0 \t-\tx\n",
+        "S\t$1\t5\t\t-\tx\n",
+        "S\t$1\t5\t0\t-\t\n",
+        "S\t$1\t5\t0\t-\n",
         "S\t$1\t5\t0\t2\tx\n",
-        "S\t$1\t-5\t0\t0\tx\n",
-        "S\t$1\t5\t0\t0\tx",
+        "S\t$1\t-5\t0\t-\tx\n",
+        "S\t$1\t5\t0\t-\tx",
         "x\n",
         "\n",
     ] {
@@ -159,16 +167,16 @@ fn one_pane_in_two_sessions_is_one_pane() {
     let other = GOOD.replace("$1", "$0");
     let listed = panes(format!("{GOOD}{other}").as_bytes(), None).unwrap();
     assert_eq!(listed[&PaneId(3)].session, TmuxSessionId(0));
-    let pooled = sessions(b"S\t$0\t5\t0\t0\ttheirs\nS\t$1\t5\t0\t1\tours\n").unwrap();
+    let pooled = sessions(b"S\t$0\t5\t0\t-\ttheirs\nS\t$1\t5\t0\t+\tours\n").unwrap();
     let listed = format::panes(format!("{GOOD}{other}").as_bytes(), None, &pooled).unwrap();
     assert_eq!(listed[&PaneId(3)].session, TmuxSessionId(1), "the pool's own");
     let differing = other.replace("44", "45");
     assert!(panes(format!("{GOOD}{differing}").as_bytes(), None).is_err());
     for (clients, attached) in [("2", 2), ("0 0 3 0", 3), ("1 1", 1), ("0 1 2", 3)] {
-        let line = format!("S\t$1\t5\t{clients}\t0\tx\n");
+        let line = format!("S\t$1\t5\t{clients}\t-\tx\n");
         assert_eq!(sessions(line.as_bytes()).unwrap()[&TmuxSessionId(1)].attached, attached, "{clients}");
     }
-    assert!(sessions(b"S\t$1\t5\t0\t0\tx\nS\t$1\t5\t0\t0\tx\n").is_err());
+    assert!(sessions(b"S\t$1\t5\t0\t-\tx\nS\t$1\t5\t0\t-\tx\n").is_err());
 }
 
 #[test]

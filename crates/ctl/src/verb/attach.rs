@@ -3,12 +3,14 @@
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
+use nix::unistd::ttyname;
 use protocol::request::Attach;
 use protocol::{OsBytes, Request};
 
 use crate::calls::expected;
-use crate::show::{escape, out};
+use crate::show::{escape, out, time};
 use crate::{Context, Error};
 
 /// Attach the terminal to a session; one that is parked or lost is started first
@@ -22,6 +24,9 @@ pub(crate) struct Args {
     /// Inside another tmux: open a window there instead of nesting
     #[arg(long)]
     window: bool,
+    /// Time to wait for a slot if it is parked or lost; 0: not at all [default: from the configuration]
+    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
+    wait_slot: Option<Duration>,
 }
 
 /// Returns on failure only.
@@ -32,8 +37,10 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let attach = Attach {
         session: context.session(&args.session)?,
         read_only: args.read_only,
+        terminal: ttyname(io::stdin()).ok().map(OsBytes::from),
         tmux_env: std::env::var_os("TMUX").filter(|value| !value.is_empty()).map(OsBytes::from),
         window: args.window,
+        wait_slot_ms: args.wait_slot.map(time::millis),
     };
     // A parked or lost session is started first, which may have to wait for a slot.
     let progress = context.progress(&format!("{} to run", args.session));

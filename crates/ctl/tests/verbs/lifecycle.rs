@@ -721,8 +721,17 @@ fn attach_waits_for_what_is_woken() {
     let pool = Pool::new(|_| refused(ErrorCode::Refused, "the pool is full"));
     let Some(ran) = on_a_terminal(&pool, "attach web --read-only") else { return };
     assert_eq!((ran.code, ran.out.contains("the pool is full")), (5, true), "{ran:?}");
-    let attach = Attach { session: named("web"), read_only: true, tmux_env: None, window: false };
-    assert_eq!(pool.request(), Request::Attach(attach));
+    let Request::Attach(asked) = pool.request() else { panic!("no attach") };
+    assert!(asked.terminal.is_some(), "{asked:?}");
+    let attach = Attach {
+        session: named("web"),
+        read_only: true,
+        terminal: asked.terminal.clone(),
+        tmux_env: None,
+        window: false,
+        wait_slot_ms: None,
+    };
+    assert_eq!(asked, attach);
 }
 
 /// Runs a command on a terminal of its own, by `script`; `None` if that is not installed.

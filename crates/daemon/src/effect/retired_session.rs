@@ -21,8 +21,9 @@ pub(crate) async fn free_name(daemon: &Daemon, name: &Name, (tag, ran_before): (
     let panes = tagged_panes(&state, name);
     let left = user_session(&state, name).filter(|_| ran_before && panes.is_empty());
     if let Some((server, session)) = left {
-        let retired = tmux::act::retired_name(tag);
-        let renamed = daemon.tmux.rename_left(server, session, (name, &retired)).await;
+        // Not the name that this incarnation's own session gets once it is over.
+        let left_name = tmux::act::left_name(tag);
+        let renamed = daemon.tmux.rename_left(server, session, (name, &left_name)).await;
         tracing::debug!(%name, ?renamed, "renamed what is left with panes of its user");
         return renamed.is_ok();
     }

@@ -6,11 +6,11 @@ use protocol::paths::is_same;
 use protocol::reply::AttachCommand;
 use protocol::request::Attach;
 use protocol::{Lifecycle, OsBytes, Refusal, Reply, Response, Session, TmuxSessionId};
-use tmux::TmuxError;
+use tmux::{ServerRef, TmuxError};
 
 use crate::decide::lock;
 use crate::effect::slot::Requester;
-use crate::engine::{Daemon, in_doubt};
+use crate::engine::{Daemon, in_doubt, pane_of};
 use crate::verb::operation::Awaiter;
 use crate::verb::start::{StartOptions, start_next};
 use crate::verb::transition::{is_about_to_run, wait_while};
@@ -19,7 +19,8 @@ use crate::verb::{session_view, termination};
 /// Answers once the session runs. A parked or lost one is started.
 pub(super) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
     let session = session_view::resolve(daemon, asked.session.clone()).await?;
-    let session = wake(daemon, session).await?;
+    let options = StartOptions { wait_ms: asked.wait_slot_ms, ..StartOptions::default() };
+    let session = wake(daemon, session, options).await?;
     let tag = session.incarnation.as_ref().filter(|_| !asked.read_only).map(|run| run.tag);
     daemon.engine.post(move |turn| {
         let now = turn.now();
@@ -34,11 +35,12 @@ pub(super) async fn attach(daemon: &Arc<Daemon>, asked: Attach) -> Reply {
     if let Err(error @ TmuxError::Untrusted(_)) = tmux::trust::probe(&daemon.device.socket) {
         return Err(Refusal::refused(error.to_string()));
     }
-    Ok(Response::Attach(command(daemon, &session, target, &asked)))
+    let server = run.and_then(pane_of).map(|pane| pane.server);
+    Ok(Response::Attach(command(daemon, &session, (server, target), &asked).await?))
 }
 
 /// Starts a session that is parked or lost, or about to be parked. Returns it as it is then.
-async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Session, Refusal> {
+async fn wake(daemon: &Arc<Daemon>, session: Session, options: StartOptions) -> Result<Session, Refusal> {
     let id = session.id;
     if session.is_being_parked() || matches!(session.lifecycle, Lifecycle::Parked | Lifecycle::Lost) {
         let awaiter = Awaiter::new(daemon);
@@ -47,7 +49,7 @@ async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Session, Refusal
         // In its own task, so that a client that disconnects does not stop it half-way. It takes no slot for one.
         let wake = async move {
             termination::wait_unless(&daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
-            start_next(&daemon, requester, (id, StartOptions::default()), |_| ()).await
+            start_next(&daemon, requester, (id, options), |_| ()).await
         };
         let woken = world.detach("attach", lock::with_user_lock(lock::current(), wake));
         woken.await.ok_or_else(in_doubt)??;
@@ -56,28 +58,65 @@ async fn wake(daemon: &Arc<Daemon>, session: Session) -> Result<Session, Refusal
     session_view::resolve(daemon, id.into()).await
 }
 
-/// Returns the command for the caller's terminal: inside this tmux server it switches the client, inside
+/// Returns the command for the caller's terminal: inside this tmux server it switches the client that shows it, inside
 /// another one it nests, in a new window if asked.
-fn command(daemon: &Daemon, session: &Session, target: TmuxSessionId, asked: &Attach) -> AttachCommand {
+async fn command(
+    daemon: &Daemon,
+    session: &Session,
+    (server, target): (Option<ServerRef>, TmuxSessionId),
+    asked: &Attach,
+) -> Result<AttachCommand, Refusal> {
+    let refused = |why: &str| Err(Refusal::refused(why));
+    let viewers = match (server, &asked.terminal) {
+        (Some(server), Some(terminal)) => daemon.tmux.viewers(server, terminal).await,
+        _ => Ok(None),
+    };
+    let viewers = viewers.map_err(|error| {
+        Refusal::unavailable(format!(
+            "{error}; it is not known whether this runs inside of the pool's tmux server"
+        ))
+    })?;
+    if let Some(viewers) = viewers {
+        let Some(viewer) = viewers.first() else {
+            return refused(
+                "this runs inside of the pool's tmux server, where nobody is attached who could see it: run \
+                 `attach` in a terminal of your own, or read the session with `capture`",
+            );
+        };
+        let argv = daemon.device.switch_command(&viewer.name, target, asked.read_only);
+        return Ok(AttachCommand { argv, hint: None });
+    }
+    // A terminal within that of a pane, of `script` for instance.
+    if asked.tmux_env.as_ref().is_some_and(|outer| is_inside(daemon, outer, (server, target))) {
+        return refused("this runs inside of that session, which would show itself");
+    }
     let plain = daemon.device.attach_command(target, asked.read_only);
-    let Some(outer) = &asked.tmux_env else { return AttachCommand { argv: plain, hint: None } };
-    if is_same_server(daemon, outer) {
-        return AttachCommand { argv: daemon.device.switch_command(target, asked.read_only), hint: None };
+    if asked.tmux_env.is_none() {
+        return Ok(AttachCommand { argv: plain, hint: None });
     }
     let mut nested: Vec<OsBytes> = vec!["env".into(), "-u".into(), "TMUX".into()];
     nested.extend(plain);
     if !asked.window {
         let hint = "this terminal is inside another tmux: its prefix key goes to the outer one first";
-        return AttachCommand { argv: nested, hint: Some(hint.to_owned()) };
+        return Ok(AttachCommand { argv: nested, hint: Some(hint.to_owned()) });
     }
     let mut argv: Vec<OsBytes> =
         ["tmux", "new-window", "-n", session.name.as_str()].map(OsBytes::from).to_vec();
     argv.extend(nested);
-    AttachCommand { argv, hint: None }
+    Ok(AttachCommand { argv, hint: None })
 }
 
-/// True if this value of `TMUX`, which is `socket,pid,session`, names the pool's own server.
-fn is_same_server(daemon: &Daemon, outer: &OsBytes) -> bool {
-    let socket = outer.0.rsplitn(3, |b| *b == b',').nth(2).map(|path| OsBytes(path.to_vec()));
-    socket.is_some_and(|socket| is_same(socket.as_path(), &daemon.device.socket))
+/// True if this value of `TMUX`, which is `socket,pid,session`, names this session of the pool's own server.
+fn is_inside(
+    daemon: &Daemon,
+    outer: &OsBytes,
+    (server, session): (Option<ServerRef>, TmuxSessionId),
+) -> bool {
+    let mut parts = outer.0.rsplitn(3, |b| *b == b',');
+    let mut number = || str::from_utf8(parts.next()?).ok()?.parse::<u32>().ok();
+    let (number, pid) = (number(), number());
+    let socket = parts.next().map(|path| OsBytes(path.to_vec()));
+    number == Some(session.0)
+        && server.is_some_and(|server| pid == Some(server.pid))
+        && socket.is_some_and(|socket| is_same(socket.as_path(), &daemon.device.socket))
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::Reply;
 use protocol::request::Restart;
+use protocol::{ErrorCode, Refusal, Reply};
 use tokio::time::timeout;
 
 use crate::decide::idempotency::ClientOperation;
+use crate::effect::launch;
 use crate::engine::{Daemon, Turn};
 use crate::sense::hook_spool;
 use crate::verb::start::{StartOptions, start_claim, start_stopped};
@@ -18,6 +19,7 @@ const HOOKS_LIMIT: Duration = Duration::from_secs(1);
 
 /// If it fails half-way, the session is still due to start, once its last incarnation is over.
 pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Restart) -> Reply {
+    check_name(daemon, &asked).await?;
     let decide = if asked.fresh { pool::session::restart_fresh } else { pool::session::restart };
     let session = termination::begin(daemon, op, (asked.session, asked.grace_ms), decide).await?;
     let ran = session.lifecycle.holds_slot();
@@ -37,4 +39,17 @@ pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
     let reply = start_stopped(daemon, op, session.id, options).await;
     drop(claim);
     reply
+}
+
+/// Refuses before anything is ended what could not start again, as another tmux session has its name.
+async fn check_name(daemon: &Arc<Daemon>, asked: &Restart) -> Result<(), Refusal> {
+    let wanted = asked.session.clone();
+    let taken = move |turn: &mut Turn<'_>| {
+        let session = pool::session::resolve(turn.pool(), &wanted)?;
+        let is_taken = pool::observe::is_name_taken(turn.pool(), &turn.volatile.observed, session);
+        Ok::<_, Refusal>(is_taken.then(|| session.name.clone()))
+    };
+    let Some(name) = daemon.engine.turn(taken).await?? else { return Ok(()) };
+    let why = launch::has_name(daemon, &name).await;
+    Err(Refusal::new(ErrorCode::Conflict, format!("{why}; nothing was ended")))
 }

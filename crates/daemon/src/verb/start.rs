@@ -262,7 +262,7 @@ async fn replace(daemon: &Arc<Daemon>, id: SessionId, last: &Incarnation) {
     let now = daemon.incarnation(id).await;
     let target = now.filter(|i| i.server == last.server).and_then(|i| i.session);
     if let (Some(target), Some(session)) = (target, last.session) {
-        for client in daemon.tmux.clients(pane.server, session).await.unwrap_or_default() {
+        for client in daemon.tmux.clients(pane, session).await.unwrap_or_default() {
             if let Err(error) = daemon.tmux.switch_client(pane.server, &client.name, target).await {
                 tracing::warn!(client = client.name, %error, "a client was not moved to the new incarnation");
             }

@@ -27,4 +27,4 @@ pub use take_in::{
     Findings, ObserveOutcome, REPORT_DELAY_MAX, SuspectRun, Suspects, account_reported, correct_foreground,
     started_programs, suspects, take_in, with_processes,
 };
-pub use tmux_name::{is_of_unknown_incarnation, named_in_tmux, tmux_name};
+pub use tmux_name::{is_name_taken, is_of_unknown_incarnation, named_in_tmux, tmux_name};

@@ -115,16 +115,12 @@ pub fn reconcile(pool: &Pool, observation: &Observation<'_>) -> Vec<Event> {
         Server::Up(server) => Some(*server),
     };
     let mut events = server_events(pool, observation, server);
-    let mut given: BTreeSet<TmuxSessionId> = BTreeSet::new();
     for (session, incarnation) in running(pool, observation.only) {
         let case = Case { pool, session, incarnation, observation };
         match (server, pane_of(observation.state, incarnation)) {
             (Some(server), Some((id, pane))) => {
                 events.extend(case.present(server, id, pane));
-                // A tmux session that shows several of the pool's sessions has the name of the first.
-                if given.insert(pane.session) {
-                    events.extend(case.renamed(pool, pane));
-                }
+                events.extend(case.renamed(pool, pane));
             }
             (Some(server), None) => events.extend(case.absent(server)),
             (None, _) => events.extend(case.server_silent()),
@@ -213,14 +209,16 @@ impl Case<'_> {
         if told { tmux_exit(pane, self.observation.now) } else { None }
     }
 
-    /// Takes over a valid and free name that a person gave the tmux session. Any other name remains tmux's own, and so does
-    /// that of a session of the person's into which the pane was moved.
+    /// Takes over a valid and free name of the tmux session that was made for this incarnation: a person gave it, or the
+    /// pool's own renaming was cut off. Any other name remains tmux's own: that of another session into which the pane was
+    /// moved, and the name of an adopted session that got another one in the pool when it was adopted.
     fn renamed(&self, pool: &Pool, pane: &TmuxPane) -> Option<Event> {
         let was_read = self.observation.only.is_none_or(|only| only.tmux.contains(&pane.session));
         let tmux = self.observation.state.sessions.get(&pane.session)?;
         let shown = &tmux.name;
         if !was_read
-            || !tmux.pooled
+            || tmux.made_for != Some(self.incarnation.tag)
+            || (self.incarnation.is_adopted() && !tmux.renamed && self.session.name == self.session.workspace)
             || shown == self.session.name.as_str()
             || self.session.lifecycle == Lifecycle::Starting
         {

@@ -1,6 +1,6 @@
 //! The names that sessions have in tmux, where a person gave them one that the pool cannot take over.
 
-use protocol::tmux::TmuxPane;
+use protocol::tmux::{TmuxPane, TmuxSession};
 use protocol::{Lifecycle, Session};
 
 use crate::observe::state::Observed;
@@ -19,6 +19,16 @@ pub fn tmux_name<'a>(pool: &Pool, observed: &'a Observed, session: &Session) -> 
     let is_of_another =
         |other: &Session| other.name.as_str() == name && shown_in(observed, other) == Some(shown);
     (name != session.name.as_str() && !pool.sessions().any(is_of_another)).then_some(name)
+}
+
+/// True if a session runs under another name in tmux, and another one of the pool's or of its user's has its own: its next
+/// start would fail. What is left of a pool's session gives up the name.
+pub fn is_name_taken(pool: &Pool, observed: &Observed, session: &Session) -> bool {
+    let name = session.name.as_str();
+    let is_its_users = |shown: &TmuxSession| shown.name == name && !shown.pooled;
+    tmux_name(pool, observed, session).is_some()
+        && (named_in_tmux(pool, observed, name).is_some()
+            || observed.state().sessions.values().any(is_its_users))
 }
 
 /// Returns the session that has this name in tmux, but not in the pool.

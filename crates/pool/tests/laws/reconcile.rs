@@ -72,11 +72,19 @@ fn one_tmux_session_names_one_session() {
     let (one, two) = (world.live("one", server(1), 1), world.live("two", server(1), 2));
     let (mut state, moved) = (up(1, vec![pane(&world, one, 1)]), pane(&world, two, 2));
     state.panes.insert(moved.0, TmuxPane { session: TmuxSessionId(1), ..moved.1 });
-    let fresh = TmuxSession { name: "fresh".into(), created_at: 1, attached: 0, pooled: true };
+    let made_for = world.pool.session(two).unwrap().tag();
+    let fresh = TmuxSession {
+        name: "fresh".into(),
+        created_at: 1,
+        attached: 0,
+        pooled: true,
+        made_for,
+        renamed: true,
+    };
     state.sessions.insert(TmuxSessionId(1), fresh);
     world.see(&state, &[]);
     let names = [one, two].map(|id| world.pool.session(id).unwrap().name.to_string());
-    assert_eq!(names, ["fresh", "two"]);
+    assert_eq!(names, ["one", "fresh"], "the one for which it was made");
 }
 
 #[test]
@@ -211,14 +219,25 @@ fn w05_a_session_renamed_in_tmux_keeps_its_record() {
     let mut world = World::default();
     let (one, two) = (world.live("one", server(1), 1), world.live("two", server(1), 2));
     let mut state = up(1, vec![pane(&world, one, 1), pane(&world, two, 2)]);
-    let mut shown = |world: &mut World, name: &str, pooled: bool| {
-        let session = TmuxSession { name: name.to_owned(), created_at: 1, attached: 0, pooled };
+    let tags = [one, two].map(|id| world.pool.session(id).unwrap().tag().unwrap());
+    let mut shown = |world: &mut World, name: &str, made_for: Option<Tag>| {
+        let (name, renamed) = (name.to_owned(), true);
+        let session = TmuxSession { name, created_at: 1, attached: 0, pooled: true, made_for, renamed };
         state.sessions.insert(TmuxSessionId(1), session);
         world.see(&state, &[]);
         world.pool.session(one).unwrap().name.to_string()
     };
-    assert_eq!(shown(&mut world, "main", false), "one", "it was moved into a session of the person's");
-    let mut named = |world: &mut World, name: &str| shown(world, name, true);
+    assert_eq!(
+        shown(&mut world, "main", None),
+        "one",
+        "it was moved into another session, which has its own name"
+    );
+    assert_eq!(
+        shown(&mut world, "main", Some(tags[1])),
+        "one",
+        "of another one of the pool's, which was renamed"
+    );
+    let mut named = |world: &mut World, name: &str| shown(world, name, Some(tags[0]));
     assert_eq!(named(&mut world, "uno"), "uno");
     assert_eq!(named(&mut world, "Not A Name"), "uno");
     assert_eq!(named(&mut world, "two"), "uno", "taken");

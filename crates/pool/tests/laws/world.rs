@@ -229,7 +229,14 @@ pub(crate) fn up(n: u32, panes: Vec<(PaneId, TmuxPane)>) -> TmuxState {
     let session = |pane: &TmuxPane| {
         (
             pane.session,
-            TmuxSession { name: format!("S{}", pane.session.0), created_at: 1, attached: 0, pooled: true },
+            TmuxSession {
+                name: format!("S{}", pane.session.0),
+                created_at: 1,
+                attached: 0,
+                pooled: true,
+                made_for: None,
+                renamed: false,
+            },
         )
     };
     let sessions = panes.iter().map(|(_, pane)| session(pane)).collect();

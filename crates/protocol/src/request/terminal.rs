@@ -17,8 +17,12 @@ pub struct Attach {
     pub read_only: bool,
     /// The value of the client's `TMUX` variable, if it runs inside tmux.
     pub tmux_env: Option<OsBytes>,
+    /// The path of the client's terminal.
+    pub terminal: Option<OsBytes>,
     /// Opens a window in the client's tmux instead of nesting.
     pub window: bool,
+    /// Maximum waiting time for a slot, in milliseconds; the configured one if absent.
+    pub wait_slot_ms: Option<u64>,
 }
 
 /// `keys`.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use protocol::{Name, PaneId, TmuxSessionId, Token};
+use protocol::{Name, OsBytes, PaneId, TmuxSessionId, Token};
 
 use super::{Fake, not_found};
 use crate::act::{Client, Lines, PaneUse};
@@ -99,7 +99,7 @@ impl Driver for Fake {
     fn rename<'a>(&'a self, pane: PaneRef, session: TmuxSessionId, name: &'a Name) -> Call<'a, Answer> {
         self.call("rename", move |state| {
             state.guarded(pane, Precondition::Ours, |state| match state.sessions.get(&session) {
-                Some(found) if !found.pooled => Ok(()),
+                Some(found) if found.made_for != Some(pane.tag) => Ok(()),
                 _ => state.rename(session, name),
             })
         })
@@ -147,7 +147,8 @@ impl Driver for Fake {
                     if found.tag.is_some_and(|tag| tag != adopt.tag) {
                         return Ok(Answer::NotOurs);
                     }
-                    state.sessions.entry(session).and_modify(|found| found.pooled = true);
+                    let of_pool = state.sessions.entry(session);
+                    of_pool.and_modify(|found| (found.pooled, found.made_for) = (true, Some(adopt.tag)));
                     let has_later =
                         || state.receipts.get(&pane).is_some_and(|(token, _)| *token >= adopt.token);
                     if found.tag != Some(adopt.tag) || !has_later() {
@@ -184,12 +185,24 @@ impl Driver for Fake {
         self.call("disown", |_| Ok(Answer::NotOurs))
     }
 
-    fn clients(&self, server: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
+    fn clients(&self, pane: PaneRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
         self.call("clients", move |state| {
-            if state.up()? != server || !state.sessions.contains_key(&session) {
+            if state.up()? != pane.server || !state.sessions.contains_key(&session) {
                 return Err(not_found(session));
             }
-            Ok(state.clients.get(&session).cloned().unwrap_or_default())
+            let is_its_own = state.sessions[&session].made_for == Some(pane.tag);
+            Ok(state.clients.get(&session).filter(|_| is_its_own).cloned().unwrap_or_default())
+        })
+    }
+
+    /// No program asks from a pane of this server.
+    fn viewers<'a>(&'a self, server: ServerRef, _: &'a OsBytes) -> Call<'a, Option<Vec<Client>>> {
+        self.call("viewers", move |state| {
+            if state.up()? == server {
+                Ok(None)
+            } else {
+                Err(TmuxError::NotFound("another server".to_owned()))
+            }
         })
     }
 

@@ -67,10 +67,10 @@ mod tests {
         let mut answer = answer(Scope::Sessions);
         let [begins, ends] = [&answer.begins, &answer.ends].map(|mark| format!("{mark}10 99\n"));
         assert_eq!(answer.mark(), answer.begins);
-        assert!(take(&mut answer, true, "S\t$9\t1\t0\t0\tforged\n").is_none());
+        assert!(take(&mut answer, true, "S\t$9\t1\t0\t-\tforged\n").is_none());
         assert!(take(&mut answer, true, &begins).is_none());
         assert_eq!(answer.mark(), "");
-        assert!(take(&mut answer, true, "S\t$3\t1\t0\t0\tname\n").is_none());
+        assert!(take(&mut answer, true, "S\t$3\t1\t0\t-\tname\n").is_none());
         let (server, read) = take(&mut answer, true, &ends).unwrap().unwrap();
         assert_eq!((server.pid, server.started_at), (10, 99));
         assert!(matches!(read, Reading::Sessions(sessions) if sessions.len() == 1));
@@ -96,7 +96,7 @@ mod tests {
         let mut answer = answer(Scope::Sessions);
         let begins = format!("{}10 99\n", answer.begins);
         assert!(take(&mut answer, true, &begins).is_none());
-        let cut = (0..1000).find_map(|_| take(&mut answer, true, "S\t$3\t1\t0\t0\tname\n"));
+        let cut = (0..1000).find_map(|_| take(&mut answer, true, "S\t$3\t1\t0\t-\tname\n"));
         assert!(matches!(cut, Some(Err(TmuxError::TooLong(1000)))));
     }
 }

@@ -44,7 +44,7 @@ async fn an_adopted_pane_has_a_tag_and_a_log_and_is_driven() {
     adopt.log.dir.clone_from(&hostile);
     let before = facts(&rig, session);
     assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Done);
-    assert_eq!(facts(&rig, session), format!("@pool_session 1\n{before}"));
+    assert_eq!(facts(&rig, session), format!("@pool_session \"{TAG} their own\"\n{before}"));
     let ours = PaneRef { server, pane, tag: TAG };
     assert_eq!(rig.device.observe().await.unwrap().panes[&pane].tag, Some(TAG));
     assert_eq!(rig.device.paste(ours, rig.token(), b"hello").await.unwrap(), Answer::Done);
@@ -52,7 +52,11 @@ async fn an_adopted_pane_has_a_tag_and_a_log_and_is_driven() {
     assert_eq!(rig.device.adopt(server, session, pane, &adopt).await.unwrap(), Answer::Done, "again");
     assert_eq!(rig.device.capture(ours, Lines::Last(1), false).await.unwrap().1, b"hello\n");
     assert_eq!(rig.device.release(ours, true).await.unwrap(), Answer::Done);
-    assert_eq!(facts(&rig, session), format!("@pool_session 1\n{before}"), "its user's options stay");
+    assert_eq!(
+        facts(&rig, session),
+        format!("@pool_session \"{TAG} their own\"\n{before}"),
+        "its user's options stay"
+    );
     let listing = rig.device.observe().await.unwrap();
     let left = &listing.panes[&pane];
     assert_eq!((left.tag, left.detached), (None, true));

@@ -35,7 +35,7 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert_eq!(driver.kill_pane(wrong).await.unwrap(), Answer::NotOurs);
     assert_eq!(driver.rename(pane, created.session, &"b".parse().unwrap()).await.unwrap(), Answer::Done);
     assert_eq!(driver.observe().await.unwrap().sessions[&created.session].name, "b");
-    assert!(driver.clients(pane.server, created.session).await.unwrap().is_empty());
+    assert!(driver.clients(pane, created.session).await.unwrap().is_empty());
     assert_eq!(driver.release(pane, false).await.unwrap(), Answer::Done);
     let left = &driver.observe().await.unwrap().panes[&pane.pane];
     assert_eq!((left.tag, left.detached), (None, true));

@@ -103,7 +103,7 @@ async fn a_name_never_hits_a_longer_one() {
     assert_eq!(listing.panes[&short.pane.pane].tag, Some(short.pane.tag));
     assert_ne!(long.pane.tag, short.pane.tag);
     assert_eq!(rig.device.kill_pane(short.pane).await.unwrap(), Answer::Done);
-    let again = rig.device.clients(short.pane.server, short.session).await;
+    let again = rig.device.clients(short.pane, short.session).await;
     assert!(matches!(again, Err(TmuxError::NotFound(_))));
     assert!(rig.device.observe().await.unwrap().panes.contains_key(&long.pane.pane));
 }

@@ -252,7 +252,33 @@ async fn a_session_of_a_person_with_our_pane_keeps_its_name() {
         (named, rig.raw(&["list-sessions", "-F", "#{session_name}"]).as_str()),
         (Answer::Done, "main\n")
     );
-    assert_eq!(rig.device.clients(created.pane.server, session).await.unwrap(), []);
+    assert_eq!(rig.device.clients(created.pane, session).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_session_is_named_by_the_incarnation_for_which_it_was_made() {
+    let rig = Rig::new();
+    let one = rig.start("one", "exec sleep 1000").await;
+    let two = rig.start("two", "exec sleep 1000").await;
+    rig.raw(&["join-pane", "-d", "-s", "=two:", "-t", "=one:"]);
+    let shown = async || {
+        let found = rig.device.observe().await.unwrap().sessions.remove(&one.session).unwrap();
+        (found.name, found.made_for == Some(one.pane.tag), found.renamed)
+    };
+    let rename = async |pane, name: &str| {
+        rig.device.rename(pane, one.session, &name.parse().unwrap()).await.unwrap();
+        shown().await
+    };
+    assert_eq!(
+        rename(two.pane, "other").await,
+        ("one".to_owned(), true, false),
+        "it was made for another one"
+    );
+    assert_eq!(rename(one.pane, "uno").await, ("uno".to_owned(), true, false));
+    rig.raw(&["rename-session", "-t", "=uno", "ours, and #{pid}"]);
+    let (name, is_its_own, renamed) = shown().await;
+    assert!(name.starts_with("ours, and") && is_its_own && renamed, "{name}");
+    assert_eq!(rename(one.pane, "one").await, ("one".to_owned(), true, false));
 }
 
 #[tokio::test]
@@ -284,14 +310,14 @@ async fn attached_clients_are_listed_and_switched() {
     let server = from.pane.server;
     let mut attached = control_client(&rig, &["attach-session", "-t", &from.session.to_string()]);
     eventually("the client is attached", async || {
-        rig.device.clients(server, from.session).await.unwrap().len() == 1
+        rig.device.clients(from.pane, from.session).await.unwrap().len() == 1
     })
     .await;
-    let client = rig.device.clients(server, from.session).await.unwrap().remove(0);
+    let client = rig.device.clients(from.pane, from.session).await.unwrap().remove(0);
     assert_eq!((client.pid, client.control, client.read_only), (attached.id(), true, false));
     rig.device.switch_client(server, &client.name, to.session).await.unwrap();
-    assert!(rig.device.clients(server, from.session).await.unwrap().is_empty());
-    assert_eq!(rig.device.clients(server, to.session).await.unwrap(), std::slice::from_ref(&client));
+    assert!(rig.device.clients(from.pane, from.session).await.unwrap().is_empty());
+    assert_eq!(rig.device.clients(to.pane, to.session).await.unwrap(), std::slice::from_ref(&client));
     assert_eq!(rig.device.observe().await.unwrap().sessions[&to.session].attached, 1);
     let nobody = rig.device.switch_client(server, "no;body\"$", from.session).await;
     assert!(matches!(nobody, Err(TmuxError::NotFound(_))), "{nobody:?}");

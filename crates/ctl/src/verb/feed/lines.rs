@@ -170,7 +170,14 @@ mod tests {
 
     #[test]
     fn a_line_of_watch_is_parsed_unchanged() {
-        let session = TmuxSession { name: "a\n\"é".to_owned(), created_at: 1, attached: 0, pooled: false };
+        let session = TmuxSession {
+            name: "a\n\"é".to_owned(),
+            created_at: 1,
+            attached: 0,
+            pooled: false,
+            made_for: None,
+            renamed: false,
+        };
         let sessions = [(TmuxSessionId(3), session.clone())].into();
         let state = TmuxState { sessions, server: Server::unknown("why"), ..TmuxState::default() };
         let changes = vec![Change::Session(TmuxSessionId(3), session), Change::SessionGone(TmuxSessionId(4))];
@@ -277,7 +284,17 @@ mod tests {
     fn a_large_snapshot_comes_in_parts() {
         let name = "x".repeat(16 << 10);
         let session = |n| {
-            (TmuxSessionId(n), TmuxSession { name: name.clone(), created_at: 1, attached: 0, pooled: false })
+            (
+                TmuxSessionId(n),
+                TmuxSession {
+                    name: name.clone(),
+                    created_at: 1,
+                    attached: 0,
+                    pooled: false,
+                    made_for: None,
+                    renamed: false,
+                },
+            )
         };
         let whole = TmuxState { sessions: (0..90).map(session).collect(), ..TmuxState::default() };
         let line = json!({"asked": 3, "snapshot": whole}).to_string();

@@ -87,7 +87,14 @@ impl Host {
             let attached = pane.tag.map_or(0, |tag| self.attached(tag));
             (
                 pane.session,
-                TmuxSession { name: format!("S{}", pane.session.0), created_at: 1, attached, pooled: true },
+                TmuxSession {
+                    name: format!("S{}", pane.session.0),
+                    created_at: 1,
+                    attached,
+                    pooled: true,
+                    made_for: None,
+                    renamed: false,
+                },
             )
         };
         let sessions = self.panes.values().map(session).collect();

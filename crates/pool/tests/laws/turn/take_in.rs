@@ -124,7 +124,10 @@ fn a_name_given_in_tmux_counts_unless_the_pool_itself_renames() {
         prepare(&mut engine);
         engine.pass(1);
         let mut listing = with_pane(&engine);
-        listing.sessions.values_mut().for_each(|session| session.name = "other".to_owned());
+        let tag = engine.tag(ONE);
+        listing.sessions.values_mut().for_each(|session| {
+            (session.name, session.made_for, session.renamed) = ("other".to_owned(), Some(tag), true);
+        });
         kinds(&engine.see(listing, &[]), ONE).contains(&"session_renamed")
     };
     let operation = |engine: &mut Engine, outer| {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use protocol::{Name, PaneId, TmuxSessionId, Token};
+use protocol::{Name, OsBytes, PaneId, TmuxSessionId, Token};
 use tmux::act::{Client, Lines, PaneUse};
 use tmux::{
     Adopt, Answer, Call, Create, Created, Driver, Key, Listing, LogOptions, PaneRef, PaneSnapshot, Receipt,
@@ -230,8 +230,17 @@ impl Driver for SimTmux {
         self.call("disown", move |server| Box::pin(async move { server.0.fake.disown(pane).await }))
     }
 
-    fn clients(&self, at: ServerRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
-        self.call("clients", move |server| Box::pin(async move { server.0.fake.clients(at, session).await }))
+    fn clients(&self, pane: PaneRef, session: TmuxSessionId) -> Call<'_, Vec<Client>> {
+        self.call("clients", move |server| {
+            Box::pin(async move { server.0.fake.clients(pane, session).await })
+        })
+    }
+
+    fn viewers<'a>(&'a self, at: ServerRef, terminal: &'a OsBytes) -> Call<'a, Option<Vec<Client>>> {
+        let terminal = terminal.clone();
+        self.call("viewers", move |server| {
+            Box::pin(async move { server.0.fake.viewers(at, &terminal).await })
+        })
     }
 
     fn pane_use(&self, at: ServerRef, pane: PaneId) -> Call<'_, PaneUse> {
