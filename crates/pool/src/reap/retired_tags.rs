@@ -14,9 +14,17 @@ const UNSEEN: Duration = Duration::from_secs(3600);
 /// Most tags forgotten in one turn.
 const BATCH: usize = 512;
 
-/// Retired tags without a carrier, each since the first of the consecutive scans that found none.
+/// Number of scans in a row without a carrier after which a tag has none: one scan may miss a process that calls exec.
+const PROVED_BY: u32 = 2;
+
+/// Retired tags without a carrier, and those that something carries again.
 #[derive(Debug, Default)]
-pub(crate) struct UnseenTags(BTreeMap<Tag, Mono>);
+pub(crate) struct UnseenTags {
+    /// The consecutive scans that found no carrier: the time of the first, and their number.
+    unseen: BTreeMap<Tag, (Mono, u32)>,
+    /// Tags that had no carrier, and have one again: a process that was started later, with a saved environment.
+    revived: BTreeSet<Tag>,
+}
 
 impl UnseenTags {
     /// Takes the result of a scan for the carriers of all tags. Returns the retired tags without a carrier
@@ -27,16 +35,44 @@ impl UnseenTags {
         carried: &BTreeSet<Tag>,
         now: Mono,
     ) -> Vec<Tag> {
-        let unseen = retired.filter(|tag| !carried.contains(tag));
-        self.0 = unseen.map(|tag| (tag, self.0.get(&tag).copied().unwrap_or(now))).collect();
-        let long = self.0.iter().filter(|(_, since)| since.until(now) >= UNSEEN);
+        let (seen, unseen): (Vec<Tag>, Vec<Tag>) = retired.partition(|tag| carried.contains(tag));
+        let was_gone = |tag: &Tag| self.unseen.get(tag).is_some_and(|(_, scans)| *scans >= PROVED_BY);
+        let is_revived = |tag: &Tag| self.revived.contains(tag) || was_gone(tag);
+        self.revived = seen.into_iter().filter(is_revived).collect();
+        let count = |tag: Tag| {
+            let (since, scans) = self.unseen.get(&tag).copied().unwrap_or((now, 0));
+            (tag, (since, scans.saturating_add(1)))
+        };
+        self.unseen = unseen.into_iter().map(count).collect();
+        let long = self.unseen.iter().filter(|(_, (since, _))| since.until(now) >= UNSEEN);
         long.map(|(tag, _)| *tag).take(BATCH).collect()
+    }
+
+    /// True if nothing carried this tag for a while: what carries it now was not left by its incarnation.
+    pub(super) fn is_revived(&self, tag: Tag) -> bool {
+        self.revived.contains(&tag)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_carries_a_tag_once_nothing_did_was_not_left() {
+        let (mut unseen, tag) = (UnseenTags::default(), Tag([1; 16]));
+        let mut is_revived = |is_carried: bool| {
+            let carried = is_carried.then_some(tag).into_iter().collect();
+            unseen.note([tag].into_iter(), &carried, Mono(0));
+            unseen.is_revived(tag)
+        };
+        assert!(!is_revived(true), "left by its incarnation");
+        assert!(!is_revived(false));
+        assert!(!is_revived(true), "one scan may miss it");
+        assert!(!is_revived(false) && !is_revived(false));
+        assert!(is_revived(true) && is_revived(true), "as long as it lives");
+        assert!(!is_revived(false));
+    }
 
     #[test]
     fn a_tag_is_forgotten_once_nothing_has_borne_it_for_an_hour() {

@@ -253,6 +253,12 @@ impl Reaping {
         self.unseen_tags.note(pool.retired_tags(), carried, now)
     }
 
+    /// True if what carries a retired tag was started once nothing carried it any more: by a job of `at`, for instance,
+    /// which keeps the environment of its caller.
+    pub fn is_revived(&self, tag: Tag) -> bool {
+        self.unseen_tags.is_revived(tag)
+    }
+
     /// Number of kills by rules that are still allowed within the present minute.
     pub(crate) fn kills_left(&self, settings: &Settings, now: Mono) -> usize {
         let recent = self.kills.values().filter(|at| at.until(now) < MINUTE).count();
