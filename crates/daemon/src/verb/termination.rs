@@ -14,8 +14,8 @@ use crate::engine::{Daemon, Turn, pane_of};
 /// Time for a reaper to connect, before the daemon closes the pane itself.
 const REAPER_LIMIT: Duration = Duration::from_secs(1);
 
-/// The same after the daemon's own start: more than the reaper's longest pause between two attempts to
-/// connect.
+/// The same after the daemon's own start, and once a reaper has gone: more than the reaper's longest pause between two
+/// attempts to connect, and than the supervisor's first pause before it starts one anew.
 const REAPER_RETURN: Duration = Duration::from_secs(5);
 
 /// Time for an end beyond its grace: the reaper's verification, and its other candidates.
@@ -79,7 +79,9 @@ pub(super) async fn wait_unless(
     let reaper = move |turn: &mut Turn<'_>| {
         (outcome(turn, (id, tag), unless).is_some() || turn.volatile.reaping.has_reaper()).then_some(())
     };
-    let limit = REAPER_LIMIT.max(REAPER_RETURN.saturating_sub(daemon.started.elapsed()));
+    let absent = move |turn: &mut Turn<'_>| turn.age(turn.volatile.reaping.reaper_since());
+    let absent = daemon.engine.turn(absent).await?;
+    let limit = REAPER_LIMIT.max(REAPER_RETURN.saturating_sub(absent));
     match daemon.engine.wait_for(Some(limit), reaper).await {
         Ok(()) => {}
         Err(refusal) if refusal.code == ErrorCode::Timeout => {
