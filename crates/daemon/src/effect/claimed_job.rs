@@ -7,8 +7,8 @@ use protocol::tmux::Server;
 use protocol::{Backoff, Exit, Incarnation, Reason};
 use tokio::time::{Instant, sleep};
 
-use crate::engine::Daemon;
-use crate::host::files;
+use crate::engine::{Daemon, pane_of};
+use crate::host::files::{self, Fence};
 use crate::sense::tmux_snapshot;
 
 /// Maximum time from an init's claim of a job until its program runs.
@@ -109,9 +109,23 @@ pub(crate) async fn await_start(daemon: &Daemon, run: Incarnation) -> Launched {
             return Launched::Ran { run: Box::new(with_claimed_init(daemon, &run)), exit: Some(exit) };
         }
         if Instant::now() >= deadline {
+            if is_never_claimed(daemon, &run).await {
+                let init = daemon.reaper_program.display();
+                let detail =
+                    format!("{init}, which begins programs, did not run: is it there, and executable?");
+                return Launched::Failed { reason: Reason::ExecFailed, detail, exit: None };
+            }
             let why = "the program did not start in time".to_owned();
             return Launched::Unknown { why, run: Box::new(with_claimed_init(daemon, &run)) };
         }
         sleep(backoff.pause()).await;
     }
+}
+
+/// True if the pane of an incarnation is dead and its job was never claimed. The job is withdrawn, so that nothing can start
+/// it later.
+async fn is_never_claimed(daemon: &Daemon, run: &Incarnation) -> bool {
+    let Some(pane) = pane_of(run) else { return false };
+    let is_dead = daemon.tmux.snapshot(pane).await.is_ok_and(|seen| seen.dead);
+    is_dead && matches!(files::fence(&daemon.paths.run, run.tag), Ok(Fence::Never))
 }

@@ -89,10 +89,14 @@ pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Re
                 session.name
             ),
         )),
-        Lifecycle::Starting => Err(Refusal::unavailable(format!(
-            "tmux does not answer; {id} ({}) stays starting until it is known whether it runs",
-            session.name
-        ))),
+        Lifecycle::Starting => {
+            let is_placed = session.incarnation.as_ref().is_some_and(|run| run.pane.is_some());
+            let why = if is_placed { "its program has not begun yet" } else { "tmux does not answer" };
+            Err(Refusal::unavailable(format!(
+                "{why}; {id} ({}) stays starting until it is known whether it runs",
+                session.name
+            )))
+        }
         _ => session_view::reply(turn, daemon, id),
     }
 }
