@@ -19,6 +19,10 @@ use crate::queue::{admin, doubt, idempotency_index};
 /// instead.
 pub const SILENCE: Duration = Duration::from_secs(5);
 
+/// The same before a free composer is believed to be the end of a turn: on a loaded machine an agent that has accepted a
+/// long prompt may draw nothing for more than [`SILENCE`] (Gemini CLI 0.61.0, 15,000 characters).
+pub const LONG_SILENCE: Duration = Duration::from_secs(10);
+
 /// A session as it is seen from outside.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentObservation {
@@ -121,9 +125,9 @@ fn corrected_by_screen(
     let look = observed.screen.as_ref()?;
     let said = notes.heard_at.into_iter().chain(observed.quiet_since).chain([before.since]);
     let silent_since = pool.latest(now, said);
-    let silent = observed.quiet_since.is_some()
-        && pool.age(now, silent_since) >= SILENCE
-        && pool.is_earlier(now, silent_since, look.at);
+    let silence = pool.age(now, silent_since);
+    let silent =
+        observed.quiet_since.is_some() && silence >= SILENCE && pool.is_earlier(now, silent_since, look.at);
     let ready = matches!(look.composer, Composer::Empty | Composer::Holds(_));
     // The title blinks while the agent asks, so the agent is not silent.
     let asks = match observed.title {
@@ -143,7 +147,10 @@ fn corrected_by_screen(
         }
         None if !silent || !(busy || asked) => (by_screen && is_later(&look.at)).then(busy_again),
         None if look.works == Some(true) => by_screen.then(busy_again),
-        None => (ready && !observed.composer_while_busy).then(|| idle(Source::Screen, look.at)),
+        None => {
+            let rests = ready && !observed.composer_while_busy && (asked || silence >= LONG_SILENCE);
+            rests.then(|| idle(Source::Screen, look.at))
+        }
     }
 }
 

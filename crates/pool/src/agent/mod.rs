@@ -24,8 +24,8 @@ pub(crate) mod thought;
 pub(crate) mod usage_limit;
 
 pub use activity::{
-    AgentObservation, SILENCE, activity_changed, activity_under_bell, current_activity, derive_activity,
-    dialog_activity, is_in_state, waits_for_person,
+    AgentObservation, LONG_SILENCE, SILENCE, activity_changed, activity_under_bell, current_activity,
+    derive_activity, dialog_activity, is_in_state, waits_for_person,
 };
 pub use artefacts::Artefacts;
 pub use asks::{ask_activity, check_answer, mark_asks_unanswerable, open_asks};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use agents::screen::{Composer, Dialog};
 use pool::agent::{
-    AgentObservation, SILENCE, ScreenReading, ShellMark, TerminalMarks, WindowTitle, activity_under_bell,
-    current_activity, derive_activity, waits_for_person,
+    AgentObservation, LONG_SILENCE, ScreenReading, ShellMark, TerminalMarks, WindowTitle,
+    activity_under_bell, current_activity, derive_activity, waits_for_person,
 };
 use proptest::prelude::*;
 use protocol::hook::{HookEvent, Notice};
@@ -15,8 +15,6 @@ use protocol::{
 
 use crate::stage::{START, Stage, signal};
 use ActivityState::{Attention, Busy, Error, Idle, Unknown};
-
-const SILENT: u64 = 5000;
 
 fn at(ms: u64) -> Timestamp {
     Timestamp(START + ms)
@@ -295,27 +293,28 @@ fn a_screen_corrects_a_hook_only_after_silence_and_only_to_idle() {
         ..quiet(quiet_since)
     };
     let idle = |ms| Some((Idle, Source::Screen, ms));
-    assert_eq!(SILENCE.as_millis(), u128::from(SILENT));
+    assert_eq!(LONG_SILENCE.as_millis(), 10_000);
     // The last hook report came at 1000; output ended at 2000.
-    assert_eq!(corrected(1000, &seen(2000, ready(6999)), 7000), idle(6999));
-    assert_eq!(corrected(1000, &seen(2000, ready(6998)), 6999), None, "it was silent for too short");
-    assert_eq!(corrected(2000, &seen(1000, ready(6998)), 6999), None, "so were its hooks");
-    assert_eq!(corrected(2000, &seen(1000, ready(6999)), 7000), idle(6999));
-    assert_eq!(corrected(1000, &seen(2000, ready(2000)), 7000), None, "it was looked at before");
-    assert_eq!(corrected(1000, &AgentObservation { quiet_since: None, ..seen(0, ready(6999)) }, 7000), None);
-    let works = ScreenReading { works: Some(true), ..ready(6999) };
-    assert_eq!(corrected(1000, &seen(2000, works), 7000), None);
-    let always = AgentObservation { composer_while_busy: true, ..seen(2000, ready(6999)) };
-    assert_eq!(corrected(1000, &always, 7000), None, "its composer is there while it works, too");
-    let asks = ScreenReading { dialog: dialog("permission"), ..ready(6999) };
-    assert_eq!(corrected(1000, &seen(2000, asks), 7000), None);
+    assert_eq!(corrected(1000, &seen(2000, ready(11_999)), 12_000), idle(11_999));
+    assert_eq!(corrected(1000, &seen(2000, ready(11_998)), 11_999), None, "it was silent for too short");
+    assert_eq!(corrected(2000, &seen(1000, ready(11_998)), 11_999), None, "so were its hooks");
+    assert_eq!(corrected(2000, &seen(1000, ready(11_999)), 12_000), idle(11_999));
+    assert_eq!(corrected(1000, &seen(2000, ready(2000)), 12_000), None, "it was looked at before");
+    let unknown = AgentObservation { quiet_since: None, ..seen(0, ready(11_999)) };
+    assert_eq!(corrected(1000, &unknown, 12_000), None);
+    let works = ScreenReading { works: Some(true), ..ready(11_999) };
+    assert_eq!(corrected(1000, &seen(2000, works), 12_000), None);
+    let always = AgentObservation { composer_while_busy: true, ..seen(2000, ready(11_999)) };
+    assert_eq!(corrected(1000, &always, 12_000), None, "its composer is there while it works, too");
+    let asks = ScreenReading { dialog: dialog("permission"), ..ready(11_999) };
+    assert_eq!(corrected(1000, &seen(2000, asks), 12_000), None);
     for (composer, expected) in [
-        (Composer::Holds("SLOW".to_owned()), idle(6999)),
+        (Composer::Holds("SLOW".to_owned()), idle(11_999)),
         (Composer::Hidden, None),
         (Composer::Unknown, None),
     ] {
-        let look = ScreenReading { composer: composer.clone(), ..ready(6999) };
-        assert_eq!(corrected(1000, &seen(2000, look), 7000), expected, "{composer:?}");
+        let look = ScreenReading { composer: composer.clone(), ..ready(11_999) };
+        assert_eq!(corrected(1000, &seen(2000, look), 12_000), expected, "{composer:?}");
     }
 }
 
