@@ -41,6 +41,17 @@ pub(crate) fn pause(time: Duration) -> Result<(), Error> {
     has_reader(&fds[0])
 }
 
+/// Waits until standard output is closed by its reader, and returns the error for that. No error if it cannot be waited for.
+pub(crate) fn await_closed_output() -> Result<(), Error> {
+    let stdout = io::stdout();
+    let fds = &mut [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    while !has(&fds[0], PollFlags::POLLNVAL) {
+        wait(fds, None)?;
+        has_reader(&fds[0])?;
+    }
+    Ok(())
+}
+
 /// Notices a closed standard output where nothing is printed.
 pub(crate) fn check_reader() -> Result<(), Error> {
     pause(Duration::ZERO)

@@ -3,6 +3,9 @@
 
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use protocol::request::Output;
@@ -13,7 +16,7 @@ use serde_json::{Value, json};
 use crate::client::random_op;
 use crate::follow::{Follower, follow};
 use crate::show::out;
-use crate::{Client, Context, Error, calls};
+use crate::{Client, Context, Error, calls, poll};
 
 /// Requests as JSON lines on standard input, replies as JSON lines on standard output
 #[derive(Debug, clap::Args)]
@@ -28,24 +31,45 @@ struct Line {
     request: Request,
 }
 
-/// Answers every line of standard input.
+/// Answers every line of standard input. A request may wait for minutes: if nobody can read its answer any more, this ends
+/// before it claims a message in vain.
 pub(crate) fn run(context: &Context, Args {}: Args) -> Result<(), Error> {
+    let is_asking = Arc::new(AtomicBool::new(false));
+    let (ends, ended) = mpsc::channel();
+    let (answers, asking, context) = (ends.clone(), Arc::clone(&is_asking), context.clone());
+    // Neither is waited for: the program ends with the first result that counts.
+    thread::spawn(move || answers.send((true, answer_all(&context, &asking))));
+    thread::spawn(move || ends.send((false, poll::await_closed_output())));
+    loop {
+        match ended.recv() {
+            Ok((true, result)) => return result,
+            Ok((false, Err(closed))) if is_asking.load(Ordering::Acquire) => return Err(closed),
+            // What is answered, or asked next, finds out by itself.
+            Ok((false, _)) => {}
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// Answers the lines in turn; `is_asking` is true while the daemon is asked.
+fn answer_all(context: &Context, is_asking: &AtomicBool) -> Result<(), Error> {
     let mut client = context.client();
     for line in io::stdin().lock().split(b'\n') {
         let line = line.map_err(|error| Error::usage(format!("standard input: {error}")))?;
         if line.trim_ascii().is_empty() {
             continue;
         }
+        is_asking.store(true, Ordering::Release);
+        poll::check_reader()?;
         let answer = match parse(&line) {
             Ok(Line { request: Request::Output(asked), .. }) => {
                 let mut stream = Stream { asked, closed: false };
-                match follow(context, context.unlimited_client(), &mut stream) {
-                    Ok(()) => continue,
-                    Err(error) => Err(error),
-                }
+                follow(context, context.unlimited_client(), &mut stream).map(|()| None)
             }
-            parsed => parsed.and_then(|line| ask(context, &mut client, line)),
+            parsed => parsed.and_then(|line| ask(context, &mut client, line)).map(Some),
         };
+        is_asking.store(false, Ordering::Release);
+        let Some(answer) = answer.transpose() else { continue };
         out::json(&document(answer)?)?;
     }
     Ok(())

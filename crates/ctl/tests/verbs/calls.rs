@@ -11,7 +11,7 @@ use protocol::{
 };
 use serde_json::{Value, json};
 
-use crate::fake::{Answer, Pool, Ran, ok};
+use crate::fake::{Answer, Pool, Ran, ok, until};
 use crate::samples::{message, session, status};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
@@ -39,6 +39,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("kill_goes_on_after_a_failure", kill_goes_on_after_a_failure),
     ("attach_needs_a_terminal", attach_needs_a_terminal),
     ("rpc_answers_every_line", rpc_answers_every_line),
+    ("rpc_ends_once_nobody_can_read_its_answer", rpc_ends_once_nobody_can_read_its_answer),
     ("a_closed_pipe_is_no_panic", a_closed_pipe_is_no_panic),
 ];
 
@@ -377,6 +378,19 @@ fn rpc_answers_every_line() {
 }
 
 fn a_closed_pipe_is_no_panic() {
+fn rpc_ends_once_nobody_can_read_its_answer() {
+    let pool = Pool::new(|_| Answer::Silence);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut rpc = pool.poolctl(["rpc", "--timeout", "off"]);
+    let mut child = rpc.stdin(Stdio::piped()).stdout(writer).spawn().unwrap();
+    drop(rpc);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"\"status\"\n").unwrap();
+    until("it waits for the answer", || pool.calls().len() == 1);
+    drop(reader);
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+}
+
     let pool = Pool::new(|_| ok(Response::Sessions(vec![session("web")])));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
