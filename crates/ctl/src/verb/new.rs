@@ -23,9 +23,10 @@ pub(crate) fn run(context: &Context, Args { create: args }: Args) -> Result<(), 
     let id = view.session.id.to_string();
     let ready = ready::wait(context, blocking, view, None);
     match &ready {
-        Ok(view) if context.style.json => out::json(&SessionJson::new(view, time::now()))?,
+        Ok(view) if context.style.json => out::json(&SessionJson::new(view, time::now())),
         // The session exists even if its agent failed.
-        _ => out::line(&id).map_err(|error| error.unless_written(&format!("{id} is created")))?,
+        _ => out::line(&id),
     }
+    .map_err(|error| error.unless_written(&format!("{id} is created")))?;
     ready.map(drop)
 }

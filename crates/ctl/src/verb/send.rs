@@ -136,10 +136,17 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         Ok(())
     };
     let id = sent.message.id;
-    let message = wait(context, sent.message, stage).map_err(|error| naming(id, error))?;
-    if context.style.json {
-        out::json(&document(&message, sent.held_back.as_ref()))?;
-    }
+    let print = |message: &Message| match context.style.json {
+        true => out::json(&document(message, sent.held_back.as_ref())).map_err(|error| naming(id, error)),
+        false => Ok(()),
+    };
+    let queued = sent.message.clone();
+    let message = match wait(context, sent.message, stage) {
+        Ok(message) => message,
+        // Whoever does not learn the id would send it once more.
+        Err(error) => return print(&queued).and(Err(naming(id, error))),
+    };
+    print(&message)?;
     ready?;
     let code = exit_code(&session, &message, stage)?;
     if args.result && !context.style.json {

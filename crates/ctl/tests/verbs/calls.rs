@@ -290,6 +290,7 @@ fn a_send_whose_wait_runs_out_names_its_message() {
         let ran = pool.run(&format!("{line} --timeout 500ms"));
         assert_eq!(ran.code, 6, "{ran:?}");
         assert!(ran.err.contains("message 7 is sent: the wait timed out"), "{ran:?}");
+        assert!(!line.contains("--json") || ran.out.contains("\"id\":7"), "{ran:?}");
     }
 }
 
@@ -377,7 +378,6 @@ fn rpc_answers_every_line() {
     assert_eq!(pool.calls()[1].op, Some(OpId::Named("x".into())));
 }
 
-fn a_closed_pipe_is_no_panic() {
 fn rpc_ends_once_nobody_can_read_its_answer() {
     let pool = Pool::new(|_| Answer::Silence);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -391,6 +391,7 @@ fn rpc_ends_once_nobody_can_read_its_answer() {
     assert_eq!(child.wait().unwrap().code(), Some(141));
 }
 
+fn a_closed_pipe_is_no_panic() {
     let pool = Pool::new(|_| ok(Response::Sessions(vec![session("web")])));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
