@@ -183,6 +183,7 @@ pub(crate) async fn start_next<R: Send + 'static>(
         let between = pool::session::is_restarting(&session);
         if !between {
             lock::check_unlocked(turn, id, under)?;
+            check_not_removed(&session)?;
         }
         if options.is_restart && !between {
             let why = format!("{} was killed before it started again", session.name);
@@ -220,6 +221,20 @@ pub(crate) async fn start_next<R: Send + 'static>(
             }
         }
         None => Ok(None),
+    }
+}
+
+/// A worker that was taken out of the configuration has no command any more.
+fn check_not_removed(session: &Session) -> Result<(), Refusal> {
+    match session.worker.as_deref().filter(|worker| worker.removed) {
+        Some(worker) => {
+            let name = &worker.name;
+            let how = format!(
+                "put [workers.{name}] back and `poolctl config reload`, or `poolctl worker rm {name}` removes it"
+            );
+            Err(Refusal::refused(format!("worker {name} is no longer in the configuration: {how}")))
+        }
+        None => Ok(()),
     }
 }
 

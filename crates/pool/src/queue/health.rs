@@ -92,12 +92,13 @@ struct Lane<'a> {
 }
 
 /// The lanes of a session that are meant to move: prompts while it takes them, other kinds unless it is the host of a
-/// worker that a user stopped.
+/// worker that a user stopped, and that can be started again.
 fn lanes(pool: &Pool, session: SessionId) -> impl Iterator<Item = (&str, Lane<'_>)> {
     let found = pool.session(session).and_then(|session| Some((session, pool.queues.queue(session.id)?)));
     found.into_iter().flat_map(|(session, queue)| {
         let takes_prompts = session.takes_prompts() && !is_locked_without_prompts(pool, session);
-        let is_stopped_worker = session.worker.is_some() && is_off(session);
+        let is_stopped_worker =
+            session.worker.as_ref().is_some_and(|worker| !worker.removed) && is_off(session);
         let kinds = queue
             .kinds()
             .filter(move |(kind, _)| if *kind == PROMPT { takes_prompts } else { !is_stopped_worker });

@@ -174,9 +174,13 @@ pub fn worker_off<'a>(pool: &'a Pool, session: SessionId, kind: &str) -> Option<
     covering.next().map(|(_, worker)| worker.name.as_str())
 }
 
-/// Number of messages that wait for a worker, those that go to one of its fallbacks included.
+/// Number of messages that wait for a worker, those that go to one of its fallbacks included. For one that was taken out
+/// of the configuration, what is left in its own queue.
 pub fn waiting(pool: &Pool, host: &Session) -> u64 {
     let Some(worker) = host.worker.as_deref() else { return 0 };
+    if worker.removed {
+        return pool.waiting_kinds(host.id).map(|(_, waiting, _)| waiting).sum();
+    }
     let of_session = |session: &Session| -> u64 {
         let kinds = pool.waiting_kinds(session.id);
         kinds
