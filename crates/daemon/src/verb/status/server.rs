@@ -3,7 +3,7 @@
 use pool::Volatile;
 use protocol::reply::TmuxStatus;
 use protocol::tmux::{NoAnswer, Server, ServerProblem};
-use protocol::{OsBytes, ServerId, Session, counted};
+use protocol::{Lifecycle, OsBytes, ServerId, Session, counted};
 use tmux::version::OLDEST;
 
 use crate::host::machine_sample::MachineSample;
@@ -91,11 +91,15 @@ fn replaced(server: ServerId, old: ServerId, sessions: usize) -> String {
     )
 }
 
-/// Returns the sessions that hold a slot and whose server is not proved dead. Of others, the reaper ends what is left.
+/// Returns the sessions that hold a slot and whose server is not proved dead; one that is being started has none yet. Of
+/// others, the reaper ends what is left.
 fn running<'a>(pool: &'a pool::Pool, volatile: &'a Volatile) -> impl Iterator<Item = &'a Session> {
     let exited = volatile.reaping.exited();
     let server = |s: &Session| s.incarnation.as_ref().and_then(|run| run.server);
-    let is_left = move |s: &&Session| server(s).is_none_or(|own| !exited.contains(&own.process));
+    let is_left = move |s: &&Session| match server(s) {
+        Some(own) => !exited.contains(&own.process),
+        None => s.lifecycle != Lifecycle::Starting,
+    };
     pool.sessions().filter(|s| s.lifecycle.holds_slot()).filter(is_left)
 }
 
