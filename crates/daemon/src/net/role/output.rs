@@ -2,6 +2,7 @@
 //! written, over all incarnations. The log is the buffer: a slow reader is only behind, until the bytes that
 //! it would read next are rotated away.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -110,12 +111,12 @@ struct Block {
 }
 
 impl Log {
-    /// Opens the log at an offset, or at its end.
+    /// Opens the log at an offset, or at its end; an offset beyond that is of an earlier log.
     async fn open(blocking: BlockingPool, dir: PathBuf, from: Option<u64>) -> Result<Self, PeerGone> {
         let path = dir.clone();
-        let begin = move || match from {
-            Some(from) => Ok(from),
-            None => logs::bounds(&path).map(|(_, end)| end),
+        let begin = move || {
+            let (_, end) = logs::bounds(&path)?;
+            Ok::<_, io::Error>(from.map_or(end, |from| from.min(end)))
         };
         let offset =
             blocking.with_timeout(Purpose::Logs, begin).await.and_then(Result::ok).ok_or(PeerGone)?;
