@@ -243,6 +243,14 @@ pub struct Size {
     pub rows: u16,
 }
 
+impl Size {
+    /// True if tmux takes it.
+    pub fn is_valid(&self) -> bool {
+        let fits = |n: u16| (1..=10_000).contains(&n);
+        fits(self.cols) && fits(self.rows)
+    }
+}
+
 /// The lifecycle states of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

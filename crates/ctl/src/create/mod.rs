@@ -83,9 +83,9 @@ pub(crate) enum Stderr {
 }
 
 fn size(text: &str) -> Result<Size, String> {
-    let number = |text: &str| text.parse().ok().filter(|n| (1..=10_000).contains(n));
-    let size = text.split_once('x').and_then(|(c, r)| Some(Size { cols: number(c)?, rows: number(r)? }));
-    size.ok_or_else(|| "write it like 200x50, each from 1 to 10000".into())
+    let size =
+        text.split_once('x').and_then(|(c, r)| Some(Size { cols: c.parse().ok()?, rows: r.parse().ok()? }));
+    size.filter(Size::is_valid).ok_or_else(|| "write it like 200x50, each from 1 to 10000".into())
 }
 
 /// Creates a session and returns it once it runs.

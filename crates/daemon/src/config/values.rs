@@ -24,8 +24,8 @@ pub(crate) fn size(text: &str) -> Result<Size, ConfigError> {
     let parsed =
         text.split_once('x').and_then(|(c, r)| Some(Size { cols: c.parse().ok()?, rows: r.parse().ok()? }));
     parsed
-        .filter(|s| s.cols > 0 && s.rows > 0)
-        .ok_or_else(|| ConfigError(format!("[tmux] size is like 200x50, not {text:?}")))
+        .filter(|size| size.is_valid())
+        .ok_or_else(|| ConfigError(format!("[tmux] size is like 200x50, each from 1 to 10000, not {text:?}")))
 }
 
 /// Checks a number of restarts.

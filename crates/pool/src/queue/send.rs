@@ -109,6 +109,9 @@ fn existing(first: &Message, send: &Send, body: &Body) -> Result<SendOutcome, Re
     refuse(ErrorCode::Conflict, format!("key {key:?} belongs to message {} with another {what}", first.id))
 }
 
+/// Highest priority of a message; the lowest is its negative.
+const PRIORITY_MAX: i8 = 100;
+
 fn check(send: &Send, body: &Body) -> Result<(), Refusal> {
     check_kind(&send.kind)?;
     if body.bytes.is_empty() {
@@ -120,6 +123,10 @@ fn check(send: &Send, body: &Body) -> Result<(), Refusal> {
     let plain = |text: &str| text.len() <= KEY_MAX && !text.chars().any(char::is_control);
     if send.key.as_ref().is_some_and(|key| key.is_empty() || !plain(key)) {
         return refuse(ErrorCode::Usage, format!("a key has 1 to {KEY_MAX} bytes and no control characters"));
+    }
+    if !(-PRIORITY_MAX..=PRIORITY_MAX).contains(&send.priority) {
+        let why = format!("a priority is from -{PRIORITY_MAX} to {PRIORITY_MAX}");
+        return refuse(ErrorCode::Usage, why);
     }
     if send.in_doubt.is_some() && send.kind != PROMPT {
         let why = "--in-doubt is for prompts: a message that a worker claims is never in doubt";

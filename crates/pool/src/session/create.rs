@@ -292,8 +292,7 @@ fn command(asked: &New, agent: &Agent, env: &[(OsBytes, OsBytes)]) -> Vec<OsByte
 }
 
 fn checked_size(size: Size) -> Result<Size, Refusal> {
-    let fits = |n: u16| (1..=10_000).contains(&n);
-    if fits(size.cols) && fits(size.rows) {
+    if size.is_valid() {
         return Ok(size);
     }
     refuse(ErrorCode::Usage, "a terminal has 1 to 10000 columns and rows")
