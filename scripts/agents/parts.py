@@ -293,7 +293,7 @@ def orphan(lab, _, check):
     tools = until("the tool is at work", 30, at_work)
     began = time.monotonic()
     os.kill(session.show()["generator"]["pid"], signal.SIGKILL)
-    ended(check, session.wait_over(number), "dead", "agent_ended")
+    ended(check, session.wait_over(number), "dead", "its agent ended during its turn")
     session.wait("the tool is gone", lambda: not sleeping())
     left = [words for words in lab.processes().values() if words.startswith(lab.agent)]
     check(not left, f"left: {left}")

@@ -145,7 +145,7 @@ fn an_agent_that_dies_with_a_prompt_ends_it_and_the_queue_goes_on_with_the_next_
         let two = agent.send("two");
         kill_agent(&pool, &agent);
         let dead = agent.await_state(&one, "dead");
-        assert_eq!(dead["reason"], "agent_ended");
+        assert_eq!(dead["reason_code"], "agent_ended");
         pool.await_lifecycle(&agent.id, "stopped");
         assert_eq!(agent.state(&two), "queued");
         pool.ok(&["restart", &agent.id]);
@@ -162,7 +162,7 @@ fn an_agent_that_dies_of_a_prompt_before_it_takes_it_ends_it() {
     let agent = Agent::claude(&pool);
     let id = agent.send("DIE of this");
     let dead = agent.await_state(&id, "dead");
-    assert_eq!(dead["reason"], "agent_ended before it confirmed the prompt");
+    assert_eq!(dead["reason_code"], "agent_ended_unconfirmed");
     pool.ok(&["restart", &agent.id]);
     assert_eq!(agent.tell("and you?"), "done: and you?");
     assert_eq!(agent.prompts(), ["DIE of this", "and you?"]);

@@ -82,7 +82,7 @@ pub(crate) fn in_doubt(session: &SessionRef, message: &Message) -> Error {
     ))
 }
 
-/// The state of a message and its reason: `message 3 is dead: agent_ended`.
+/// The state of a message and its reason: `message 3 is dead: interrupted`.
 pub(crate) fn describe(message: &Message) -> String {
     let status = &message.status;
     let why = status.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -103,8 +103,8 @@ mod tests {
         let mut message = message(3);
         assert_eq!(of_message(&message).unwrap(), 0);
         message.status.state = MessageState::Dead;
-        message.status.reason = Some("agent_ended".into());
-        assert_eq!(of_message(&message).unwrap_err().to_string(), "message 3 is dead: agent_ended");
+        message.status.reason = Some("interrupted".into());
+        assert_eq!(of_message(&message).unwrap_err().to_string(), "message 3 is dead: interrupted");
     }
 
     #[test]

@@ -83,9 +83,9 @@ reasons! {
     /// `done`: the last words are those of another turn.
     OtherTurn = "other_turn", "another prompt came in between; its turn is over";
     /// `dead`: its agent ended during its turn.
-    AgentEnded = "agent_ended", "agent_ended";
+    AgentEnded = "agent_ended", "its agent ended during its turn";
     /// `dead`: its agent ended before that.
-    AgentEndedUnconfirmed = "agent_ended_unconfirmed", "agent_ended before it confirmed the prompt";
+    AgentEndedUnconfirmed = "agent_ended_unconfirmed", "its agent ended before it confirmed the prompt";
     /// `dead`, `queued`: a person interrupted its turn.
     Interrupted = "interrupted", "interrupted";
     /// `dead`, `queued`: its turn stopped without a report.

@@ -15,7 +15,7 @@ use crate::land::Land;
 use crate::world::machine::Kind;
 
 /// Reasons for which a prompt that was typed ends without having been worked.
-const PROMPT_ENDS: [&str; 3] = ["agent_ended", "interrupted", "the agent's turn failed"];
+const PROMPT_ENDS: [&str; 3] = ["its agent ended", "interrupted", "the agent's turn failed"];
 
 /// The reason of a prompt that waits until a person empties the composer.
 const HOLDS_TEXT: &str = "its composer holds text";

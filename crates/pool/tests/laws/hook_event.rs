@@ -503,8 +503,8 @@ fn prompts_that_the_agent_had_are_over_when_it_is() {
             assert_eq!(stage.settle_ended().len(), usize::from(over));
             assert_eq!(stage.message(id), after, "{lifecycle:?}");
             let reason = stage.why(id).unwrap_or_default();
-            assert_eq!(reason.starts_with("agent_ended"), over, "{reason}");
-            assert_eq!(reason == "agent_ended", state == Accepted);
+            assert_eq!(reason.starts_with("its agent ended"), over, "{reason}");
+            assert_eq!(reason == "its agent ended during its turn", state == Accepted);
             assert_eq!(stage.settle_ended(), vec![]);
         }
         let (mut stage, id) = with(state);
