@@ -34,6 +34,14 @@ pub enum Maintenance {
 /// A daemon runs, or the database or the export is damaged.
 pub fn maintain(options: &Options, command: &Maintenance) -> Result<String, DaemonError> {
     let paths = options::paths(options)?;
+    // Before a directory is made, whose name may be mistyped.
+    match command {
+        Maintenance::Import(file) if file == Path::new("-") => {}
+        Maintenance::Import(file) => drop(File::open(file).map_err(|error| DaemonError::io(file, error))?),
+        Maintenance::Check | Maintenance::DiscardQuarantined | Maintenance::Compact => {
+            check_exists(&paths.database)?;
+        }
+    }
     for dir in [&paths.state, &paths.run] {
         prepare_dir(dir)?;
     }
@@ -64,11 +72,10 @@ fn import(database: &Path, file: &Path) -> Result<String, DaemonError> {
         let open = File::open(file).map_err(|error| DaemonError::io(file, error))?;
         tools::import(database, &mut BufReader::new(open)).map_err(failed)?;
     }
-    Ok(format!("created {}; start poold", database.display()))
+    Ok(format!("created {}; `poolctl up` starts the pool", database.display()))
 }
 
 fn check(database: &Path) -> Result<String, DaemonError> {
-    check_exists(database)?;
     let (schema, checked) = tools::check_file(database).map_err(failed)?;
     let Checked { records, bytes, problems, quarantined } = checked;
     let all: Vec<String> = problems.into_iter().chain(quarantined).collect();
@@ -89,12 +96,12 @@ fn discard_quarantined(database: &Path) -> Result<String, DaemonError> {
 }
 
 fn check_exists(database: &Path) -> Result<(), DaemonError> {
-    let why = || DaemonError::Other(format!("{} is not there", database.display()));
+    let hint = "is this the pool's directory (POOL_STATE_DIR)?";
+    let why = || DaemonError::Other(format!("{} is not there: {hint}", database.display()));
     if database.exists() { Ok(()) } else { Err(why()) }
 }
 
 fn open(database: &Path) -> Result<Store, DaemonError> {
-    check_exists(database)?;
     Store::open(database, |_| {}).map(|(store, _)| store).map_err(failed)
 }
 
