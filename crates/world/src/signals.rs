@@ -31,6 +31,8 @@ struct Listening {
     terminate: unix::Signal,
     interrupt: unix::Signal,
     hang_up: unix::Signal,
+    /// `SIGXFSZ`, which would end the process: writing to a file beyond its limit (`ulimit -f`) only fails then.
+    _file_size: unix::Signal,
 }
 
 impl Signals for SystemSignals {
@@ -39,13 +41,14 @@ impl Signals for SystemSignals {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
             hang_up: unix::signal(SignalKind::hangup())?,
+            _file_size: unix::signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?,
         });
         Ok(())
     }
 
     fn next(&mut self) -> BoxFuture<'_, Signal> {
         Box::pin(async move {
-            let Some(Listening { terminate, interrupt, hang_up }) = &mut self.0 else {
+            let Some(Listening { terminate, interrupt, hang_up, .. }) = &mut self.0 else {
                 return std::future::pending().await;
             };
             tokio::select! {
