@@ -59,7 +59,10 @@ fn reason(reason: Reason) -> Option<&'static str> {
 pub(crate) fn unseen_since(view: &SessionView, style: Style, now: Timestamp) -> Option<String> {
     let health = &view.transport_health;
     let since = health.since.filter(|_| health.state == PaneObservation::Stale)?;
-    let why = health.last_error.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    // The last trouble of all may be one that was over long before.
+    let is_since = health.last_error_at.is_some_and(|at| at >= since);
+    let why = health.last_error.as_ref().filter(|_| is_since);
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
     Some(format!("{}{why}", time::when(since, style, now)))
 }
 

@@ -43,7 +43,9 @@ pub(crate) fn sessions(
 /// Formats the activity of the agent, and what else of the session waits for a person: `idle !held_back`.
 fn activity(view: &SessionView, needs: &[String]) -> String {
     let asked = view.activity.ask.as_ref().map(|ask| ask.kind.as_str());
-    let others = needs.iter().filter(|kind| asked != Some(kind.as_str())).map(|kind| format!("!{kind}"));
+    // The inbox has one item for all lost sessions, and each says itself that it is lost.
+    let others = needs.iter().filter(|kind| asked != Some(kind.as_str()) && *kind != "lost");
+    let others = others.map(|kind| format!("!{kind}"));
     let words = agent::state(view).map(str::to_owned).into_iter().chain(others);
     words.collect::<Vec<_>>().join(" ")
 }
