@@ -51,13 +51,15 @@ impl Common {
         Paths::new(&self.env()).map(|paths| paths.tmux_socket)
     }
 
-    /// Starts logging to standard error, at the level of `-v` or `POOL_LOG`. A panic is logged and aborts
-    /// the process.
+    /// Starts logging to standard error, at the level of `-v` or `POOL_LOG`. A line that cannot be written, on a full disk
+    /// for instance, is lost. A panic is logged and aborts the process.
     fn start(&self) {
         let level = ["info", "debug", "trace"][usize::from(self.verbose.min(2))];
         let filter = EnvFilter::try_from_env("POOL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
         let ansi = std::io::stderr().is_terminal();
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        // It would report the failure of a write to standard error, which panics if that cannot be written.
+        log.with_ansi(ansi).log_internal_errors(false).init();
         std::panic::set_hook(Box::new(|panic| {
             tracing::error!(%panic, backtrace = %std::backtrace::Backtrace::force_capture(), "panic");
             std::process::abort();

@@ -30,6 +30,21 @@ fn are_there(pool: &Pool, acknowledged: &[(String, u64)]) {
 }
 
 #[test]
+fn daemons_whose_logs_cannot_be_written_work_on() {
+    let pool = Pool::bare("");
+    for program in Program::ALL {
+        let mut daemon = pool.command("sh");
+        daemon.args(["-c", "exec \"$0\" 2>/dev/full"]).arg(program.path());
+        pool.start_as(program, daemon);
+    }
+    pool.await_complete();
+    let id = pool.script("web", "exec sleep 1000");
+    pool.ok(&["restart", &id]);
+    pool.ok(&["kill", &id]);
+    pool.ok(&["status"]);
+}
+
+#[test]
 fn d10_a_full_disk_loses_nothing_that_was_acknowledged() {
     if !is_root() || !has("mount") {
         return;
