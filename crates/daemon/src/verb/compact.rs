@@ -29,6 +29,13 @@ pub(super) async fn compact(daemon: &Arc<Daemon>) -> Reply {
 /// how long that may take.
 async fn compact_now(daemon: &Arc<Daemon>) -> Reply {
     let bytes = std::fs::metadata(&daemon.paths.database).map_or(0, |found| found.len());
+    // The database is written anew before it shrinks, and where that fails it cannot be opened again.
+    if let Some(free) = daemon.disk.reserve(0).filter(|free| *free < bytes) {
+        let (free, bytes) = (free >> 20, bytes.div_ceil(1 << 20));
+        return Err(Refusal::refused(format!(
+            "compacting needs as much room as the database takes, {bytes} MiB, and its disk has {free} MiB left"
+        )));
+    }
     let limit = BASE_LIMIT + Duration::from_secs(bytes / BYTES_PER_SECOND);
     let notice = daemon.paths.run.join("compacting");
     let until = daemon.world.clock.now().after(limit).0;
