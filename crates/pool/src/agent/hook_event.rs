@@ -43,7 +43,8 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
     if !current {
         return HookOutcome::default();
     }
-    let known = check_conversation(session, hook, inputs.agent);
+    let before = pool.activity_in(session.id, hook.tag).cloned().unwrap_or_default();
+    let known = check_conversation((session, &before), hook, inputs.agent);
     let Ok(changed) = known else { return HookOutcome::default() };
     // After the agent's end, its report may still tell the outcome of its prompt.
     if !session.lifecycle.holds_slot() {
@@ -53,7 +54,6 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
     let now = inputs.now;
     let late = notes.hooked == Some(hook.tag)
         && notes.heard_at.is_some_and(|at| is_before(pool, (inputs.moment, now), at));
-    let before = pool.activity_in(session.id, hook.tag).cloned().unwrap_or_default();
     let another =
         changed.is_some() && hook.conversation != session.conversation.as_ref().map(|known| known.id.clone());
     let ended = changed.as_ref().is_some_and(|event| ends_conversation(session, event));
@@ -91,7 +91,11 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
 
 /// Checks that the report is of the session's own conversation. Returns the event of a change of
 /// conversation.
-fn check_conversation(session: &Session, hook: &Hook, agent: &Agent) -> Result<Option<Event>, ForeignAgent> {
+fn check_conversation(
+    (session, before): (&Session, &Activity),
+    hook: &Hook,
+    agent: &Agent,
+) -> Result<Option<Event>, ForeignAgent> {
     // An agent may run another one, whose user has installed hooks, and a person may start one in a shell.
     let is_own = match agent.adapter {
         Adapter::None => agent.confirm != Confirm::Prompt,
@@ -111,12 +115,17 @@ fn check_conversation(session: &Session, hook: &Hook, agent: &Agent) -> Result<O
         Event::ConversationChanged { session: session.id, conversation }
     };
     let chooses = known.is_some() && !agent.is_told_its_conversation();
+    let works = before.state.is_at_work() && before.source == Source::Hook;
+    let begins = match hook.signal {
+        // At work an agent takes no command: one of its kind that it has started begins or resumes a conversation.
+        HookEvent::Started { source: Start::New | Start::Resumed } if works => false,
+        HookEvent::Started { source } => source != Start::New || chooses,
+        _ => false,
+    };
     match known {
         Some(known) if known.id == *id => Ok((begun && !known.begun).then(|| is(true))),
         // The agent's own command begins another conversation, or resumes one.
-        _ if matches!(hook.signal, HookEvent::Started { source } if source != Start::New || chooses) => {
-            Ok(Some(is(matches!(hook.signal, HookEvent::Started { source: Start::Resumed }))))
-        }
+        _ if begins => Ok(Some(is(matches!(hook.signal, HookEvent::Started { source: Start::Resumed })))),
         // The agent chooses its conversation itself.
         Some(known) if !known.begun && chooses => Ok(Some(is(begun))),
         // A program that the pool does not know began a conversation.

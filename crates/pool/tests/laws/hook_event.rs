@@ -162,6 +162,29 @@ fn c05_a_conversation_is_that_of_the_incarnation_that_has_it() {
 }
 
 #[test]
+fn c05_an_agent_at_work_resumes_nothing_so_that_it_is_one_within() {
+    for (kind, source) in [("claude", Start::Resumed), ("codex", Start::Resumed), ("codex", Start::New)] {
+        let mut stage = Stage::new(kind);
+        let id = stage.typed();
+        let accepted = stage.hook(signal::prompt());
+        stage.handle_hook(&accepted, TextMatch::Exact);
+        let says = |stage: &mut Stage, signal| {
+            let hook = Hook { conversation: Some("nested".into()), ..stage.hook(signal) };
+            stage.handle_hook(&hook, TextMatch::Different)
+        };
+        for signal in [signal::started(source), signal::prompt(), signal::over()] {
+            assert_eq!(says(&mut stage, signal), vec![], "{kind}");
+        }
+        assert_eq!((stage.message(id), stage.state()), (MessageState::Accepted, Busy));
+        let over = stage.hook(signal::over());
+        stage.handle_hook(&over, TextMatch::Different);
+        assert_eq!(stage.message(id), MessageState::Done);
+        // At rest it is its user's command.
+        assert_ne!(says(&mut stage, signal::started(source)), vec![], "{kind}");
+    }
+}
+
+#[test]
 fn c05_a_conversation_without_an_id_begins_with_its_first_prompt() {
     for (resume, begins) in [("--restore-chat-history", true), ("{conversation}", false)] {
         let mut stage = Stage::new("codex");
