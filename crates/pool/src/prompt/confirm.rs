@@ -32,8 +32,11 @@ pub(crate) fn confirm(
     inputs: HookInputs<'_>,
     newer: Option<&Activity>,
 ) -> Vec<Event> {
-    let Some(message) = held_prompt(pool, hook.session) else { return Vec::new() };
     let now = inputs.now;
+    let Some(message) = held_prompt(pool, hook.session) else {
+        let is_over = matches!(hook.signal, HookEvent::TurnOver { .. });
+        return settle::end_pause(pool, hook.session, now).filter(|_| is_over).into_iter().collect();
+    };
     let typed = matches!(message.state, MessageState::Typing | MessageState::Typed | MessageState::InDoubt);
     // A late report of the end of an earlier turn is not the end of this one.
     let accepted =

@@ -182,6 +182,17 @@ pub(crate) fn restart_suspended(pool: &Pool, session: SessionId, now: Timestamp)
     Some(status_changed(&message, MessageStatus { attempts: 0, token: None, ..waits }))
 }
 
+/// Ends the pause of the suspended prompt of a session: its agent has finished a turn since, so its service works again.
+#[must_use]
+pub(crate) fn end_pause(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Event> {
+    let is_paused = |message: &PendingMessage<'_>| message.not_before.is_some_and(|at| at > now);
+    let message =
+        waiting_prompt(pool, session).filter(|message| message.is_suspended && is_paused(message))?;
+    let message = PendingMessage { token: None, ..message };
+    let why = "its agent has finished a turn since";
+    Some(transition(&message, MessageState::Queued, Some(why.into()), now))
+}
+
 /// Queues a message again after a pause, which grows with its attempts unless it is given, or ends it after
 /// `max_attempts`.
 #[must_use]
