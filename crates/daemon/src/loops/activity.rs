@@ -170,6 +170,7 @@ fn decide(
             title: sample.title,
             has_queued_asks: !turn.volatile.agents.queued_asks(target.id).is_empty(),
             has_known_screen: target.agent.shows_composer(),
+            is_described: target.agent.adapter == Adapter::None,
             composer_while_busy: target.agent.adapter == Adapter::None && target.agent.screen.works.is_none(),
         };
         let under = agent::activity_under_bell(turn.pool(), &observation, turn.now());

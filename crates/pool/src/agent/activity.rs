@@ -49,6 +49,8 @@ pub struct AgentObservation {
     pub has_known_screen: bool,
     /// True if further requests wait behind the one that is shown: the screen may show another one of them.
     pub has_queued_asks: bool,
+    /// True if the user's configuration describes its screen: whatever it shows in the composer's place is a question.
+    pub is_described: bool,
     /// True if its composer can be free while it works, because its description does not say how its screen
     /// looks at work.
     pub composer_while_busy: bool,
@@ -142,7 +144,8 @@ fn corrected_by_screen(
         None if is_answered && look.works == Some(true) => Some(busy_again()),
         Some(dialog) => {
             // The next of several questions has another id.
-            let asks = asks && (busy || by_screen) && dialog.name == screen::QUESTION;
+            let is_question = dialog.name == screen::QUESTION && (busy || by_screen) || observed.is_described;
+            let asks = asks && is_question;
             asks.then(|| dialog_activity(look, dialog, AskKind::Question))
         }
         None if !silent || !(busy || asked) => (by_screen && is_later(&look.at)).then(busy_again),

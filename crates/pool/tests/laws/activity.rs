@@ -498,6 +498,7 @@ fn seen() -> impl Strategy<Value = AgentObservation> {
                 screen,
                 title,
                 composer_while_busy: false,
+                is_described: false,
                 has_known_screen: is_known,
                 has_queued_asks: false,
             }
