@@ -70,7 +70,7 @@ fn inlines(text: &str) -> Vec<Inline> {
             Span::Link(label, target) => match target.strip_suffix(".md").and_then(super::find) {
                 Some(topic) if label == topic.name => inlines.extend([bold(topic.man_name()), roman("(7)")]),
                 Some(topic) => {
-                    inlines.extend([roman(format!("{label} (")), bold(topic.man_name()), roman("(7))")])
+                    inlines.extend([roman(format!("{label} (")), bold(topic.man_name()), roman("(7))")]);
                 }
                 None => inlines.push(roman(format!("{label} ({target})"))),
             },

@@ -1,6 +1,5 @@
 //! `completions`: a script with which a shell completes `poolctl`.
 
-use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
 use clap_complete::Shell;
 
@@ -20,9 +19,10 @@ pub(crate) fn run(args: &Args, command: &Command) -> Result<(), Error> {
     let mut script = Vec::new();
     let shown = shown(command);
     let verbs = shown.get_subcommands().map(Command::get_name);
-    let words: Vec<String> = verbs.chain(TOPICS.iter().map(|topic| topic.name)).map(str::to_owned).collect();
-    let word = Arg::new("word").value_parser(PossibleValuesParser::new(words)).help("A verb or a topic");
-    let help = Command::new("help").about("Explain a verb or a topic").arg(word);
+    let words = verbs.chain(TOPICS.iter().map(|topic| topic.name));
+    let words: Vec<Command> = words.map(|word| Command::new(word.to_owned())).collect();
+    let help = Command::new("help").about("Explain a verb or a topic").disable_help_subcommand(true);
+    let help = help.subcommands(words);
     let shown = shown.version(env!("CARGO_PKG_VERSION"));
     let mut whole = shown.disable_help_subcommand(true).subcommand(help);
     clap_complete::generate(args.shell, &mut whole, "poolctl", &mut script);
