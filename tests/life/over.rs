@@ -253,6 +253,24 @@ fn g11_prune_removes_what_is_over_and_what_belongs_to_nobody() {
     assert!(dir(&pool, &live).join("work").exists() && dir(&pool, &parked).join("work").exists());
 }
 
+#[test]
+fn files_in_which_another_session_runs_are_not_purged() {
+    let pool = quick();
+    let first = pool.ok(&["new", "first", "--cwd", "own", "--", "sh", "-c", "echo kept > kept"]);
+    pool.await_lifecycle(&first, "stopped");
+    let work = dir(&pool, &first).join("work");
+    pool.ok(&["new", "second", "--cwd", work.to_str().unwrap(), "--", "sleep", "1000"]);
+    let refused = pool.ctl(&["rm", "first", "--purge"]).expect(4);
+    assert!(refused.stderr.contains("second"), "{refused:?}");
+    pool.ctl(&["prune", "--purge"]).expect(1);
+    pool.ok(&["rm", "first"]);
+    pool.ok(&["prune", "--purge"]);
+    assert_eq!(fs::read_to_string(work.join("kept")).unwrap(), "kept\n");
+    pool.ok(&["rm", "second"]);
+    pool.ok(&["prune", "--purge"]);
+    assert!(!work.exists());
+}
+
 /// Begins a request that archives a session, which takes a while.
 fn begin_to_archive(pool: &Pool, id: &str, args: &[&str]) -> Talk {
     let large = dir(pool, id).join("work/large");

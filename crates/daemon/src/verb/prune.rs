@@ -1,7 +1,7 @@
 //! `prune`: removes ended sessions, and directories that belong to no session.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::host::archive::{self, Contents};
 use crate::host::blocking_pool::Purpose;
 use crate::host::clock::{FileAges, name_stamp};
 use crate::host::remove_tree::{self, Removed, UnrecordedDir};
-use crate::verb::{detached, removal};
+use crate::verb::{detached, removal, rm};
 
 pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Prune) -> Reply {
     let older = Duration::from_millis(asked.older_ms);
@@ -48,7 +48,15 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pru
             archive: asked.archive,
             only_ended: true,
         };
-        match removal::remove_listed(daemon, remove, listed_at).await {
+        let unused = match asked.purge {
+            true => rm::check_files_unused(daemon, id.into()).await,
+            false => Ok(()),
+        };
+        let removed = match unused {
+            Ok(()) => removal::remove_listed(daemon, remove, listed_at).await,
+            Err(refusal) => Err(refusal),
+        };
+        match removed {
             Ok(bytes) => {
                 pruned.bytes += bytes;
                 pruned.sessions.push((id, name));
@@ -75,11 +83,12 @@ fn is_old(dir: &Path, older: Duration, ages: &FileAges) -> bool {
 async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -> Result<(), Refusal> {
     let known = |turn: &mut Turn<'_>| {
         let known = turn.pool().sessions().map(|s| s.id).collect::<BTreeSet<_>>();
-        (known, turn.pool().next_session(), turn.file_ages(), turn.now())
+        let used = turn.pool().sessions().map(|s| s.spec.cwd.as_path().to_owned()).collect();
+        (known, used, turn.pool().next_session(), turn.file_ages(), turn.now())
     };
-    let (known, next, ages, now) = daemon.engine.turn(known).await?;
+    let (known, used, next, ages, now) = daemon.engine.turn(known).await?;
     let processes = daemon.processes();
-    let leftovers = Leftovers { paths: daemon.paths.clone(), asked: asked.clone(), now };
+    let leftovers = Leftovers { paths: daemon.paths.clone(), used, asked: asked.clone(), now };
     // A directory with an id that is not given out yet may be in creation.
     let keep = move |id: SessionId| known.contains(&id) || id.0 >= next;
     let work = move || leftovers.remove(&keep, &ages, &*processes);
@@ -95,6 +104,8 @@ async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pr
 /// The removal of directories that belong to no session.
 struct Leftovers {
     paths: Paths,
+    /// The directories of the sessions on record.
+    used: Vec<PathBuf>,
     asked: Prune,
     now: Timestamp,
 }
@@ -130,10 +141,14 @@ impl Leftovers {
         pruned
     }
 
-    /// True if a program still uses the directories of a session, or may: of one that was left to tmux, or that a
-    /// database which was put back does not have.
+    /// True if another session has its directory there, or a program still uses the directories of a session, or may: of one
+    /// that was left to tmux, or that a database which was put back does not have.
     fn is_in_use(&self, id: SessionId, processes: &dyn Processes) -> bool {
-        detached::has_log_writer(&self.paths.session(id))
+        let dir = self.paths.session(id);
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let is_below = |used: &PathBuf| used.starts_with(&dir) || real(used).starts_with(real(&dir));
+        self.used.iter().any(is_below)
+            || detached::has_log_writer(&self.paths.session(id))
             || detached::is_in_use(processes, &self.paths.meta_of(id))
     }
 

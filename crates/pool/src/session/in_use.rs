@@ -1,9 +1,26 @@
 //! The check that a session is not in use, before it is removed or parked.
 
-use protocol::{ErrorCode, Refusal, Session, counted};
+use std::path::Path;
+
+use protocol::{ErrorCode, Refusal, Session, SessionId, counted};
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
+
+/// Refuses while the files of a session, in this directory, are those in which another one runs or is to run.
+///
+/// # Errors
+/// Conflict.
+pub fn check_files_unused(pool: &Pool, session: SessionId, dir: &Path) -> Result<(), Refusal> {
+    let is_user = |other: &&Session| other.id != session && other.spec.cwd.as_path().starts_with(dir);
+    match pool.sessions().find(is_user) {
+        Some(other) => {
+            let why = format!("{} is the directory of {}", other.spec.cwd.as_path().display(), other.name);
+            refuse(ErrorCode::Conflict, format!("{why}: its files stay as long as that is on record"))
+        }
+        None => Ok(()),
+    }
+}
 
 /// Refuses while a client is attached or messages are not worked yet. `otherwise` tells the user how to
 /// override it.
