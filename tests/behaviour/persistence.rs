@@ -80,6 +80,23 @@ fn p10_fallback_without_metadata() {
 }
 
 #[test]
+fn a_database_that_is_removed_while_it_is_open_is_told_and_saved() {
+    let pool = Pool::new();
+    pool.script("web", "exec sleep 1000");
+    pool.ok(&["status"]);
+    fs::remove_file(pool.database()).unwrap();
+    let told = pool.ctl(&["status"]);
+    assert!(told.code != 0 && told.stdout.contains("`poolctl backup FILE` saves it"), "{told:?}");
+    let saved = pool.path("saved");
+    pool.ok(&["backup", saved.to_str().unwrap()]);
+    pool.end(Program::Poold, Signal::SIGTERM);
+    fs::rename(saved, pool.database()).unwrap();
+    pool.start(Program::Poold);
+    pool.await_poold();
+    assert_eq!(pool.show("web")["name"], "web");
+}
+
+#[test]
 fn p10_cleanup_on_delete() {
     let pool = Pool::new();
     let id = pool.script("web", "echo kept >note; exec sleep 1000");

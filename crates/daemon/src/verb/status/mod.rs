@@ -60,6 +60,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status
     let quarantined = turn.reader().quarantined().unwrap_or_default();
     let mut problems = problems(volatile, server::problem(pool, observed, &tmux.socket), counts.in_doubt);
     problems.extend(missing_database(daemon));
+    problems.extend(removed_database(turn, daemon));
     problems.extend(queues::problems(turn, daemon, &stuck, (quarantined, capacity.disk)));
     let inbox = attention::items(turn, rules);
     problems.extend(attention::unstarted(&inbox));
@@ -107,6 +108,17 @@ fn missing_database(daemon: &Daemon) -> Option<String> {
         format!(
             "the database {database} was missing, and an empty one was begun: to go back to a backup, `poolctl down` \
              and put it there; to go on without, `poolctl down` and `poolctl up`"
+        )
+    })
+}
+
+/// Returns the problem of a database whose file was removed: the open one lasts as long as this daemon.
+fn removed_database(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
+    let database = daemon.paths.database.display();
+    (turn.reader().bytes() == 0).then(|| {
+        format!(
+            "the database {database} was removed, and is lost with the end of poold: `poolctl backup FILE` saves it; \
+             then `poolctl down`, and put FILE there"
         )
     })
 }
