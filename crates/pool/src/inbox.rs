@@ -19,6 +19,7 @@ use crate::session::lifecycle::is_restarting;
 use crate::session::restart_budget::is_held_as_copy;
 use crate::session::restore::was_kept_from_start;
 use crate::settings::QueueRules;
+use crate::slots::wanting::wanting_since;
 use crate::volatile::Volatile;
 
 /// Time that a prompt may wait or stay unconfirmed before it is an item.
@@ -44,7 +45,8 @@ pub fn items(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestam
         let found =
             [items.asks(&volatile.agents), items.login(), items.unconfirmed(), items.blocked_prompt(why)];
         let held = [items.suspended(), items.exhausted(), items.over(), items.failed_to_start()];
-        found.into_iter().chain(held).flatten().chain(items.failing()).collect::<Vec<_>>()
+        let found = found.into_iter().chain(held).chain([items.waits_for_slot(rules)]);
+        found.flatten().chain(items.failing()).collect::<Vec<_>>()
     };
     let mut items: Vec<InboxItem> = pool.sessions().flat_map(of).collect();
     let lanes = health::stuck(pool, volatile, rules, now);
@@ -112,6 +114,18 @@ impl SessionItems<'_> {
         let text = protocol::bounds::cut(&protocol::redact::text(&line), TEXT_MAX).to_owned();
         let (session, name) = (self.session.id, self.session.name.clone());
         InboxItem { session, name, kind: kind.to_owned(), since, text, next }
+    }
+
+    /// A session that would start by itself has waited for a slot as long as a queue may stand still: those that run keep
+    /// theirs.
+    fn waits_for_slot(&self, rules: &QueueRules) -> Option<InboxItem> {
+        let since = wanting_since(self.pool, self.session, self.now)?;
+        let is_long = rules.stuck_after.is_some_and(|after| self.pool.age(self.now, since) >= after);
+        let text = "it waits for a slot, and each session that runs keeps its own: end or park one, or raise \
+                    [pool] max_sessions";
+        let is_its_users = self.session.worker.is_none();
+        (is_long && is_its_users)
+            .then(|| self.item("slot", since, (text.to_owned(), "poolctl park NAME".to_owned())))
     }
 
     fn attach(&self) -> String {

@@ -16,7 +16,7 @@ pub fn wanting_start(pool: &Pool, now: Timestamp) -> Vec<SessionId> {
 }
 
 /// Time since which a session wants a slot, if it does.
-fn wanting_since(pool: &Pool, session: &Session, now: Timestamp) -> Option<Timestamp> {
+pub(crate) fn wanting_since(pool: &Pool, session: &Session, now: Timestamp) -> Option<Timestamp> {
     if session.lifecycle.holds_slot() || session.budget.exhausted {
         return None;
     }

@@ -85,6 +85,18 @@ fn what_is_started_no_more_by_itself_is_told() {
 }
 
 #[test]
+fn who_waits_for_a_slot_that_nobody_gives_away_is_told_after_ten_minutes() {
+    let mut stage = Stage::new("claude");
+    let parked = Event::SessionParked { session: stage.id, reason: Reason::Parked, exit: None };
+    stage.world.emit(parked);
+    stage.send();
+    stage.pass(599_999);
+    assert_eq!(kind(&stage, &idle()), [""; 0]);
+    stage.pass(1);
+    assert_eq!(kind(&stage, &idle()), ["slot"]);
+}
+
+#[test]
 fn messages_that_no_worker_takes_are_told_after_ten_minutes() {
     let mut stage = Stage::new("claude");
     let (op, send) = (OpId::Named("one".to_owned()), asked(stage.id, "observation"));
