@@ -1,5 +1,6 @@
 //! `down`: stops the daemons that `up` keeps running. Sessions live on.
 
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -37,7 +38,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         return from_inside(context);
     }
     let (alive, _no_starts) = match stop::running_sessions(context) {
-        Err(error) if args.stop_sessions && exists(context, &error) || is_denied(context) => {
+        Err(error) if args.stop_sessions && exists(context, &error) || is_unknown(context) => {
             return Err(error);
         }
         Ok(_) if args.stop_sessions => {
@@ -83,10 +84,13 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     }
 }
 
-/// True if this pool is another user's, who alone may stop it.
-fn is_denied(context: &Context) -> bool {
-    let denied = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
-    UnixStream::connect(&context.paths.socket).is_err_and(denied)
+/// True if it cannot be known whether this pool runs: it is another user's, or its directory cannot be read.
+fn is_unknown(context: &Context) -> bool {
+    let is_unread = |error: io::Error| {
+        let is_io = error.raw_os_error() == Some(nix::libc::EIO);
+        is_io || error.kind() == ErrorKind::PermissionDenied
+    };
+    UnixStream::connect(&context.paths.socket).is_err_and(is_unread)
 }
 
 /// True if somebody listens on a socket. A server that is stopped, with a full queue, neither accepts nor refuses.
