@@ -1,6 +1,7 @@
 //! Reads from any thread, beside the one writer.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -107,6 +108,12 @@ impl Reader {
     /// Returns the size of the file in bytes; 0 without a file.
     pub fn bytes(&self) -> u64 {
         self.0.path.as_ref().and_then(|path| fs::metadata(path).ok()).map_or(0, |file| file.len())
+    }
+
+    /// True if the file was removed: what is open is lost once it is closed.
+    pub fn is_removed(&self) -> bool {
+        let is_gone = |path: &PathBuf| fs::metadata(path).is_err_and(|why| why.kind() == ErrorKind::NotFound);
+        self.0.path.as_ref().is_some_and(is_gone)
     }
 
     /// Fails if the store is latched.

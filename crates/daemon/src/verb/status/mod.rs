@@ -115,7 +115,7 @@ fn missing_database(daemon: &Daemon) -> Option<String> {
 /// Returns the problem of a database whose file was removed: the open one lasts as long as this daemon.
 fn removed_database(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     let database = daemon.paths.database.display();
-    (turn.reader().bytes() == 0).then(|| {
+    turn.reader().is_removed().then(|| {
         format!(
             "the database {database} was removed, and is lost with the end of poold: `poolctl backup FILE` saves it; \
              then `poolctl down`, and put FILE there"
