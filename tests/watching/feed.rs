@@ -154,14 +154,7 @@ impl Truth {
             0 if self.state.sessions.len() < 20 => {
                 self.next += 1;
                 let id = TmuxSessionId(self.next);
-                let session = TmuxSession {
-                    name: format!("s{}", self.next),
-                    created_at: 1,
-                    attached: 0,
-                    pooled: false,
-                    made_for: None,
-                    renamed: false,
-                };
+                let session = TmuxSession::bare(format!("s{}", self.next), 1);
                 self.state.sessions.insert(id, session);
                 let pane = self.pane_of(id);
                 self.state.panes.insert(PaneId(self.next), pane);

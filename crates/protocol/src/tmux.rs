@@ -136,6 +136,13 @@ pub struct TmuxSession {
     pub renamed: bool,
 }
 
+impl TmuxSession {
+    /// Creates a session of a user's, to which nobody is attached.
+    pub fn bare(name: impl Into<String>, created_at: u64) -> Self {
+        Self { name: name.into(), created_at, attached: 0, pooled: false, made_for: None, renamed: false }
+    }
+}
+
 /// A pane as observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TmuxPane {

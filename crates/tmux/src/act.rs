@@ -56,9 +56,6 @@ const PANE_TERMINAL: &str = "#{session_id}\t#{?pane_dead,,#{pane_tty}}";
 
 const CLIENT: &str = "#{client_pid}\t#{client_control_mode}\t#{client_readonly}\t#{client_name}";
 
-const VIEWER: &str =
-    "#{client_activity}\t#{client_pid}\t#{client_control_mode}\t#{client_readonly}\t#{client_name}";
-
 impl Device {
     /// Captures the text of a pane, live or dead, with escape sequences for colours if `ansi`. Empty unless
     /// the answer is [`Answer::Done`].
@@ -252,9 +249,10 @@ impl Device {
             return Ok(None);
         }
         let mut all = Vec::new();
+        let format = format!("#{{client_activity}}\t{CLIENT}");
         for session in sessions {
             let target = session.to_string();
-            let text = self.on_server(server, &[&["list-clients", "-t", &target, "-F", VIEWER]]).await?;
+            let text = self.on_server(server, &[&["list-clients", "-t", &target, "-F", &format]]).await?;
             for line in text.split_inclusive(|&b| b == b'\n') {
                 all.push(viewer(line).ok_or_else(|| format::malformed(line))?);
             }

@@ -136,7 +136,8 @@ fn viewers(text: &[u8]) -> Option<u32> {
     Some(attached.max(shown))
 }
 
-/// Parses the panes of a listing, by id, without their processes. Panes of the session `hidden` alone are left out. A pane that several sessions show belongs to the one that a pool made, or has the lowest id.
+/// Parses the panes of a listing, by id, without their processes. Panes of the session `hidden` alone are
+/// left out. A pane that several sessions show belongs to the one that a pool made, or has the lowest id.
 ///
 /// # Errors
 /// [`TmuxError::Output`] for bytes that are not a pane, or one pane listed with differing facts.

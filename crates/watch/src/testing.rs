@@ -5,17 +5,7 @@ use protocol::tmux::{TmuxPane, TmuxSession};
 use protocol::{PaneId, ProcId, TmuxSessionId, WindowId};
 
 pub(crate) fn session(n: u32, name: &str) -> (TmuxSessionId, TmuxSession) {
-    (
-        TmuxSessionId(n),
-        TmuxSession {
-            name: name.to_owned(),
-            created_at: 7,
-            attached: 0,
-            pooled: false,
-            made_for: None,
-            renamed: false,
-        },
-    )
+    (TmuxSessionId(n), TmuxSession::bare(name, 7))
 }
 
 pub(crate) fn pane(n: u32, pid: u32) -> (PaneId, TmuxPane) {

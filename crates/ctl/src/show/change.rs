@@ -125,14 +125,7 @@ mod tests {
     type Edit<'a> = &'a dyn Fn(&mut TmuxPane);
 
     fn web(name: &str) -> TmuxSession {
-        TmuxSession {
-            name: name.to_owned(),
-            created_at: 1,
-            attached: 0,
-            pooled: false,
-            made_for: None,
-            renamed: false,
-        }
+        TmuxSession::bare(name, 1)
     }
 
     fn pane() -> TmuxPane {
@@ -186,14 +179,7 @@ mod tests {
         let known = known();
         let session = |session| shown(&known, &Change::Session(TmuxSessionId(3), session));
         assert_eq!(session(web("www")), "~ $3 web → www");
-        let other = TmuxSession {
-            name: "www".to_owned(),
-            created_at: 2,
-            attached: 1,
-            pooled: false,
-            made_for: None,
-            renamed: false,
-        };
+        let other = TmuxSession { attached: 1, ..TmuxSession::bare("www", 2) };
         assert_eq!(session(other), "~ $3 web → www, recreated, 1 attached");
         assert_eq!(session(web("web")), "", "nothing is different");
         let pane_line = |change: Edit| {

@@ -107,14 +107,7 @@ mod tests {
     use super::*;
 
     fn state(sessions: &[(u32, &str)]) -> TmuxState {
-        let session = |name: &str| TmuxSession {
-            name: name.to_owned(),
-            created_at: 1,
-            attached: 0,
-            pooled: false,
-            made_for: None,
-            renamed: false,
-        };
+        let session = |name: &str| TmuxSession::bare(name, 1);
         let sessions = sessions.iter().map(|(id, name)| (TmuxSessionId(*id), session(name)));
         TmuxState { sessions: sessions.collect(), ..TmuxState::default() }
     }

@@ -29,14 +29,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 ];
 
 fn named(name: &str) -> TmuxSession {
-    TmuxSession {
-        name: name.to_owned(),
-        created_at: 1,
-        attached: 0,
-        pooled: false,
-        made_for: None,
-        renamed: false,
-    }
+    TmuxSession::bare(name, 1)
 }
 
 fn observe(seq: u64, view: View) -> Observe {

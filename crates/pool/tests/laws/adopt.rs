@@ -27,14 +27,7 @@ fn pane(session: u32) -> TmuxPane {
 
 /// A server with sessions of these names, with one pane each; the last has two.
 fn state(names: &[&str]) -> TmuxState {
-    let session = |name: &str| TmuxSession {
-        name: name.to_owned(),
-        created_at: 1,
-        attached: 0,
-        pooled: false,
-        made_for: None,
-        renamed: false,
-    };
+    let session = |name: &str| TmuxSession::bare(name, 1);
     let ids = 1_u32..;
     let mut panes: BTreeMap<PaneId, TmuxPane> =
         ids.clone().zip(names).map(|(id, _)| (PaneId(id), pane(id))).collect();

@@ -227,17 +227,7 @@ pub(crate) fn pane(world: &World, id: SessionId, n: u32) -> (PaneId, TmuxPane) {
 
 pub(crate) fn up(n: u32, panes: Vec<(PaneId, TmuxPane)>) -> TmuxState {
     let session = |pane: &TmuxPane| {
-        (
-            pane.session,
-            TmuxSession {
-                name: format!("S{}", pane.session.0),
-                created_at: 1,
-                attached: 0,
-                pooled: true,
-                made_for: None,
-                renamed: false,
-            },
-        )
+        (pane.session, TmuxSession { pooled: true, ..TmuxSession::bare(format!("S{}", pane.session.0), 1) })
     };
     let sessions = panes.iter().map(|(_, pane)| session(pane)).collect();
     TmuxState { server: Server::Up(server(n)), sessions, panes: panes.into_iter().collect() }

@@ -170,14 +170,7 @@ mod tests {
 
     #[test]
     fn a_line_of_watch_is_parsed_unchanged() {
-        let session = TmuxSession {
-            name: "a\n\"é".to_owned(),
-            created_at: 1,
-            attached: 0,
-            pooled: false,
-            made_for: None,
-            renamed: false,
-        };
+        let session = TmuxSession::bare("a\n\"é", 1);
         let sessions = [(TmuxSessionId(3), session.clone())].into();
         let state = TmuxState { sessions, server: Server::unknown("why"), ..TmuxState::default() };
         let changes = vec![Change::Session(TmuxSessionId(3), session), Change::SessionGone(TmuxSessionId(4))];
@@ -283,19 +276,7 @@ mod tests {
     #[test]
     fn a_large_snapshot_comes_in_parts() {
         let name = "x".repeat(16 << 10);
-        let session = |n| {
-            (
-                TmuxSessionId(n),
-                TmuxSession {
-                    name: name.clone(),
-                    created_at: 1,
-                    attached: 0,
-                    pooled: false,
-                    made_for: None,
-                    renamed: false,
-                },
-            )
-        };
+        let session = |n| (TmuxSessionId(n), TmuxSession::bare(name.clone(), 1));
         let whole = TmuxState { sessions: (0..90).map(session).collect(), ..TmuxState::default() };
         let line = json!({"asked": 3, "snapshot": whole}).to_string();
         let mut joined = None;

@@ -88,12 +88,9 @@ impl Host {
             (
                 pane.session,
                 TmuxSession {
-                    name: format!("S{}", pane.session.0),
-                    created_at: 1,
                     attached,
                     pooled: true,
-                    made_for: None,
-                    renamed: false,
+                    ..TmuxSession::bare(format!("S{}", pane.session.0), 1)
                 },
             )
         };
