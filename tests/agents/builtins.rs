@@ -58,6 +58,33 @@ fn a_prompt_waits_while_a_shell_reads_an_answer_or_computes_also_over_a_restart(
     assert!(dir(&pool, "sh").join("work/prompt").exists());
 }
 
+#[test]
+fn a_key_that_a_shell_asks_for_is_not_taken_from_the_next_prompt() {
+    let pool = Pool::with(CONFIG);
+    shell(&pool);
+    let asks = pool.ok(&["send", "sh", "read -n1 -p 'sure? ' answer"]);
+    wait_until("it asks", PATIENCE, || screen(&pool).ends_with("sure?"));
+    let behind = pool.ok(&["send", "sh", "echo \"got [$answer]\""]);
+    wait_until("it works", PATIENCE, || pool.show("sh")["activity"] == "busy");
+    pool.restart_poold();
+    wait_until("it works", PATIENCE, || pool.show("sh")["activity"] == "busy");
+    assert_eq!(pool.json(&["queue", "show", "sh", &asks])["state"], "accepted");
+    pool.ok(&["keys", "sh", "y"]);
+    await_done(&pool, "sh", &asks);
+    await_done(&pool, "sh", &behind);
+    wait_until("it has the answer", PATIENCE, || screen(&pool).contains("\ngot [y]"));
+    // One that a person has begun, without an echo.
+    for key in [&["r", "e", "a", "d", "Space", "-", "s", "n", "1"][..], &["Enter"]] {
+        pool.ok(&[&["keys", "sh"], key].concat());
+    }
+    wait_until("it reads", PATIENCE, || pool.show("sh")["activity"] == "busy");
+    let message = pool.ok(&["send", "sh", "touch prompt"]);
+    await_reason(&pool, "sh", &message, REASON);
+    pool.ok(&["keys", "sh", "y"]);
+    await_done(&pool, "sh", &message);
+    assert!(dir(&pool, "sh").join("work/prompt").exists());
+}
+
 /// Sends a text that the shell's editor takes as commands. Returns the message, which waits for the end of what is left of it.
 fn altered(pool: &Pool, text: &str) -> String {
     pool.ok(&["send", "--wait", "done", "sh", "set -o vi"]);

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use std::path::Path;
 
 use process::log_writer::times;
-use protocol::{Tag, Timestamp};
+use protocol::{Tag, Timestamp, logs};
 use vt100::Parser;
 
 use crate::dialect::Dialect;
@@ -74,6 +74,17 @@ pub fn paused_line(dir: &Path, tag: Tag, size: (u16, u16)) -> io::Result<Option<
     Ok(Some(PausedLine { row: cursor_row(shown, size), resumed_at: Timestamp(resumed.at), is_below }))
 }
 
+/// True if bracketed pastes are enabled, false if they are disabled, at the end of this incarnation's output; `None` if the
+/// log does not tell.
+pub fn pastes_enabled(dir: &Path, tag: Tag) -> io::Result<Option<bool>> {
+    let Some(begin) = incarnation_start(&times::read(dir)?, tag) else { return Ok(None) };
+    let (kept, end) = log_reader::bounds(dir)?;
+    let bytes = log_reader::read_range(dir, begin.max(kept).max(end.saturating_sub(BYTES)), end)?;
+    let set = last(&bytes, EDITING).max(last(&bytes, EDITED));
+    let is_known = set > last(&bytes, logs::NOTICE.as_bytes());
+    Ok(set.filter(|_| is_known).map(|at| bytes[at..].starts_with(EDITING)))
+}
+
 /// True if the end of this incarnation's output has the sequences of a shell that edits its lines.
 pub fn has_line_editor(dir: &Path, tag: Tag) -> io::Result<bool> {
     let Some(begin) = incarnation_start(&times::read(dir)?, tag) else { return Ok(false) };
@@ -105,8 +116,6 @@ fn cursor_row(output: &[u8], (rows, columns): (u16, u16)) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
-
-    use protocol::logs;
 
     use super::*;
 
@@ -172,6 +181,23 @@ mod tests {
         for (output, edits) in [("$ read x\r\n", false), ("\x1b[?2004h$ read x\r\n\x1b[?2004l\r", true)] {
             fs::write(dir.path().join(logs::CURRENT), output).unwrap();
             assert_eq!(has_line_editor(dir.path(), TAG.parse().unwrap()).unwrap(), edits);
+        }
+    }
+
+    #[test]
+    fn the_last_sequence_tells_whether_pastes_are_enabled_unless_output_is_missing_since() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(logs::TIMES), format!("5000 0 {TAG}\n")).unwrap();
+        let lost = format!("\x1b[?2004l{}7 bytes of output lost]\r\n", logs::NOTICE);
+        for (output, enabled) in [
+            ("$ ", None),
+            ("$ \x1b[?2004h", Some(true)),
+            ("$ \x1b[?2004hgti\x1b[?2004l\r\r\nzsh: correct 'gti' to 'git' [nyae]? ", Some(false)),
+            ("\x1b[?2004l\x1b[?2004h$ ls", Some(true)),
+            (lost.as_str(), None),
+        ] {
+            fs::write(dir.path().join(logs::CURRENT), output).unwrap();
+            assert_eq!(pastes_enabled(dir.path(), TAG.parse().unwrap()).unwrap(), enabled, "{output:?}");
         }
     }
 

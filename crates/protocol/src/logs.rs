@@ -37,6 +37,8 @@ pub const NEXT: &str = "output.next";
 pub const COMPRESSING: &str = "output.part";
 /// The next [`TIMES`] while it is shortened.
 pub const NEW_TIMES: &str = "output.times.new";
+/// The beginning of each line that the writer itself puts into a log, where output is missing.
+pub const NOTICE: &str = "\r\n[tmux-pool: ";
 /// Default maximum size of all files of a log together, in bytes. Compressed, that is months of a busy
 /// agent's output, and still little for a thousand sessions.
 pub const MAX_SIZE: u64 = 32 << 20;

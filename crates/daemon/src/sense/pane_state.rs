@@ -5,7 +5,7 @@ use agents::screen::Screen;
 use pool::Agent;
 use pool::agent::ScreenReading;
 use pool::prompt::{Blocked, PaneSnapshot};
-use process::inspect::tty::ShellState;
+use process::inspect::tty::{InputMode, ShellState};
 use protocol::{ActivityState, Incarnation, SessionId, Source, Tag, Timestamp};
 use tmux::{Answer, PaneRef};
 
@@ -49,7 +49,10 @@ pub(crate) async fn read_pane(
     };
     let unread = unread_input(daemon, run).await;
     let is_shell = agent.confirm == Confirm::Prompt;
-    let shell = if is_shell { shell_state(daemon, run).await } else { None };
+    let shell = match session.filter(|_| is_shell) {
+        Some(session) => shell_state(daemon, (session, run)).await,
+        None => None,
+    };
     if shell.is_some_and(|shell| shell.is_at_line_editor()) {
         daemon.engine.post(move |turn| turn.volatile.prompts.note_line_editor(tag));
     }
@@ -69,7 +72,7 @@ pub(crate) async fn read_pane(
         }
         _ => false,
     };
-    let is_at_prompt = shell.map(|shell| shell.in_foreground && !(edits_lines && shell.canonical));
+    let is_at_prompt = shell.map(|shell| shell.in_foreground && (shell.edits_line() || !edits_lines));
     Ok(PaneSnapshot {
         in_mode: seen.in_mode,
         alternate: seen.alternate,
@@ -91,10 +94,20 @@ pub(crate) async fn unread_input(daemon: &Daemon, run: &Incarnation) -> Option<u
     daemon.blocking.with_timeout(Purpose::Processes, move || processes.unread_input(agent)).await.flatten()
 }
 
-/// Returns the state of a shell, or of another program, in its terminal; `None` if the system does not tell.
-pub(crate) async fn shell_state(daemon: &Daemon, run: &Incarnation) -> Option<ShellState> {
-    let (shell, processes) = (run.agent?, daemon.processes());
-    daemon.blocking.with_timeout(Purpose::Processes, move || processes.shell_state(shell)).await.flatten()
+/// Returns the state of a shell in its terminal; `None` if the system does not tell.
+pub(crate) async fn shell_state(
+    daemon: &Daemon,
+    (session, run): (SessionId, &Incarnation),
+) -> Option<ShellState> {
+    let (shell, tag, processes) = (run.agent?, run.tag, daemon.processes());
+    let read = move || processes.shell_state(shell);
+    let state = daemon.blocking.with_timeout(Purpose::Processes, read).await.flatten()?;
+    if state.mode != InputMode::ZshLineEditor {
+        return Some(state);
+    }
+    let dir = daemon.paths.logs_of(session);
+    let read = move || logs::pastes_enabled(&dir, tag).ok().flatten();
+    Some(state.with_pastes(daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten()))
 }
 
 /// True if the command of an incarnation is a shell that edits its lines, and no other program has taken its place (`exec`).
@@ -107,8 +120,8 @@ pub(crate) fn is_line_editor(turn: &Turn<'_>, tag: Tag) -> bool {
 }
 
 /// True if the shell of this incarnation edits its lines: it was seen at that, or has written so, perhaps before this start
-/// of the daemon. In the foreground it then has its terminal collect lines only while it runs something in itself: `read`, a
-/// function, a loop.
+/// of the daemon. In the foreground its terminal is in another mode only while it runs something in itself: `read`, a function, a loop, a
+/// question of its own.
 pub(crate) async fn edits_lines(daemon: &Daemon, (session, tag): (SessionId, Tag)) -> bool {
     let known =
         move |turn: &mut Turn<'_>| (is_line_editor(turn, tag), turn.volatile.prompts.has_line_editor(tag));
@@ -129,7 +142,7 @@ pub(crate) async fn collects_lines(daemon: &Daemon, run: &Incarnation) -> Option
     let processes = daemon.processes();
     let state =
         daemon.blocking.with_timeout(Purpose::Processes, move || processes.shell_state(shell)).await?;
-    Some(state.is_some_and(|state| state.canonical))
+    Some(state.is_some_and(|state| state.mode == InputMode::Lines))
 }
 
 /// Reads a pane, and interprets its screen if the agent's screen is known. The error says why it cannot be

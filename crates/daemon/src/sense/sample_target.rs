@@ -187,7 +187,7 @@ impl ShellProgram {
     /// its place since (`exec`).
     pub(crate) fn runs_builtin(&self, found: Option<&Foreground>, state: &ShellState) -> bool {
         let is_own = found.is_none_or(|found| is_same_program(&self.own, found.command.as_os_str()));
-        !state.in_foreground || self.edits_lines && is_own && state.canonical
+        !state.in_foreground || self.edits_lines && is_own && !state.edits_line()
     }
 }
 

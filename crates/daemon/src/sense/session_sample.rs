@@ -8,7 +8,7 @@ use std::time::Duration;
 use agents::transcript::{RecordedPrompt, TurnEnd};
 use agents::{Adapter, transcript};
 use pool::agent::{SILENCE, ScreenReading, TerminalMarks, WindowTitle};
-use process::inspect::tty::ShellState;
+use process::inspect::tty::{InputMode, ShellState};
 use protocol::{ActivityState, Ask, Source, Timestamp};
 
 use world::processes::{Foreground, Processes};
@@ -192,8 +192,9 @@ impl SampleState {
         let is_in_front = shell.is_in_foreground(self.foreground.as_ref()) == Some(true);
         let stays = self.shell.is_some_and(|state| !shell.runs_builtin(self.foreground.as_ref(), &state));
         if !is_in_front || !stays || self.quiet_since.is_none_or(|at| now.since(at) < SHELL_REST) {
-            self.shell =
+            let found =
                 shell.program.filter(|_| is_in_front).and_then(|program| processes.shell_state(program));
+            self.shell = found.map(|state| with_pastes(state, target));
         }
         if self.shell.is_some_and(|state| state.is_at_line_editor()) {
             self.edits_lines = Some(true);
@@ -240,6 +241,12 @@ fn quiet_since(
     active_before_adoption: Option<Timestamp>,
 ) -> Option<Timestamp> {
     active_before_adoption.or_else(|| files::written(log, meta).map(timestamp))
+}
+
+/// Takes into account what the log of a zsh tells of bracketed pastes.
+fn with_pastes(state: ShellState, target: &SampleTarget) -> ShellState {
+    let logs = target.log.parent().filter(|_| state.mode == InputMode::ZshLineEditor);
+    state.with_pastes(logs.and_then(|logs| logs::pastes_enabled(logs, target.tag).ok().flatten()))
 }
 
 fn written_at(meta: &Metadata) -> Timestamp {

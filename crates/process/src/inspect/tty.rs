@@ -55,17 +55,43 @@ pub struct ShellState {
     /// True if the shell is in the foreground and runs no command in its own process group, as a shell
     /// without job control and `$(…)` do.
     pub in_foreground: bool,
-    /// True if the terminal is in canonical mode. A shell with line editing switches to it while a command
-    /// runs.
-    pub canonical: bool,
+    /// The mode of the terminal's input. A shell with line editing changes it while a command runs.
+    pub mode: InputMode,
     /// Number of unread bytes.
     pub unread: u32,
+}
+
+/// What a terminal does with its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputMode {
+    /// Collects lines, and passes each on with its Enter (canonical mode).
+    Lines,
+    /// Passes on each key: a program reads them, or the shell itself (`read -n1`, the question of zsh before `rm *`).
+    Keys,
+    /// Passes on each key to the line editor of a shell, which tells Enter from C-j, as bash and fish ask for.
+    LineEditor,
+    /// The same for zsh, whose editor swaps the two. Some of its questions, of a correction for example, are asked in
+    /// this mode, too.
+    ZshLineEditor,
 }
 
 impl ShellState {
     /// True if the shell edits its next line.
     pub fn is_at_line_editor(&self) -> bool {
-        self.in_foreground && !self.canonical
+        self.in_foreground && self.edits_line()
+    }
+
+    /// True if the terminal is in the mode of a line editor.
+    pub fn edits_line(&self) -> bool {
+        matches!(self.mode, InputMode::LineEditor | InputMode::ZshLineEditor)
+    }
+
+    /// Returns the state once it is known whether the program has bracketed pastes enabled, which zsh has as long as it
+    /// edits a line.
+    #[must_use]
+    pub fn with_pastes(self, enabled: Option<bool>) -> Self {
+        let asks = self.mode == InputMode::ZshLineEditor && enabled == Some(false);
+        Self { mode: if asks { InputMode::Keys } else { self.mode }, ..self }
     }
 }
 
@@ -112,11 +138,11 @@ mod platform {
     use nix::fcntl::OFlag;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use nix::sys::stat::futimens;
-    use nix::sys::termios::{InputFlags, LocalFlags, tcgetattr};
+    use nix::sys::termios::{InputFlags, LocalFlags, Termios, tcgetattr};
     use nix::sys::time::TimeSpec;
     use protocol::ids::ProcId;
 
-    use super::{InputState, ReadDetector, ShellState};
+    use super::{InputMode, InputState, ReadDetector, ShellState};
     use crate::platform::{basic_info, children, proc, with_stat};
 
     /// Major device number of pseudo-terminals (`UNIX98_PTY_SLAVE_MAJOR`).
@@ -165,7 +191,7 @@ mod platform {
     pub(super) fn shell_state(id: ProcId) -> io::Result<Option<ShellState>> {
         with_terminal(id, |file| {
             let Some(unread) = unread(file)? else { return Ok(None) };
-            let canonical = tcgetattr(file)?.local_flags.contains(LocalFlags::ICANON);
+            let mode = input_mode(&tcgetattr(file)?);
             let Some(shell) = basic_info(id.pid)?.filter(|found| found.id == id) else { return Ok(None) };
             let is_command = |pid: u32| {
                 let child = basic_info(pid).ok().flatten();
@@ -173,8 +199,24 @@ mod platform {
             };
             let in_foreground =
                 shell.tpgid == Some(shell.pgid) && !children(id.pid).into_iter().any(is_command);
-            Ok(Some(ShellState { in_foreground, canonical, unread }))
+            Ok(Some(ShellState { in_foreground, mode, unread }))
         })
+    }
+
+    /// Only line editors turn off the echo and change how Enter arrives: for single keys bash and zsh leave that as it is.
+    fn input_mode(termios: &Termios) -> InputMode {
+        let (local, input) = (termios.local_flags, termios.input_flags);
+        if local.contains(LocalFlags::ICANON) {
+            InputMode::Lines
+        } else if local.contains(LocalFlags::ECHO) {
+            InputMode::Keys
+        } else if input.contains(InputFlags::INLCR) {
+            InputMode::ZshLineEditor
+        } else if input.contains(InputFlags::ICRNL) {
+            InputMode::Keys
+        } else {
+            InputMode::LineEditor
+        }
     }
 
     fn access_time(file: &File) -> io::Result<(i64, i64)> {
@@ -252,11 +294,29 @@ mod platform {
 
     #[cfg(test)]
     mod tests {
+        use super::*;
+
+        #[test]
+        fn the_mode_of_a_line_editor_differs_from_that_for_single_keys() {
+            let ends = nix::pty::openpty(None, None).unwrap();
+            let mut termios = tcgetattr(&ends.slave).unwrap();
+            termios.input_flags.insert(InputFlags::ICRNL);
+            assert_eq!(input_mode(&termios), InputMode::Lines);
+            termios.local_flags.remove(LocalFlags::ICANON);
+            assert_eq!(input_mode(&termios), InputMode::Keys, "read -n1");
+            termios.local_flags.remove(LocalFlags::ECHO);
+            assert_eq!(input_mode(&termios), InputMode::Keys, "read -s -n1");
+            termios.input_flags.insert(InputFlags::INLCR);
+            assert_eq!(input_mode(&termios), InputMode::ZshLineEditor);
+            termios.input_flags.remove(InputFlags::INLCR | InputFlags::ICRNL);
+            assert_eq!(input_mode(&termios), InputMode::LineEditor);
+        }
+
         #[test]
         fn a_device_number_is_read() {
-            assert_eq!(super::pts(136 << 8 | 7), Some(7));
-            assert_eq!(super::pts(136 << 8 | 0x34 | 0x12 << 20), Some(0x1234));
-            assert_eq!(super::pts(4 << 8 | 1), None);
+            assert_eq!(pts(136 << 8 | 7), Some(7));
+            assert_eq!(pts(136 << 8 | 0x34 | 0x12 << 20), Some(0x1234));
+            assert_eq!(pts(4 << 8 | 1), None);
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use std::io::{self, ErrorKind, Write};
 
+use protocol::logs::NOTICE;
+
 use super::stdin_reader::Chunk;
 
 /// Copies the input to its end.
@@ -28,7 +30,7 @@ fn write_notice(out: &mut impl Write, lost: usize) -> usize {
 
 /// Returns the notice, which is a separate line on a terminal as well.
 fn notice(lost: usize) -> String {
-    format!("\r\n[tmux-pool: {lost} bytes of output lost]\r\n")
+    format!("{NOTICE}{lost} bytes of output lost]\r\n")
 }
 
 /// Writes as many of the bytes as possible; returns the number that could not be written.

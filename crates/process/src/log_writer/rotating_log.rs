@@ -14,8 +14,8 @@ use super::times::{self, TimeEntry, TimeRecorder};
 use super::writer_options::WriterOptions;
 use crate::runtime::untrusted_file::id;
 
-/// Notice that an earlier writer was lost; a separate line on a terminal as well.
-const RESUMED: &str = "\r\n[tmux-pool: the log writer was lost; output may be missing here]\r\n";
+/// The rest of the notice that an earlier writer was lost; a separate line on a terminal as well.
+const RESUMED: &str = "the log writer was lost; output may be missing here]\r\n";
 
 /// A log that is open for writing. Other processes may write to it, or clear it, at the same time.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl RotatingLog {
         }
         drop(lock);
         if options.resumed {
-            write_fully(&mut log, RESUMED.as_bytes());
+            write_fully(&mut log, format!("{}{RESUMED}", logs::NOTICE).as_bytes());
         }
         Ok(log)
     }

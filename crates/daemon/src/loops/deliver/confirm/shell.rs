@@ -33,8 +33,8 @@ const RESTS: u32 = 3;
 pub(crate) struct ShellBefore {
     /// The end of its log.
     log_end: u64,
-    /// True if the terminal was read by lines; `None` if the system does not tell.
-    canonical: Option<bool>,
+    /// True if the shell was at its line editor.
+    edits_line: bool,
 }
 
 impl ShellBefore {
@@ -43,13 +43,14 @@ impl ShellBefore {
         let session = prompt.message.session;
         let run = daemon.incarnation(session).await?;
         has_written(daemon, prompt.pane).await.then_some(())?;
-        let canonical = shell_state(daemon, &run).await.map(|state| state.canonical);
-        Some(Self { log_end: log_end(daemon, session).await?, canonical })
+        let state = shell_state(daemon, (session, &run)).await;
+        let edits_line = state.is_some_and(|state| state.edits_line());
+        Some(Self { log_end: log_end(daemon, session).await?, edits_line })
     }
 
     /// True if the shell was at its line editor.
     pub(crate) fn edits_line(&self) -> bool {
-        self.canonical == Some(false)
+        self.edits_line
     }
 }
 
@@ -71,7 +72,7 @@ pub(super) async fn follow_up(
         turn.volatile.agents.marks(tag).is_some_and(|marks| marks.last_of_shell().is_some())
     };
     let has_marks = daemon.engine.turn(has_marks).await?;
-    match shell_state(daemon, &prompt.run).await {
+    match shell_state(daemon, (session, &prompt.run)).await {
         Some(_) if !has_marks => follow_samples(daemon, session, &prompt, before).await,
         _ => follow_marks(daemon, session, (&prompt, before.as_ref())).await,
     }
@@ -118,7 +119,8 @@ async fn follow_marks(
             Ok(Watched::Seen) => break,
             Err(refusal) if refusal.code != ErrorCode::Timeout => return Err(refusal),
             Err(_)
-                if daemon.engine.turn(is_unseen).await? && is_back_at_editor(daemon, &prompt.run).await =>
+                if daemon.engine.turn(is_unseen).await?
+                    && is_back_at_editor(daemon, (session, &prompt.run)).await =>
             {
                 break;
             }
@@ -205,7 +207,7 @@ async fn has_exited(daemon: &Daemon, run: &Incarnation) -> bool {
 }
 
 /// True if several samples in a row show that the shell edits its next line.
-async fn is_back_at_editor(daemon: &Daemon, run: &Incarnation) -> bool {
+async fn is_back_at_editor(daemon: &Daemon, run: (SessionId, &Incarnation)) -> bool {
     for _ in 0..RESTS {
         let state = shell_state(daemon, run).await;
         if !state.is_some_and(|state| is_at_rest(&state, true)) {
@@ -231,7 +233,7 @@ async fn follow_samples(
         None => edits_lines(daemon, (session, prompt.pane.tag)).await,
     };
     loop {
-        let Some(state) = shell_state(daemon, &prompt.run).await else { return Ok(()) };
+        let Some(state) = shell_state(daemon, (session, &prompt.run)).await else { return Ok(()) };
         let rests = is_at_rest(&state, edits_lines);
         rested = if rests { rested + 1 } else { 0 };
         let wrote = match &before {
@@ -256,10 +258,10 @@ async fn follow_samples(
     }
 }
 
-/// True if the shell waits for input. A shell with line editing reads by lines only while it runs a command,
-/// or before its first prompt.
+/// True if the shell waits for a command. One that edits its lines leaves that mode of the terminal only while it runs a
+/// command, or before its first prompt.
 fn is_at_rest(state: &ShellState, edits_lines: bool) -> bool {
-    state.in_foreground && state.unread == 0 && !(edits_lines && state.canonical)
+    state.in_foreground && state.unread == 0 && (state.edits_line() || !edits_lines)
 }
 
 /// Records that the prompt is done and its shell waits for the next one, which the last sample of its
@@ -308,17 +310,21 @@ fn is_over(turn: &Turn<'_>, (session, tag): (SessionId, Tag), id: MessageId) -> 
 
 #[cfg(test)]
 mod tests {
+    use process::inspect::tty::InputMode::{Keys, LineEditor, Lines, ZshLineEditor};
+
     use super::*;
 
     #[test]
     fn a_shell_rests_where_it_edits_its_line_again_or_reads_lines_as_it_always_does() {
-        let state = |canonical| ShellState { in_foreground: true, canonical, unread: 0 };
-        let rests = |canonical, edits_lines| is_at_rest(&state(canonical), edits_lines);
-        assert!(rests(false, true), "it edits its line again");
-        assert!(!rests(true, true), "a builtin runs");
-        assert!(rests(true, false), "a plain shell");
-        assert!(rests(false, false), "it was typed before its first prompt");
-        assert!(!is_at_rest(&ShellState { in_foreground: false, ..state(false) }, false));
-        assert!(!is_at_rest(&ShellState { unread: 1, ..state(false) }, false));
+        let state = |mode| ShellState { in_foreground: true, mode, unread: 0 };
+        let rests = |mode, edits_lines| is_at_rest(&state(mode), edits_lines);
+        assert!(rests(LineEditor, true), "it edits its line again");
+        assert!(rests(ZshLineEditor, true));
+        assert!(!rests(Lines, true), "a builtin runs");
+        assert!(!rests(Keys, true), "it asks something");
+        assert!(rests(Lines, false), "a plain shell");
+        assert!(rests(LineEditor, false), "it was typed before its first prompt");
+        assert!(!is_at_rest(&ShellState { in_foreground: false, ..state(LineEditor) }, false));
+        assert!(!is_at_rest(&ShellState { unread: 1, ..state(LineEditor) }, false));
     }
 }
