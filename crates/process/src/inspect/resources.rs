@@ -60,9 +60,12 @@ mod tests {
         let mut child = Running::start(command.args(["-c", script]).stdout(std::process::Stdio::piped()));
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         let id = identify(child.id()).unwrap().unwrap();
-        let found = resources(id).unwrap().unwrap();
-        let listed = std::fs::read_dir(format!("/proc/{}/fd", id.pid)).unwrap().count() as u64;
-        assert_eq!((found.open_files, found.open_files_max), (Some(listed), Some(77)));
-        assert!(listed >= 5, "{listed}");
+        let listed = || std::fs::read_dir(format!("/proc/{}/fd", id.pid)).unwrap().count() as u64;
+        // Meanwhile `sleep` opens and closes its libraries.
+        wait_until("both counts", || {
+            let (found, listed) = (resources(id).unwrap().unwrap(), listed());
+            assert_eq!(found.open_files_max, Some(77));
+            listed >= 5 && found.open_files == Some(listed)
+        });
     }
 }
