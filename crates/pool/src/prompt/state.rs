@@ -157,7 +157,7 @@ impl Prompts {
         self.key_lines.get(&tag).cloned().unwrap_or_default()
     }
 
-    /// Notes that a shell was seen at its line editor: whenever its terminal collects lines instead, it runs something.
+    /// Notes that a shell was seen at its line editor: whenever its terminal is in another mode, it runs something.
     pub fn note_line_editor(&mut self, tag: Tag) {
         self.line_editors.insert(tag);
     }
