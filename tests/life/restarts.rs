@@ -157,6 +157,21 @@ fn a_restart_waits_for_a_slot_like_everybody() {
 }
 
 #[test]
+fn what_could_not_start_again_for_its_directory_is_not_restarted() {
+    let pool = Pool::new();
+    let cwd = pool.state().join("project");
+    std::fs::create_dir(&cwd).unwrap();
+    let id = pool.ok(&["new", "web", "--cwd", cwd.to_str().unwrap(), "--", "sleep", "1000"]);
+    std::fs::remove_dir(&cwd).unwrap();
+    let told = pool.ctl(&["restart", "web"]).expect(2);
+    assert!(told.stderr.contains("is not a directory; nothing was ended"), "{told:?}");
+    let shown = pool.show(&id);
+    assert_eq!((&shown["lifecycle"], &shown["incarnations"]), (&"live".into(), &1.into()));
+    std::fs::create_dir(&cwd).unwrap();
+    pool.ok(&["restart", "web"]);
+}
+
+#[test]
 fn what_is_just_ending_is_drained_once_it_has() {
     let pool = Pool::new();
     let id = pool.script("slow", "trap 'sleep 1; exit' TERM HUP; touch ready; while :; do sleep 0.1; done");

@@ -11,7 +11,7 @@ use crate::decide::idempotency::ClientOperation;
 use crate::effect::launch;
 use crate::engine::{Daemon, Turn};
 use crate::sense::hook_spool;
-use crate::verb::start::{StartOptions, start_claim, start_stopped};
+use crate::verb::start::{self, StartOptions, start_claim, start_stopped};
 use crate::verb::{clear, termination};
 
 /// Time for reading the spooled hook reports of the incarnation that ended.
@@ -19,7 +19,7 @@ const HOOKS_LIMIT: Duration = Duration::from_secs(1);
 
 /// If it fails half-way, the session is still due to start, once its last incarnation is over.
 pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Restart) -> Reply {
-    check_name(daemon, &asked).await?;
+    check_startable(daemon, &asked).await?;
     let decide = if asked.fresh { pool::session::restart_fresh } else { pool::session::restart };
     let session = termination::begin(daemon, op, (asked.session, asked.grace_ms), decide).await?;
     let ran = session.lifecycle.holds_slot();
@@ -41,15 +41,25 @@ pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
     reply
 }
 
-/// Refuses before anything is ended what could not start again, as another tmux session has its name.
-async fn check_name(daemon: &Arc<Daemon>, asked: &Restart) -> Result<(), Refusal> {
+/// Refuses before anything is ended what could not start again: another tmux session has its name, or its directory is
+/// gone.
+async fn check_startable(daemon: &Arc<Daemon>, asked: &Restart) -> Result<(), Refusal> {
     let wanted = asked.session.clone();
-    let taken = move |turn: &mut Turn<'_>| {
+    let read = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &wanted)?;
         let is_taken = pool::observe::is_name_taken(turn.pool(), &turn.volatile.observed, session);
-        Ok::<_, Refusal>(is_taken.then(|| session.name.clone()))
+        let cwd = session.lifecycle.holds_slot().then(|| session.spec.cwd.clone());
+        Ok::<_, Refusal>((session.id, is_taken.then(|| session.name.clone()), cwd))
     };
-    let Some(name) = daemon.engine.turn(taken).await?? else { return Ok(()) };
-    let why = launch::has_name(daemon, &name).await;
-    Err(Refusal::new(ErrorCode::Conflict, format!("{why}; nothing was ended")))
+    let (id, taken, cwd) = daemon.engine.turn(read).await??;
+    let unended = |why: String| format!("{why}; nothing was ended");
+    if let Some(name) = taken {
+        let why = launch::has_name(daemon, &name).await;
+        return Err(Refusal::new(ErrorCode::Conflict, unended(why)));
+    }
+    // Its own one is made anew.
+    let own_dir = daemon.paths.session(id);
+    let Some(cwd) = cwd.filter(|cwd| !cwd.as_path().starts_with(own_dir)) else { return Ok(()) };
+    let checked = start::check_directory(daemon, &cwd).await;
+    checked.map_err(|refusal| Refusal { message: unended(refusal.message), ..refusal })
 }
