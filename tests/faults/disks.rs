@@ -2,7 +2,7 @@
 //! failure nothing more is acknowledged.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::process::Command;
 use std::thread;
 
@@ -122,6 +122,33 @@ fn d10_below_the_reserve_messages_are_refused_and_what_is_there_is_settled() {
     mount.resize("64m");
     wait_until("the room is seen", PATIENCE, || send("again".to_owned()).code == 0);
     are_there(&pool, &acknowledged);
+}
+
+#[test]
+fn d10_the_space_kept_for_the_database_is_kept_anew_whenever_its_file_grows() {
+    if !is_root() || !has("mount") {
+        return;
+    }
+    let mount;
+    let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '0B'\n");
+    mount = Mount::new(pool.state(), "256m");
+    let Some(_mount) = &mount else { return };
+    pool.start(Program::Poold);
+    pool.await_poold();
+    pool.script("web", "exec sleep 1000");
+    let is_kept = || {
+        let found = fs::metadata(pool.database()).unwrap();
+        found.blocks() * 512 >= found.len() + (7 << 20)
+    };
+    assert!(is_kept(), "at a start");
+    let length = || fs::metadata(pool.database()).unwrap().len();
+    let (before, body) = (length(), vec![b'x'; 128 * 1024]);
+    for n in 0..90 {
+        let args = ["send", "web", "--kind", "a", "--key", &format!("k{n}"), "-"];
+        pool.ctl_in(&args, &body).expect(0);
+    }
+    assert!(length() > before + (8 << 20), "it has used what was kept");
+    wait_until("it is kept anew", PATIENCE, is_kept);
 }
 
 #[test]

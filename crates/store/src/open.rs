@@ -13,7 +13,7 @@ use crate::database::{self, INTEGRITY_MAX, builder, open_error};
 use crate::error::StoreError;
 use crate::load::{Loaded, load};
 use crate::migrate;
-use crate::reader::Reader;
+use crate::reader::{OpenFile, Reader};
 use crate::schema::SCHEMA;
 use crate::writer::Store;
 
@@ -55,7 +55,7 @@ impl Store {
         let db = builder(integrity, move |done| repair(done / 2.0)).open(path).map_err(open_error)?;
         migrate::prepare(&db, keep)?;
         let (loaded, floor) = load(&db, &|done| progress(0.5 + done / 2.0))?;
-        Ok((Self::new(Reader::new(db, Some(path.to_owned())), floor), loaded))
+        Ok((Self::new(Reader::new(db, Some(OpenFile::new(path)?)), floor), loaded))
     }
 
     /// Opens or creates a database over any storage.

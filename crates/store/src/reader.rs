@@ -1,10 +1,11 @@
 //! Reads from any thread, beside the one writer.
 
-use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::{fs, io};
 
 use protocol::{Event, Message, MessageId, MessageStatus, Stamped, Step};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTableMetadata};
@@ -25,12 +26,27 @@ struct Shared {
     /// compaction.
     db: RwLock<Option<Database>>,
     latched: AtomicBool,
-    path: Option<PathBuf>,
+    file: Option<OpenFile>,
+}
+
+/// The file of an open database.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    path: PathBuf,
+    /// Its device and inode.
+    id: (u64, u64),
+}
+
+impl OpenFile {
+    pub(crate) fn new(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        Ok(Self { path: path.to_owned(), id: (found.dev(), found.ino()) })
+    }
 }
 
 impl Reader {
-    pub(crate) fn new(db: Database, path: Option<PathBuf>) -> Self {
-        Self(Arc::new(Shared { db: RwLock::new(Some(db)), latched: AtomicBool::new(false), path }))
+    pub(crate) fn new(db: Database, file: Option<OpenFile>) -> Self {
+        Self(Arc::new(Shared { db: RwLock::new(Some(db)), latched: AtomicBool::new(false), file }))
     }
 
     /// Returns a message with its state, its steps and its body, if it is stored.
@@ -107,13 +123,16 @@ impl Reader {
 
     /// Returns the size of the file in bytes; 0 without a file.
     pub fn bytes(&self) -> u64 {
-        self.0.path.as_ref().and_then(|path| fs::metadata(path).ok()).map_or(0, |file| file.len())
+        self.0.file.as_ref().and_then(|file| fs::metadata(&file.path).ok()).map_or(0, |file| file.len())
     }
 
-    /// True if the file was removed: what is open is lost once it is closed.
+    /// True if the file was removed, or replaced by another one: what is open is lost once it is closed.
     pub fn is_removed(&self) -> bool {
-        let is_gone = |path: &PathBuf| fs::metadata(path).is_err_and(|why| why.kind() == ErrorKind::NotFound);
-        self.0.path.as_ref().is_some_and(is_gone)
+        let is_gone = |file: &OpenFile| match fs::metadata(&file.path) {
+            Ok(found) => (found.dev(), found.ino()) != file.id,
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        self.0.file.as_ref().is_some_and(is_gone)
     }
 
     /// Fails if the store is latched.

@@ -177,6 +177,11 @@ impl EngineHandle {
     pub(crate) fn timer_changed(&self) -> Arc<Notify> {
         Arc::clone(&self.publish.timer_changed)
     }
+
+    /// Returns the signal that the file of the database has another length.
+    pub(crate) fn database_resized(&self) -> Arc<Notify> {
+        Arc::clone(&self.publish.database_resized)
+    }
 }
 
 /// Work for a later turn, of a task that threads may share.

@@ -43,6 +43,8 @@ pub(crate) struct Publisher {
     pub(crate) failed: watch::Sender<Option<String>>,
     /// Signalled when a deadline is earlier than the next known one.
     pub(crate) timer_changed: Arc<Notify>,
+    /// Signalled when the file of the database has another length.
+    pub(crate) database_resized: Arc<Notify>,
 }
 
 impl Publisher {
@@ -53,6 +55,7 @@ impl Publisher {
             turns: TurnCounter::default(),
             failed: watch::channel(None).0,
             timer_changed: Arc::default(),
+            database_resized: Arc::default(),
         }
     }
 }

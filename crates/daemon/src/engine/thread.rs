@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     /// The clocks at the last turn.
     reading: Reading,
     batching: Batching,
+    /// Length of the database's file after the last commit.
+    database_bytes: u64,
     /// True while the journal exceeds its bounds.
     is_trimming: bool,
     /// True once the current turn is the last one.
@@ -76,6 +78,7 @@ impl Engine {
             clock,
             reading,
             batching: Batching::default(),
+            database_bytes: 0,
             is_trimming: false,
             stopping: false,
         }
@@ -167,6 +170,7 @@ impl Engine {
         if let Some(answer) = requests.compaction {
             // The requester may be gone.
             drop(answer.send(self.store.compact()));
+            self.note_length();
             self.store.check()?;
         }
         Ok(())
@@ -194,7 +198,16 @@ impl Engine {
         }
         self.committed_at = Instant::now();
         self.batching.commit = began.elapsed();
+        self.note_length();
         Ok(())
+    }
+
+    /// Signals that the database's file has grown or shrunk, which uses the space behind its end, or gives it back.
+    fn note_length(&mut self) {
+        let before = std::mem::replace(&mut self.database_bytes, self.store.bytes());
+        if before != self.database_bytes {
+            self.publish.database_resized.notify_one();
+        }
     }
 
     /// Trims the journal to its bounds.
@@ -202,6 +215,7 @@ impl Engine {
         let oldest = pool::clock::ago(self.pool.clock(), self.reading.wall, self.retention.age);
         crate::crash::point("journal-trim");
         let removed = self.store.trim_journal(self.retention.events, oldest)?;
+        self.note_length();
         self.is_trimming = removed >= store::TRIM_MAX;
         Ok(())
     }

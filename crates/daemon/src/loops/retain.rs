@@ -66,6 +66,17 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     }
 }
 
+/// Keeps disk space for the database, whatever its length, until the daemon ends.
+pub(crate) async fn keep_disk_space(daemon: Arc<Daemon>) {
+    let resized = daemon.engine.database_resized();
+    loop {
+        resized.notified().await;
+        let database = daemon.paths.database.clone();
+        let reserve = move || disk_reserve::preallocate(&database);
+        daemon.blocking.with_timeout(Purpose::Housekeeping, reserve).await;
+    }
+}
+
 /// Maintains the files beside the database: reserved ids and disk space, archives, and copies of the
 /// database. Returns none once the engine has stopped.
 async fn maintain_files(daemon: &Daemon) -> Option<()> {

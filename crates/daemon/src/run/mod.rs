@@ -214,6 +214,7 @@ async fn work(
     daemon.world.spawn("activity", activity::run(Arc::clone(daemon)));
     daemon.world.spawn("adopt", adopt::run(Arc::clone(daemon)));
     daemon.world.spawn("retain", retain::run(Arc::clone(daemon)));
+    daemon.world.spawn("disk_space", retain::keep_disk_space(Arc::clone(daemon)));
     daemon.world.spawn("leases", lease_deadlines::run(Arc::clone(daemon)));
     daemon.world.spawn("schedule", schedule::run(Arc::clone(daemon)));
     daemon.world.spawn("workers", workers::run(Arc::clone(daemon)));

@@ -7,8 +7,6 @@ use protocol::{Refusal, Reply, Response};
 use tokio::sync::oneshot;
 
 use crate::engine::{Daemon, in_doubt};
-use crate::host::blocking_pool::Purpose;
-use crate::host::disk_reserve;
 use crate::verb::database;
 
 /// Maximum duration of a compaction, beside a second for each `BYTES_PER_SECOND` of the database.
@@ -43,10 +41,6 @@ async fn compact_now(daemon: &Arc<Daemon>) -> Reply {
     drop(std::fs::write(&notice, format!("{} {until}\n", std::process::id())));
     daemon.engine.set_long_work(Some(limit));
     let result = run(daemon).await;
-    // The space behind the end of the file is given back with it.
-    let database = daemon.paths.database.clone();
-    let reserve = move || disk_reserve::preallocate(&database);
-    daemon.blocking.with_timeout(Purpose::Housekeeping, reserve).await;
     daemon.engine.set_long_work(None);
     drop(std::fs::remove_file(notice));
     let (before, after) = result?;

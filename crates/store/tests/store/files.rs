@@ -41,6 +41,19 @@ fn d7_the_file_is_private_and_whole_before_it_has_its_name() {
 }
 
 #[test]
+fn an_open_file_that_is_removed_or_replaced_is_known_to_be_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("pool.redb"), dir.path().join("copy"));
+    let (store, _) = open(&path).unwrap();
+    assert!(!store.is_removed());
+    fs::copy(&path, &copy).unwrap();
+    fs::rename(&copy, &path).unwrap();
+    assert!(store.is_removed(), "another file has its place");
+    fs::remove_file(&path).unwrap();
+    assert!(store.is_removed());
+}
+
+#[test]
 fn an_empty_file_is_a_new_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool.redb");

@@ -112,13 +112,13 @@ fn missing_database(daemon: &Daemon) -> Option<String> {
     })
 }
 
-/// Returns the problem of a database whose file was removed: the open one lasts as long as this daemon.
+/// Returns the problem of a database whose file was removed or replaced: the open one lasts as long as this daemon.
 fn removed_database(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     let database = daemon.paths.database.display();
     turn.reader().is_removed().then(|| {
         format!(
-            "the database {database} was removed, and is lost with the end of poold: `poolctl backup FILE` saves it; \
-             then `poolctl down`, and put FILE there"
+            "the database {database} was removed or replaced, and what is open is lost with the end of poold: \
+             `poolctl backup FILE` saves it; then `poolctl down`, and put FILE there"
         )
     })
 }
