@@ -186,6 +186,17 @@ fn the_configuration_is_shown_checked_and_reloaded() {
 }
 
 #[test]
+fn a_configuration_file_that_somebody_named_has_to_exist() {
+    let pool = Pool::bare("");
+    std::fs::remove_file(pool.path("config.toml")).unwrap();
+    let check = pool.ctl(&["config", "check"]).expect(2);
+    let poold = Output::of(&mut pool.command(env!("CARGO_BIN_EXE_poold")), b"").expect(2);
+    for told in [check, poold] {
+        assert!(told.stderr.contains("config.toml: make the file, or start without POOL_CONFIG"), "{told:?}");
+    }
+}
+
+#[test]
 fn the_help_of_the_reaper_says_what_it_can_do_without_a_daemon() {
     let pool = Pool::bare("");
     let reaper = |args: &[&str]| Output::of(pool.command(env!("CARGO_BIN_EXE_reaper")).args(args), b"");

@@ -61,7 +61,7 @@ pub fn run(options: Options) -> Result<(), DaemonError> {
     let users_umask = umask(Mode::from_bits_truncate(0o077));
     let limit = process::runtime::rlimit::raise_open_files(OPEN_FILES);
     tracing::debug!(?limit, "open files");
-    let paths = options::paths(&options)?;
+    let paths = options::paths_with_config(&options)?;
     for dir in [&paths.state, &paths.run, &paths.sessions] {
         prepare_dir(dir)?;
     }

@@ -29,12 +29,26 @@ pub(super) fn paths(options: &Options) -> Result<Paths, DaemonError> {
     Ok(paths)
 }
 
+/// Returns the paths once it is known that a configuration file that somebody named exists: with the defaults, rules would
+/// be in force that its user has changed.
+pub(super) fn paths_with_config(options: &Options) -> Result<Paths, DaemonError> {
+    let paths = paths(options)?;
+    let is_named =
+        options.config.is_some() || options.env.config.as_ref().is_some_and(|path| !path.is_empty());
+    if is_named && !paths.config.exists() {
+        let shown = paths.config.display();
+        let how = "make the file, or start without POOL_CONFIG and --config, which name it";
+        return Err(DaemonError::Config(format!("there is no {shown}: {how}")));
+    }
+    Ok(paths)
+}
+
 /// Checks the configuration file. Returns the result for people.
 ///
 /// # Errors
 /// The first mistake in it.
 pub fn check_config(options: &Options) -> Result<String, String> {
-    let path = paths(options).map_err(|e| e.to_string())?.config;
+    let path = paths_with_config(options).map_err(|e| e.to_string())?.config;
     let exists = path.exists();
     Config::read(&path).map_err(|e| e.to_string())?;
     let what = if exists { "is in order" } else { "is not there: every key has its default" };
@@ -46,6 +60,6 @@ pub fn check_config(options: &Options) -> Result<String, String> {
 /// # Errors
 /// The first mistake in the file.
 pub fn print_config(options: &Options) -> Result<String, String> {
-    let paths = paths(options).map_err(|e| e.to_string())?;
+    let paths = paths_with_config(options).map_err(|e| e.to_string())?;
     Config::read(&paths.config).and_then(|config| config.to_toml()).map_err(|e| e.to_string())
 }
