@@ -486,11 +486,11 @@ impl Machine {
         }
     }
 
-    /// A drain that was cut off has messages left, and its session ends as any that nobody ended.
+    /// A drain that was cut off had messages left at the end of its program, and its session ends as any that nobody ended.
     fn note_cut_off_drains(&mut self) {
         let is_lost = |s: &&Session| {
             let unasked = [Reason::TmuxGone, Reason::StartupMissingTmux, Reason::ServerGone, Reason::Exited];
-            s.reason.is_some_and(|reason| unasked.contains(&reason)) && !s.lifecycle.holds_slot()
+            s.reason.is_some_and(|reason| unasked.contains(&reason))
         };
         for session in self.world.pool.sessions().filter(is_lost) {
             let life = self.lives.get_mut(&session.id).unwrap();
