@@ -90,6 +90,12 @@ pub fn at_start(
     }
 }
 
+/// The time that ends a pause as long after the clock was set as `at` would have before.
+pub(crate) fn shifted(step: ClockStep, at: Timestamp) -> Timestamp {
+    let by = i64::try_from(i128::from(step.after.0) - i128::from(step.before.0)).unwrap_or(0);
+    Timestamp(at.0.saturating_add_signed(by))
+}
+
 /// The time since `at`, without skipped time. If the wall clock showed `at` more than once, because it was
 /// set back, the latest of these moments counts: nothing is taken for older than it is.
 pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {

@@ -97,6 +97,7 @@ pub(super) fn begin(
     if let Some(step) = step {
         turn::log_step(step);
         events.extend(pool::session::shift_due_starts(&pool, step));
+        events.extend(pool::queue::shift_probes(&pool, step));
     }
     events.push(Event::ClockRead(Clock { seq: pool.seq(), ..clock }));
     match start.continuity {

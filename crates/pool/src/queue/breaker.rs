@@ -1,8 +1,10 @@
 //! The circuit breaker of a kind of messages: a kind that fails several times in a row is held back, except
 //! for a probe now and then. Durable, so that a restart does not close it; one success closes it.
 
+use protocol::clock::ClockStep;
 use protocol::{Breaker, Event, PROMPT, SessionId, Timestamp};
 
+use crate::clock;
 use crate::pool::Pool;
 use crate::queue::backoff::{PROBE_PAUSE_MAX, doubled};
 use crate::queue::pending::PendingMessage;
@@ -76,6 +78,23 @@ pub(crate) fn put_off(
     Some(breaker_changed(session, kind, Breaker { probe_at, ..before.clone() }, false))
 }
 
+/// Moves the probes by a step of the clock, so that their pauses keep their length.
+#[must_use]
+pub fn shift_probes(pool: &Pool, step: ClockStep) -> Vec<Event> {
+    let shifted = |(session, kind, breaker): (SessionId, &str, &Breaker)| {
+        let probe_at = Some(clock::shifted(step, breaker.probe_at?));
+        Some(breaker_changed(session, kind, Breaker { probe_at, ..breaker.clone() }, false))
+    };
+    pool.breakers().filter_map(shifted).collect()
+}
+
+/// Closes all breakers once the configuration asks for none.
+#[must_use]
+pub fn close_unwanted(pool: &Pool, rules: &QueueRules) -> Vec<Event> {
+    let all = pool.breakers().filter(|_| rules.breaker_failures == 0);
+    all.filter_map(|(session, kind, _)| close(pool, session, kind)).collect()
+}
+
 fn next_probe(rules: &QueueRules, failures: u32, now: Timestamp) -> Timestamp {
     let times = failures.saturating_sub(rules.breaker_failures);
     now.after(doubled(rules.breaker_pause, times, PROBE_PAUSE_MAX))
@@ -101,6 +120,24 @@ mod tests {
     use protocol::{Seq, Stamped};
 
     use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_neither_ends_nor_lengthens_the_pause_of_a_probe() {
+        let mut pool = Pool::default();
+        let open =
+            |probe_at| Breaker { failures: 9, probe_at: Some(Timestamp(probe_at)), ..Breaker::default() };
+        let event = breaker_changed(SessionId(1), "a", open(10_000), false);
+        pool.apply(&Stamped { seq: Seq(1), at: Timestamp(1), event });
+        for (before, after, probe_at) in [(9_000, 90_000, 91_000), (9_000, 1_000, 2_000)] {
+            let step = ClockStep::new(Timestamp(before), Timestamp(after));
+            let shifted = breaker_changed(SessionId(1), "a", open(probe_at), false);
+            assert_eq!(shift_probes(&pool, step), [shifted]);
+        }
+        let none_wanted = QueueRules { breaker_failures: 0, ..QueueRules::default() };
+        let closed = breaker_changed(SessionId(1), "a", Breaker::default(), false);
+        assert_eq!(close_unwanted(&pool, &none_wanted), [closed]);
+        assert_eq!(close_unwanted(&pool, &QueueRules::default()), []);
+    }
 
     #[test]
     fn of_many_kinds_those_that_only_begin_to_fail_are_forgotten_first() {

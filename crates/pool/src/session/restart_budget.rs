@@ -8,6 +8,7 @@ use protocol::clock::ClockStep;
 use protocol::policy::{Budget, RestartPolicy};
 use protocol::{Event, Lifecycle, Reason, Session, Timestamp};
 
+use crate::clock;
 use crate::pool::Pool;
 use crate::session::lifecycle::is_restarting;
 use crate::settings::{RestartRules, Settings};
@@ -56,10 +57,9 @@ fn recent_starts(pool: &Pool, budget: &Budget, rules: &RestartRules, now: Timest
 /// Moves due starts by a step of the clock, so that their pauses keep their length.
 #[must_use]
 pub fn shift_due_starts(pool: &Pool, step: ClockStep) -> Vec<Event> {
-    let by = i64::try_from(i128::from(step.after.0) - i128::from(step.before.0)).unwrap_or(0);
     let event = |session: &Session| {
-        let due_at = session.budget.due_at?.0.saturating_add_signed(by);
-        let budget = Budget { due_at: Some(Timestamp(due_at)), ..session.budget.clone() };
+        let due_at = Some(clock::shifted(step, session.budget.due_at?));
+        let budget = Budget { due_at, ..session.budget.clone() };
         Some(Event::BudgetChanged { session: session.id, budget })
     };
     pool.sessions().filter_map(event).collect()
