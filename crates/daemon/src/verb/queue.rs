@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::session;
 use pool::worker::HANDLER_END;
+use pool::{QueueRules, session};
 use protocol::request::{Messages, Purge, ResolveMessage};
 use protocol::{
     Event, Message, MessageId, MessageState, OsBytes, PROMPT, Refusal, Reply, Response, SessionRef,
@@ -45,11 +45,19 @@ async fn read(daemon: &Arc<Daemon>, id: MessageId) -> Result<(Message, Vec<u8>),
         let mut found = queue::message(turn, id)?;
         if let Some((message, _)) = &mut found {
             explain(message, blocked_prompt(turn, &loaded.settings, message.session).as_ref());
+            limit_attempts(message, &loaded.settings.queue);
             message.deadline_at = queue::deadline_at(turn, id);
         }
         found.ok_or_else(|| queue::no_such_message(id))
     };
     daemon.engine.turn(read).await?
+}
+
+/// Sets the limit of attempts that is in force for a message, unless it is over.
+fn limit_attempts(message: &mut Message, rules: &QueueRules) {
+    if !message.status.state.is_final() {
+        message.max_attempts = rules.max_attempts;
+    }
 }
 
 /// Sets the reason of the queued prompt that is `blocked`.
@@ -74,6 +82,7 @@ pub(super) async fn list(daemon: &Arc<Daemon>, asked: Messages, parts: Parts<'_>
 /// Reads the [selected](select) messages outside of the engine. Sends them as fast as the client reads.
 async fn send_messages(daemon: &Arc<Daemon>, asked: Messages, all_open: bool, parts: Parts<'_>) -> Reply {
     let loaded = daemon.loaded();
+    let rules = loaded.settings.queue.clone();
     let choose = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &asked.session)?.id;
         let held = turn.pool().held_messages().filter(|open| open.session == session);
@@ -93,6 +102,7 @@ async fn send_messages(daemon: &Arc<Daemon>, asked: Messages, all_open: bool, pa
         let mut messages = read.map_err(|e| database::read_failed(daemon, &e))?;
         for message in &mut messages {
             explain(message, blocked.as_ref());
+            limit_attempts(message, &rules);
             message.deadline_at = deadlines.get(&message.id).copied();
         }
         parts.send(Response::Messages(messages)).await?;

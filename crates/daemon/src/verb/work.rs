@@ -9,8 +9,8 @@ use protocol::reply::Registered;
 use protocol::request::{CLAIM_MAX, Claim, ClaimRef, Disposition, Register};
 use protocol::worker::ClaimScope;
 use protocol::{
-    Claimed, ErrorCode, Event, GeneratorId, Holder, MessageId, MessageReason, MessageState, OpId, OsBytes,
-    ProcId, Refusal, Reply, Response, SessionId, Timestamp,
+    Claimed, ErrorCode, Event, GeneratorId, Holder, Message, MessageId, MessageReason, MessageState, OpId,
+    OsBytes, ProcId, Refusal, Reply, Response, SessionId, Timestamp,
 };
 
 use crate::decide::queue::message;
@@ -125,8 +125,18 @@ impl ClaimRequest {
             return None;
         }
         let claimed: Result<Vec<Claimed>, Refusal> =
-            ids.into_iter().filter_map(|id| claimed(turn, id)).collect();
+            ids.into_iter().filter_map(|id| self.claimed(turn, id)).collect();
         Some(claimed.map(|claimed| UnsentClaims { claimed, daemon: Arc::clone(&self.daemon) }))
+    }
+
+    /// Returns a claimed message with its body.
+    fn claimed(&self, turn: &Turn<'_>, id: MessageId) -> Option<Result<Claimed, Refusal>> {
+        let found = message(turn, id).transpose()?;
+        let max_attempts = self.daemon.loaded().settings.queue.max_attempts;
+        Some(found.map(|(message, body)| {
+            let message = Message { steps: Vec::new(), max_attempts, ..message };
+            Claimed { message, body: OsBytes(body) }
+        }))
     }
 
     /// Claims as [`Self::claim`] once the wait is over. The host of a worker waits on while a message for it only
@@ -253,13 +263,4 @@ impl Drop for UnsentClaims {
             }
         });
     }
-}
-
-/// Returns a claimed message with its body.
-fn claimed(turn: &Turn<'_>, id: MessageId) -> Option<Result<Claimed, Refusal>> {
-    let found = message(turn, id).transpose()?;
-    Some(found.map(|(mut message, body)| {
-        message.steps = Vec::new();
-        Claimed { message, body: OsBytes(body) }
-    }))
 }
