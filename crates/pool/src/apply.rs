@@ -7,7 +7,7 @@ use protocol::clock::Clock;
 use protocol::event::LaneEvent;
 use protocol::session::{SessionLock, WorkerChange};
 use protocol::{
-    AgentEvent, Event, Exit, Incarnation, Lifecycle, Message, OpId, OsBytes, Reason, Session, SessionId,
+    AgentEvent, Event, Exit, Incarnation, Lifecycle, Message, OpId, OsBytes, Reason, Seq, Session, SessionId,
     Stamped, Tag, Timestamp, Token,
 };
 
@@ -18,14 +18,14 @@ impl Pool {
     /// Applies an event.
     pub fn apply(&mut self, stamped: &Stamped) {
         self.seq = self.seq.max(stamped.seq);
-        self.apply_event(&stamped.event, stamped.at);
+        self.apply_event(&stamped.event, (stamped.seq, stamped.at));
     }
 
     #[expect(
         clippy::too_many_lines,
         reason = "one arm for each event: a new event does not compile unless named"
     )]
-    fn apply_event(&mut self, event: &Event, at: Timestamp) {
+    fn apply_event(&mut self, event: &Event, (seq, at): (Seq, Timestamp)) {
         match event {
             // The pool.
             Event::PoolStarted { epoch, build, boot } => {
@@ -121,7 +121,9 @@ impl Pool {
 
             // Messages.
             Event::MessageQueued(message) => self.message_queued(message),
-            Event::MessageChanged { id, session, status } => self.queues.changed(*id, *session, status),
+            Event::MessageChanged { id, session, status } => {
+                self.queues.changed((*id, *session), status, seq);
+            }
             Event::MessageForgotten { id, session } => self.queues.forgotten(*id, *session),
             Event::BreakerChanged { session, kind, breaker, turned: _ } => {
                 self.queues.breaker_changed(*session, kind, breaker);
@@ -144,7 +146,7 @@ impl Pool {
             }
             Event::LockReleased { session, token, .. } | Event::LockRevoked { session, token, .. } => {
                 self.change(*session, |s| s.lock = s.lock.take().filter(|lock| lock.token != *token));
-                self.queues.lock_ended(*session, at);
+                self.queues.lock_ended(*session, (seq, at));
             }
 
             Event::Agent(event) => self.agent_changed(event),

@@ -163,9 +163,16 @@ impl MessageStatus {
         Step { at, state, attempts, reason: self.reason.clone() }
     }
 
-    /// True if a user has reset the message to its initial state: no token and no attempts.
-    pub fn is_reset(&self) -> bool {
+    /// True if the message is in its initial state, without a token and attempts: nothing of it is left with an agent or a
+    /// worker.
+    pub fn is_unattempted(&self) -> bool {
         self.state == MessageState::Queued && self.token.is_none() && self.attempts == 0
+    }
+
+    /// True if a user has reset the message to its initial state.
+    pub fn is_reset(&self) -> bool {
+        let by_user = matches!(self.reason, Some(MessageReason::Retried | MessageReason::Hastened));
+        self.is_unattempted() && by_user
     }
 
     /// Returns the kind of event that led to this status (`poolctl events`, `--kind`).

@@ -42,10 +42,10 @@ impl KindQueue {
     }
 
     /// Time at which the oldest queued message was queued.
-    pub(crate) fn oldest(&self) -> Option<Timestamp> {
+    pub(crate) fn oldest(&self) -> Option<(MessageId, Timestamp)> {
         let waits = |entry: &&QueueEntry| entry.state() == EntryState::Waiting;
         let firsts = self.rows.values().filter_map(|row| row.entries.iter().find(waits));
-        firsts.map(|entry| entry.created_at()).min()
+        firsts.map(|entry| (entry.id(), entry.created_at())).min()
     }
 
     /// True if a message is in flight: the next one waits for it.
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(messages.is_held(), order.iter().any(|(_, entry)| !waits(*entry)));
         assert_eq!(
             messages.oldest(),
-            order.iter().filter(|(_, entry)| waits(*entry)).map(|(_, s)| s.created_at()).min()
+            order.iter().filter(|(_, entry)| waits(*entry)).map(|(_, s)| (s.id(), s.created_at())).min()
         );
         for row in messages.rows.values() {
             assert_eq!(

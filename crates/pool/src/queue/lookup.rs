@@ -84,7 +84,7 @@ impl Pool {
     /// The kinds of a session's queued messages: kind, number, time at which the oldest was queued.
     pub(crate) fn waiting_kinds(&self, session: SessionId) -> impl Iterator<Item = (&str, u64, Timestamp)> {
         let kinds = self.queues.queue(session).into_iter().flat_map(|queue| queue.kinds());
-        kinds.filter_map(|(kind, messages)| Some((kind, messages.waiting(), messages.oldest()?)))
+        kinds.filter_map(|(kind, messages)| Some((kind, messages.waiting(), messages.oldest()?.1)))
     }
 
     /// Number and bytes of a session's pending messages.
@@ -101,15 +101,16 @@ impl Pool {
     pub fn queue_counts(&self, session: Option<SessionId>) -> QueueCounts {
         let one = session.and_then(|session| self.queues.queue(session));
         let all = session.is_none().then(|| self.queues.queues().map(|(_, queue)| queue));
-        let mut counts = QueueCounts::default();
+        let (mut counts, mut oldest) = (QueueCounts::default(), None);
         for queue in one.into_iter().chain(all.into_iter().flatten()) {
             let in_doubt = queue.in_doubt();
             counts.queued += queue.waiting();
             counts.dead += queue.dead().len() as u64;
             counts.in_doubt += in_doubt;
             counts.claimed += queue.held_count() - in_doubt;
-            counts.oldest_at = counts.oldest_at.into_iter().chain(queue.oldest()).min();
+            oldest = oldest.into_iter().chain(queue.oldest()).min();
         }
+        counts.oldest_at = oldest.map(|(_, at)| at);
         counts
     }
 
@@ -175,7 +176,7 @@ impl Pool {
         prompts.map_or_else(PromptCounts::default, |(_, prompts)| PromptCounts {
             waiting: prompts.waiting(),
             held: prompts.is_held(),
-            oldest: prompts.oldest(),
+            oldest: prompts.oldest().map(|(_, at)| at),
         })
     }
 }

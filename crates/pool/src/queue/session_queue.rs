@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use protocol::{
-    Holder, InDoubt, MessageId, MessageReason, MessageState, MessageStatus, SessionId, Timestamp, Token,
+    Holder, InDoubt, MessageId, MessageReason, MessageState, MessageStatus, Seq, SessionId, Timestamp, Token,
 };
 
 use crate::queue::entry::{EntryState, QueueEntry};
@@ -23,17 +23,18 @@ pub(crate) struct SessionQueue {
     dead: FinishedList,
     /// Finished messages in any other state than `dead`.
     finished: FinishedList,
-    finished_at: BTreeMap<MessageId, Timestamp>,
+    /// The change by which each finished message became so.
+    finished_by: BTreeMap<MessageId, Seq>,
     /// The messages that have a treatment of their own for a doubt.
     doubts: BTreeMap<MessageId, InDoubt>,
     moved_at: MovedTimes,
     bytes: u64,
 }
 
-/// The times at which messages of each kind last moved, or were queued while there were none. After a load
-/// only the last change of each message is known, so that they can be earlier: no part of what is compared.
+/// The changes by which messages of each kind last moved, or were queued while there were none, with their times. After a
+/// load only the last change of each message is known, so that they can be earlier: no part of what is compared.
 #[derive(Debug, Clone, Default)]
-struct MovedTimes(BTreeMap<Arc<str>, Timestamp>);
+struct MovedTimes(BTreeMap<Arc<str>, (Seq, Timestamp)>);
 
 impl PartialEq for MovedTimes {
     fn eq(&self, _: &Self) -> bool {
@@ -44,16 +45,18 @@ impl PartialEq for MovedTimes {
 impl Eq for MovedTimes {}
 
 impl MovedTimes {
-    fn note(&mut self, kind: &str, at: Timestamp) {
+    /// A load comes in any order; times are not ordered either, as the clock may have been set back.
+    fn note(&mut self, kind: &str, change: (Seq, Timestamp)) {
         match self.0.get_mut(kind) {
-            Some(before) => *before = at.max(*before),
-            None => drop(self.0.insert(kind.into(), at)),
+            Some(before) if before.0 > change.0 => {}
+            Some(before) => *before = change,
+            None => drop(self.0.insert(kind.into(), change)),
         }
     }
 }
 
-/// Messages in a final state, by the time at which they reached it.
-pub(crate) type FinishedList = BTreeMap<(Timestamp, MessageId), FinishedMessage>;
+/// Messages in a final state, in the order in which they reached it.
+pub(crate) type FinishedList = BTreeMap<(Seq, MessageId), FinishedMessage>;
 
 /// A message in flight or in doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,7 +139,8 @@ impl SessionQueue {
     pub(super) fn add(&mut self, kind: &str, in_doubt: Option<InDoubt>, (priority, entry): (i8, QueueEntry)) {
         self.bytes += u64::from(entry.size());
         if !self.kinds.contains_key(kind) {
-            self.moved_at.note(kind, entry.created_at());
+            // The number of a message is that of the event that queued it.
+            self.moved_at.note(kind, (Seq(entry.id().0), entry.created_at()));
         }
         self.doubts.extend(in_doubt.map(|in_doubt| (entry.id(), in_doubt)));
         self.kind_mut(kind).put(priority, entry);
@@ -197,11 +201,11 @@ impl SessionQueue {
     }
 
     pub(crate) fn find_finished(&self, id: MessageId) -> Option<&FinishedMessage> {
-        let key = (*self.finished_at.get(&id)?, id);
+        let key = (*self.finished_by.get(&id)?, id);
         self.finished.get(&key).or_else(|| self.dead.get(&key))
     }
 
-    /// All finished messages: the dead ones first, each list by the time of its end.
+    /// All finished messages: the dead ones first, each list in the order of their ends.
     pub(crate) fn all_finished(&self) -> impl DoubleEndedIterator<Item = &FinishedMessage> {
         self.dead.values().chain(self.finished.values())
     }
@@ -231,7 +235,7 @@ impl SessionQueue {
             self.bytes -= u64::from(moving.size());
             return Some(moving);
         }
-        let key = (self.finished_at.remove(&id)?, id);
+        let key = (self.finished_by.remove(&id)?, id);
         let finished = self.finished.remove(&key).or_else(|| self.dead.remove(&key))?;
         let FinishedMessage { entry, priority, kind, .. } = finished;
         Some(MovingMessage { entry, priority, kind, was_pending: false })
@@ -241,10 +245,10 @@ impl SessionQueue {
     pub(super) fn forget(&mut self, id: MessageId) -> Option<MovingMessage> {
         self.suspended.remove(&id);
         self.doubts.remove(&id);
-        let ended_at = self.finished_at.get(&id).copied();
+        let ended_by = self.finished_by.get(&id).copied();
         let moving = self.take(id)?;
-        let newest = self.moved_at.0.get(&moving.kind).copied();
-        if !self.kinds.contains_key(&moving.kind) && (ended_at.is_none() || newest <= ended_at) {
+        let newest = self.moved_at.0.get(&moving.kind).map(|(change, _)| *change);
+        if !self.kinds.contains_key(&moving.kind) && (ended_by.is_none() || newest <= ended_by) {
             self.moved_at.0.remove(&moving.kind);
         }
         Some(moving)
@@ -252,25 +256,25 @@ impl SessionQueue {
 
     /// The time at which messages of a kind last moved, or were queued while there were none.
     pub(crate) fn moved_at(&self, kind: &str) -> Option<Timestamp> {
-        self.moved_at.0.get(kind).copied()
+        self.moved_at.0.get(kind).map(|(_, at)| *at)
     }
 
     /// Restarts the standstill time of a kind, as what held it back on purpose has ended.
-    pub(super) fn restart_stall_clock(&mut self, kind: &str, until: Timestamp) {
+    pub(super) fn restart_stall_clock(&mut self, kind: &str, until: (Seq, Timestamp)) {
         if self.kinds.contains_key(kind) {
             self.moved_at.note(kind, until);
         }
     }
 
-    /// Puts a message into the list of its new status.
-    pub(super) fn put(&mut self, moving: MovingMessage, status: &MessageStatus) {
+    /// Puts a message into the list of its new status; `change` is the number of the event.
+    pub(super) fn put(&mut self, moving: MovingMessage, status: &MessageStatus, change: Seq) {
         let (id, since) = (moving.entry.id(), status.changed_at);
         if is_progress(status) {
-            self.moved_at.note(&moving.kind, since);
+            self.moved_at.note(&moving.kind, (change, since));
         }
         if status.state == MessageState::Suspended {
             self.suspended.insert(id);
-        } else if status.state.is_final() || status.is_reset() {
+        } else if status.state.is_final() || status.is_unattempted() {
             self.suspended.remove(&id);
         }
         if status.state.is_final() {
@@ -283,8 +287,8 @@ impl SessionQueue {
             };
             let is_dead = status.state == MessageState::Dead;
             let list = if is_dead { &mut self.dead } else { &mut self.finished };
-            list.insert((since, id), finished);
-            self.finished_at.insert(id, since);
+            list.insert((change, id), finished);
+            self.finished_by.insert(id, change);
             return;
         }
         self.bytes += u64::from(moving.size());
@@ -361,8 +365,8 @@ impl SessionQueue {
         begun.or_else(|| messages.iter().find(|message| waits(message) && is_bounded(message)))
     }
 
-    /// Time at which the oldest queued message was queued.
-    pub(crate) fn oldest(&self) -> Option<Timestamp> {
+    /// The oldest queued message, and the time at which it was queued.
+    pub(crate) fn oldest(&self) -> Option<(MessageId, Timestamp)> {
         self.kinds.values().filter_map(KindQueue::oldest).min()
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{Breaker, Message, MessageId, MessageStatus, OpId, PROMPT, SessionId, Timestamp};
+use protocol::{Breaker, Message, MessageId, MessageStatus, OpId, PROMPT, Seq, SessionId, Timestamp};
 
 use crate::clock::Moment;
 use crate::queue::entry::QueueEntry;
@@ -98,8 +98,13 @@ impl QueueState {
         }
     }
 
-    /// Applies `MessageChanged`.
-    pub(crate) fn changed(&mut self, id: MessageId, session: SessionId, status: &MessageStatus) {
+    /// Applies `MessageChanged`; `change` is its number.
+    pub(crate) fn changed(
+        &mut self,
+        (id, session): (MessageId, SessionId),
+        status: &MessageStatus,
+        change: Seq,
+    ) {
         let Some(queue) = self.sessions.get_mut(&session) else { return };
         let Some(moving) = queue.take(id) else { return };
         let size = u64::from(moving.size());
@@ -110,7 +115,7 @@ impl QueueState {
             (self.pending, self.bytes) = (self.pending + 1, self.bytes + size);
         }
         self.expiries.changed(id, status);
-        queue.put(moving, status);
+        queue.put(moving, status, change);
     }
 
     /// Applies `MessageForgotten`.
@@ -127,7 +132,7 @@ impl QueueState {
     }
 
     /// Follows the end of a person's lock, which held the prompts of a session up on purpose.
-    pub(crate) fn lock_ended(&mut self, session: SessionId, at: Timestamp) {
+    pub(crate) fn lock_ended(&mut self, session: SessionId, at: (Seq, Timestamp)) {
         self.sessions.get_mut(&session).into_iter().for_each(|queue| queue.restart_stall_clock(PROMPT, at));
     }
 

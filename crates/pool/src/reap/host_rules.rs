@@ -1,6 +1,7 @@
 //! The rules about the machine: while it is short of memory or disk space, the idlest session that loses
 //! nothing by it is parked, one at a time. Until the machine has enough again, no prompt wakes a parked one.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use protocol::reap::{Action, Rule};
@@ -69,7 +70,8 @@ pub(super) fn host_violations(
 /// The session to park for the machine: the one that has been idle for longest, of those that may be parked.
 fn idlest(pool: &Pool, settings: &Settings, rule: Rule, eviction: &EvictionInputs<'_>) -> Option<SessionId> {
     let idle = |s: &Session| {
-        Some((!parks(settings, s, rule), parkable_since(pool, settings, s, eviction).ok()?, s.id))
+        let since = parkable_since(pool, settings, s, eviction).ok()?;
+        Some((!parks(settings, s, rule), Reverse(pool.age(eviction.now, since)), since, s.id))
     };
     pool.sessions().filter_map(idle).min().map(|(.., id)| id)
 }

@@ -1,6 +1,7 @@
 //! Eviction: many sessions share few slots, so an idle session that can resume is parked for one that has
 //! something to do. Ephemeral sessions go first, also where they cannot resume.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -290,7 +291,13 @@ fn comes_to_rest(pool: &Pool, settings: &Settings, session: &Session, inputs: &E
 pub fn next_to_park(pool: &Pool, settings: &Settings, inputs: &EvictionInputs<'_>) -> Option<SessionId> {
     let order = |s: &Session| {
         let rank = evictable(pool, settings, s, inputs).ok()?;
-        Some((rank.has_work, !s.policy.ephemeral, rank.since, s.id))
+        Some((
+            rank.has_work,
+            !s.policy.ephemeral,
+            Reverse(pool.age(inputs.now, rank.since)),
+            rank.since,
+            s.id,
+        ))
     };
     pool.sessions().filter_map(order).min().map(|(.., id)| id)
 }

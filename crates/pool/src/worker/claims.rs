@@ -1,7 +1,9 @@
 //! The next messages for a worker of several sessions: sessions take turns, and within one the priority
 //! decides.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use protocol::worker::{ClaimScope, Selection, WorkerSpec};
 use protocol::{Lifecycle, MessageId, PROMPT, Session, SessionId, Tag, Timestamp};
@@ -81,28 +83,32 @@ fn fair_share<'a>(
     rivals: impl Iterator<Item = &'a Session>,
     now: Timestamp,
 ) -> usize {
-    let mine = waiting_times(pool, host, lanes);
+    let mine = waiting_times(pool, (host, lanes), now);
     if mine.is_empty() {
         return 0;
     }
     let others = rivals.filter(|rival| is_working(rival)).flat_map(|rival| {
         let lanes = rival.worker.as_deref().map(|worker| host_lanes(pool, (rival, worker), now));
-        waiting_times(pool, rival, &lanes.unwrap_or_default())
+        waiting_times(pool, (rival, &lanes.unwrap_or_default()), now)
     });
-    let mut all: Vec<(bool, (Timestamp, MessageId))> =
+    let mut all: Vec<(bool, WaitingTime)> =
         mine.into_iter().map(|time| (true, time)).chain(others.map(|time| (false, time))).collect();
     all.sort_unstable_by_key(|(_, time)| *time);
     all.into_iter().take(free).filter(|(is_mine, _)| *is_mine).count()
 }
 
-/// The times since which messages of a host wait for a handler, oldest first, as many as its worker may start.
+/// How long a message has waited, and which one it is; the longest time comes first.
+type WaitingTime = (Reverse<Duration>, Timestamp, MessageId);
+
+/// The times for which messages of a host wait for a handler, longest first, as many as its worker may start.
 fn waiting_times(
     pool: &Pool,
-    host: &Session,
-    lanes: &[(SessionId, Vec<PendingMessage<'_>>)],
-) -> Vec<(Timestamp, MessageId)> {
+    (host, lanes): (&Session, &[(SessionId, Vec<PendingMessage<'_>>)]),
+    now: Timestamp,
+) -> Vec<WaitingTime> {
     let since = |message: &PendingMessage<'_>| {
-        (message.not_before.map_or(message.since, |at| at.max(message.since)), message.id)
+        let since = pool.latest(now, [message.since].into_iter().chain(message.not_before));
+        (Reverse(pool.age(now, since)), since, message.id)
     };
     let concurrency = host.worker.as_ref().map_or(0, |worker| worker.concurrency as usize);
     let left = concurrency.saturating_sub(Held::by(pool, host.id).of_worker);
@@ -173,7 +179,7 @@ fn assigned_heads<'a>(
         })
         .filter(|message| assignment(message).is_some())
         .collect();
-    heads.sort_by_key(|message| (std::cmp::Reverse(message.priority), message.id));
+    heads.sort_by_key(|message| (Reverse(message.priority), message.id));
     heads.truncate(max);
     heads
 }

@@ -176,6 +176,23 @@ fn a_restart_of_the_daemon_tells_nothing_again_and_invents_nothing() {
 }
 
 #[test]
+fn a_lane_that_moved_after_the_clock_was_set_back_does_not_stand_still() {
+    let mut lanes = Lanes::new();
+    lanes.stage.pass(100 * LIMIT);
+    let (old, new) = (lanes.send(WORKED), lanes.send(WORKED));
+    lanes.stage.moves(old, MessageState::Done);
+    lanes.stage.sets_clock(lanes.stage.now().0 - 20 * LIMIT);
+    lanes.stage.pass(LIMIT);
+    lanes.stage.moves(new, MessageState::Done);
+    for _ in 0..2 {
+        let waits = lanes.send(WORKED);
+        assert_eq!(lanes.look(), [], "it has just moved");
+        lanes.stage.moves(waits, MessageState::Cancelled);
+        lanes.stage.crash();
+    }
+}
+
+#[test]
 fn a_prompt_that_waits_is_told_with_the_reason_of_its_gate() {
     let mut lanes = Lanes::new();
     lanes.send(PROMPT);

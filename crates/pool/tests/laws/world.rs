@@ -58,11 +58,13 @@ pub(crate) fn launch(tag: Tag, now: u64) -> CreateInputs<'static> {
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     pub(crate) messages: BTreeMap<MessageId, (Message, Option<MessageStatus>)>,
+    /// The number of each message's last change.
+    changes: BTreeMap<MessageId, Seq>,
     pub(crate) breakers: BTreeMap<(SessionId, String), Breaker>,
 }
 
 impl Disk {
-    fn keep(&mut self, event: &Event) {
+    fn keep(&mut self, event: &Event, seq: Seq) {
         match event {
             Event::MessageQueued(message) => {
                 self.messages.insert(message.id, (message.as_ref().clone(), None));
@@ -70,6 +72,7 @@ impl Disk {
             Event::MessageChanged { id, status, .. } => {
                 if let Some((_, last)) = self.messages.get_mut(id) {
                     *last = Some(status.as_ref().clone());
+                    self.changes.insert(*id, seq);
                 }
             }
             Event::MessageForgotten { id, .. } => {
@@ -87,21 +90,22 @@ impl Disk {
         }
     }
 
-    fn events(&self) -> Vec<Event> {
+    /// The rows as events; each change of a message with its number.
+    fn events(&self) -> Vec<(Option<Seq>, Event)> {
         let breakers = self.breakers.iter().map(|((session, kind), breaker)| Event::BreakerChanged {
             session: *session,
             kind: kind.clone(),
             breaker: breaker.clone(),
             turned: false,
         });
+        let breakers = breakers.map(|event| (None, event));
         let messages = self.messages.values().flat_map(|(message, last)| {
             let (id, session) = (message.id, message.session);
-            let changed = last.iter().map(move |status| Event::MessageChanged {
-                id,
-                session,
-                status: Box::new(status.clone()),
+            let seq = self.changes.get(&id).copied();
+            let changed = last.iter().map(move |status| {
+                (seq, Event::MessageChanged { id, session, status: Box::new(status.clone()) })
             });
-            [Event::MessageQueued(Box::new(message.clone()))].into_iter().chain(changed)
+            [(None, Event::MessageQueued(Box::new(message.clone())))].into_iter().chain(changed)
         });
         breakers.chain(messages).collect()
     }
@@ -123,7 +127,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn emit(&mut self, event: Event) -> Stamped {
         let seq = Seq(self.pool.seq().0 + u64::from(event.is_journaled()));
-        self.disk.keep(&event);
+        self.disk.keep(&event, seq);
         let stamped = Stamped { seq, at: Timestamp(self.now), event };
         self.pool.apply(&stamped);
         stamped
@@ -139,7 +143,11 @@ impl World {
         let rows = self.pool.replicate().into_iter();
         let rows = rows.filter(|row| !matches!(row.event, Event::BreakerChanged { .. }));
         rows.for_each(|row| pool.apply(&row));
-        let stamp = |event| Stamped { seq: self.pool.seq(), at: Timestamp(0), event };
+        let stamp = |(seq, event): (Option<Seq>, Event)| Stamped {
+            seq: seq.unwrap_or(self.pool.seq()),
+            at: Timestamp(0),
+            event,
+        };
         self.disk.events().into_iter().map(stamp).for_each(|row| pool.apply(&row));
         pool
     }

@@ -1,6 +1,5 @@
 //! The queues and their reference, side by side: does what a daemon does, and compares after each step.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pool::deadlines::{Deadlines, Mono};
@@ -179,6 +178,7 @@ impl Machine {
             process: None,
             not_before: None,
             since: now,
+            change: 0,
             anew: false,
         };
         match self.reference.send(&kept, cause) {
@@ -469,16 +469,14 @@ impl Machine {
     fn counts(&self, of: impl Fn(&Kept) -> bool) -> QueueCounts {
         let all: Vec<&Kept> = self.reference.messages.iter().filter(|m| of(m)).collect();
         let number = |is: fn(&Kept) -> bool| all.iter().filter(|m| is(m)).count() as u64;
-        // The clock may have jumped: of one kind and priority, the first to come is the oldest.
-        let waiting = all.iter().filter(|m| m.state == MessageState::Queued);
-        let first: BTreeMap<_, u64> =
-            waiting.rev().map(|m| ((m.session, m.kind, m.priority), m.created)).collect();
+        // The clock may have jumped: the first to come is the oldest.
+        let first = all.iter().filter(|m| m.state == MessageState::Queued).min_by_key(|m| m.id);
         QueueCounts {
             queued: number(|m| m.state == MessageState::Queued),
             claimed: number(|m| m.is_held() && m.state != MessageState::InDoubt),
             in_doubt: number(|m| m.state == MessageState::InDoubt),
             dead: number(|m| m.state == MessageState::Dead),
-            oldest_at: first.into_values().min().map(Timestamp),
+            oldest_at: first.map(|m| Timestamp(m.created)),
         }
     }
 

@@ -11,8 +11,8 @@ use protocol::reap::CandidateKind;
 use protocol::request::{ClaimRef, Disposition, Send};
 use protocol::tmux::TmuxState;
 use protocol::{
-    Epoch, ErrorCode, Event, Holder, MessageId, MessageState, OpId, OsBytes, PROMPT, Reason, SessionId, Tag,
-    Timestamp, Token,
+    Epoch, ErrorCode, Event, Holder, MessageId, MessageReason, MessageState, MessageStatus, OpId, OsBytes,
+    PROMPT, Reason, SessionId, Tag, Timestamp, Token,
 };
 
 use super::command::{Command, Moves, Op, Sending};
@@ -415,6 +415,44 @@ fn retention_keeps_no_more_than_it_is_told_whatever_they_are_called() {
     });
     machine.run(&[Command::Forget]);
     assert_eq!(ids.map(|id| machine.world.pool.find_message(id).is_some()), [false, true, true, true]);
+}
+
+#[test]
+fn retention_keeps_the_newest_also_after_the_clock_was_set_back() {
+    let mut machine = machine();
+    let mut ended = |n: usize, jump: i64| {
+        let id = machine.send(&Sending { op: Op::Named(n), ..PLAIN }).unwrap();
+        machine.run(&[Command::Cancel(n), Command::Jump(jump), Command::Pass(SECOND)]);
+        id
+    };
+    let ids = [ended(0, 0), ended(1, 0), ended(2, -DAY), ended(3, 0)];
+    for _ in 0..2 {
+        machine.run(&[Command::Forget, Command::Crash]);
+        assert_eq!(ids.map(|id| machine.world.pool.find_message(id).is_some()), [false, true, true, true]);
+    }
+}
+
+#[test]
+fn the_time_of_a_message_runs_on_where_its_worker_was_stopped() {
+    let (mut world, rules, op) = (World::default(), QueueRules::default(), OpId::Named("send".to_owned()));
+    let session = world.live("s", server(1), 1);
+    let limited = Send { ttl_ms: Some(10 * SECOND), ..asked(session, WORK) };
+    let id = send(&mut world, &rules, &limited, &op).unwrap();
+    let queued = |reason: MessageReason| {
+        let status =
+            MessageStatus { changed_at: Timestamp(0), reason: Some(reason), ..MessageStatus::default() };
+        Event::MessageChanged { id, session, status: Box::new(status) }
+    };
+    for (reason, kind, expired) in [
+        ("its worker was stopped".into(), "message_released", 1),
+        (MessageReason::Retried, "message_retried", 0),
+    ] {
+        let event = queued(reason);
+        assert_eq!(event.kind().as_str(), kind);
+        world.emit(event);
+        let later = Timestamp(world.now + 11 * SECOND);
+        assert_eq!(queue::expired(&world.pool, later).len(), expired, "{kind}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pool::QueueRules;
@@ -12,6 +13,9 @@ use protocol::{ErrorCode, MessageId, MessageState, OpId, ProcId, SessionId, Toke
 use MessageState::{
     Accepted, Cancelled, Claimed, Dead, Done, Expired, InDoubt, Queued, Revoking, Suspended, Typed, Typing,
 };
+
+/// Number of changes of messages so far, of all tests.
+static CHANGES: AtomicU64 = AtomicU64::new(1);
 
 /// A message.
 #[derive(Debug, Clone)]
@@ -35,6 +39,8 @@ pub(crate) struct Kept {
     pub(crate) process: Option<ProcId>,
     pub(crate) not_before: Option<u64>,
     pub(crate) since: u64,
+    /// The number of its last change.
+    pub(crate) change: u64,
     /// True if a user queued it again and no attempt began since.
     pub(crate) anew: bool,
 }
@@ -81,6 +87,7 @@ impl Kept {
         if self.state == Queued {
             self.token = None;
         }
+        self.change = CHANGES.fetch_add(1, Ordering::Relaxed);
         (self.state, self.since, self.not_before, self.process, self.anew) = (state, now, None, None, false);
     }
 
@@ -317,11 +324,11 @@ impl Reference {
         Ok(())
     }
 
-    /// The finished messages, dead ones first, by the time of their end.
+    /// The finished messages, dead ones first, in the order of their ends.
     pub(crate) fn over(&self, session: SessionId) -> Vec<&Kept> {
         let mut over: Vec<_> =
             self.messages.iter().filter(|m| m.session == session && !m.is_open()).collect();
-        over.sort_by_key(|m| (m.state != Dead, m.since, m.id));
+        over.sort_by_key(|m| (m.state != Dead, m.change));
         over
     }
 
