@@ -85,6 +85,49 @@ fn a_key_that_a_shell_asks_for_is_not_taken_from_the_next_prompt() {
     assert!(dir(&pool, "sh").join("work/prompt").exists());
 }
 
+#[test]
+fn what_the_start_file_of_a_shell_asks_is_not_answered_by_a_prompt() {
+    let pool = Pool::with(CONFIG);
+    let rc = pool.path("rc");
+    std::fs::write(&rc, "PS1='$ '\nread -p 'update? ' answer\n").unwrap();
+    pool.ok(&["new", "sh", "--agent", "shell", "--", "bash", "--rcfile", rc.to_str().unwrap(), "-i"]);
+    wait_until("it asks", PATIENCE, || screen(&pool).ends_with("update?"));
+    let message = pool.ok(&["send", "sh", "echo \"[$answer]\" >prompt"]);
+    await_reason(&pool, "sh", &message, REASON);
+    pool.ok(&["keys", "sh", "n", "Enter"]);
+    await_done(&pool, "sh", &message);
+    assert_eq!(std::fs::read_to_string(dir(&pool, "sh").join("work/prompt")).unwrap(), "[n]\n");
+}
+
+#[test]
+fn no_enter_follows_where_the_line_of_a_shell_shows_nothing_of_the_text() {
+    let pool = Pool::with(CONFIG);
+    shell(&pool);
+    pool.ok(&["send", "--wait", "done", "sh", "set -o vi"]);
+    pool.ok(&["keys", "sh", "Escape"]);
+    let message = pool.ok(&["send", "sh", "pwd"]);
+    let shown = || pool.json(&["queue", "show", "sh", &message]);
+    wait_until("it is in doubt", PATIENCE, || shown()["state"] == "in_doubt");
+    assert_eq!(shown()["reason_code"], "altered_line");
+}
+
+#[test]
+fn marks_of_a_prompt_that_a_command_writes_are_not_those_of_its_shell() {
+    let pool = Pool::with(CONFIG);
+    let rc = pool.path("rc");
+    let marks =
+        r#"PS1='\[\e]133;A\a\]$ \[\e]133;B\a\]'; PS0='\[\e]133;C\a\]'; PROMPT_COMMAND='printf "\e]133;D\a"'"#;
+    std::fs::write(&rc, marks).unwrap();
+    pool.ok(&["new", "sh", "--agent", "shell", "--", "bash", "--rcfile", rc.to_str().unwrap(), "-i"]);
+    pool.ok(&["send", "--wait", "done", "sh", "true"]);
+    let command = "printf '\\e]133;A\\a'; until [ -e go ]; do sleep 0.2; done";
+    let message = pool.ok(&["send", "--wait", "accepted", "sh", command]);
+    pool.ctl(&["wait", "sh", "--timeout", "2s", "--for", "idle"]).expect(6);
+    assert_eq!(pool.json(&["queue", "show", "sh", &message])["state"], "accepted");
+    std::fs::write(dir(&pool, "sh").join("work/go"), "").unwrap();
+    await_done(&pool, "sh", &message);
+}
+
 /// Sends a text that the shell's editor takes as commands. Returns the message, which waits for the end of what is left of it.
 fn altered(pool: &Pool, text: &str) -> String {
     pool.ok(&["send", "--wait", "done", "sh", "set -o vi"]);

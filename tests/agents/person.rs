@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use nix::pty::{Winsize, openpty};
@@ -19,11 +19,17 @@ pub(super) struct Person {
 impl Person {
     #[track_caller]
     pub(super) fn attached(pool: &Pool, session: &str) -> Self {
+        let mut command = pool.poolctl();
+        command.args(["attach", session]);
+        Self::at(pool, session, command)
+    }
+
+    /// A person at a terminal in which a command shows the session.
+    #[track_caller]
+    pub(super) fn at(pool: &Pool, session: &str, mut command: Command) -> Self {
         let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
         let ends = openpty(Some(&size), None).unwrap();
         let terminal = |end: &OwnedFd| Stdio::from(end.try_clone().unwrap());
-        let mut command = pool.poolctl();
-        command.args(["attach", session]);
         command.stdin(terminal(&ends.slave)).stdout(terminal(&ends.slave)).stderr(terminal(&ends.slave));
         let client = command.spawn().unwrap();
         let keyboard = File::from(ends.master);

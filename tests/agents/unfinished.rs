@@ -70,6 +70,50 @@ fn a_prompt_waits_until_a_line_that_somebody_began_in_a_shell_is_finished_or_era
 }
 
 #[test]
+fn a_line_that_somebody_left_holds_prompts_back_although_the_log_is_emptied() {
+    let pool = Pool::with(CONFIG);
+    let mut person = shell_with_person(&pool, "sh", "$ ");
+    person.types(b"echo half >line; ");
+    wait_until("it is echoed", PATIENCE, || screen(&pool, "sh").ends_with("line;"));
+    pool.ok(&["clear", "sh"]);
+    let message = pool.ok(&["send", "sh", "touch prompt"]);
+    await_reason(&pool, "sh", &message, REASON);
+    pool.ok(&["keys", "sh", "C-c"]);
+    await_done(&pool, "sh", &message);
+    assert!(!dir(&pool, "sh").join("work/line").exists());
+}
+
+#[test]
+fn a_line_that_was_typed_in_a_view_of_its_session_that_is_gone_is_somebodys() {
+    let pool = Pool::with(CONFIG);
+    drop(shell_with_person(&pool, "sh", "$ "));
+    wait_until("nobody is attached", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
+    await_silence(&pool, "sh");
+    let mut view = pool.command("tmux");
+    view.arg("-S").arg(pool.tmux_socket()).args([
+        "new-session",
+        "-t",
+        "=sh",
+        "-s",
+        "view",
+        ";",
+        "set-option",
+        "destroy-unattached",
+        "on",
+    ]);
+    let mut person = Person::at(&pool, "sh", view);
+    person.types(b"echo half >line; ");
+    wait_until("it is echoed", PATIENCE, || screen(&pool, "sh").ends_with("line;"));
+    drop(person);
+    wait_until("the view is gone", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
+    let message = pool.ok(&["send", "sh", "touch prompt"]);
+    await_reason(&pool, "sh", &message, REASON);
+    pool.ok(&["keys", "sh", "C-c"]);
+    await_done(&pool, "sh", &message);
+    assert!(!dir(&pool, "sh").join("work/line").exists());
+}
+
+#[test]
 fn who_only_attached_or_finished_the_line_and_other_output_hold_no_prompt_back() {
     let pool = Pool::with(CONFIG);
     // The terminal of the person has another width, so that the shell draws its prompt again.

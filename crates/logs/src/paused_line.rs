@@ -17,7 +17,8 @@ use crate::time_index::incarnation_start;
 /// Bytes at the end of the log in which the line is looked for.
 const BYTES: u64 = 64 * 1024;
 
-/// Bytes at the end of the log in which a line editor is looked for.
+/// Bytes at the end of the log in which a line editor is looked for, and the line of one that began to edit it before
+/// [`BYTES`]: a job may write below it.
 const EDITOR_BYTES: u64 = 1 << 20;
 
 /// The end of a program's screen: the terminal shows the rows from before it again.
@@ -47,13 +48,22 @@ pub struct PausedLine {
 }
 
 /// Returns the last line of this incarnation's output, for a terminal of this size; `None` if the output did not
-/// go on after a pause in it, or the log does not tell.
-pub fn paused_line(dir: &Path, tag: Tag, size: (u16, u16)) -> io::Result<Option<PausedLine>> {
+/// go on after a pause in it, or the log does not tell. `edits_lines`: its program is a shell that does.
+pub fn paused_line(
+    dir: &Path,
+    tag: Tag,
+    size: (u16, u16),
+    edits_lines: bool,
+) -> io::Result<Option<PausedLine>> {
     let entries = times::read(dir)?;
     let Some(begin) = incarnation_start(&entries, tag) else { return Ok(None) };
     let (kept, end) = log_reader::bounds(dir)?;
-    let from = begin.max(kept).max(end.saturating_sub(BYTES));
-    let bytes = log_reader::read_range(dir, from, end)?;
+    let mut from = begin.max(kept).max(end.saturating_sub(BYTES));
+    let mut bytes = log_reader::read_range(dir, from, end)?;
+    if edits_lines && last(&bytes, PASTE_MODE).is_none() {
+        from = begin.max(kept).max(end.saturating_sub(EDITOR_BYTES));
+        bytes = log_reader::read_range(dir, from, end)?;
+    }
     let first = (from == begin).then_some(0);
     let editing = last(&bytes, EDITING);
     // While a shell edits a line, a list of completions or the output of a job has newlines of its own.
@@ -83,6 +93,18 @@ pub fn pastes_enabled(dir: &Path, tag: Tag) -> io::Result<Option<bool>> {
     let set = last(&bytes, EDITING).max(last(&bytes, EDITED));
     let is_known = set > last(&bytes, logs::NOTICE.as_bytes());
     Ok(set.filter(|_| is_known).map(|at| bytes[at..].starts_with(EDITING)))
+}
+
+/// True if a shell that had bracketed pastes enabled at this offset has disabled them since: it has taken its line. One
+/// that refuses the line, or wants more of it, lets it stand there. `None` if the log does not tell.
+pub fn was_line_taken(dir: &Path, offset: u64) -> io::Result<Option<bool>> {
+    let (kept, end) = log_reader::bounds(dir)?;
+    if kept > offset || end < offset {
+        return Ok(None);
+    }
+    let bytes = log_reader::read_range(dir, offset, end.min(offset + BYTES))?;
+    let is_known = last(&bytes, logs::NOTICE.as_bytes()).is_none() && end - offset <= BYTES;
+    Ok(if last(&bytes, EDITED).is_some() { Some(true) } else { is_known.then_some(false) })
 }
 
 /// True if the end of this incarnation's output has the sequences of a shell that edits its lines.
@@ -128,7 +150,7 @@ mod tests {
         let rest: String = index[1..].iter().map(|(at, offset)| format!("{at} {offset}\n")).collect();
         fs::write(dir.path().join(logs::CURRENT), output).unwrap();
         fs::write(dir.path().join(logs::TIMES), first + &rest).unwrap();
-        paused_line(dir.path(), TAG.parse().unwrap(), (24, 80)).unwrap()
+        paused_line(dir.path(), TAG.parse().unwrap(), (24, 80), true).unwrap()
     }
 
     fn found(row: &str, at: u64) -> Option<PausedLine> {
@@ -172,6 +194,34 @@ mod tests {
             let run = format!("{listed}\r\n\x1b[?2004l\rgone\r\n\x1b[?2004h$ ");
             assert_eq!(line(&run, &index), None, "{prompt:?}: Enter was pressed since");
         }
+    }
+
+    #[test]
+    fn a_line_is_found_above_all_that_a_job_has_written_since() {
+        let prompt = "out\r\n\x1b[?2004h$ ";
+        let pause = prompt.len() as u64;
+        let job = format!("{prompt}abc\r\n{}$ abc", "a line of a job\r\n".repeat(10_000));
+        let below = found("$ ", 9000).map(|line| PausedLine { is_below: true, ..line });
+        assert_eq!(line(&job, &[(5000, 0), (6000, pause), (9000, pause)]), below);
+    }
+
+    #[test]
+    fn the_line_is_taken_once_the_editor_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let prompt = "\x1b[?2004h$ ";
+        for (output, taken) in [
+            ("(true)\x1b[?2004l\r\n\x1b[?2004h$ ", Some(true)),
+            ("(true)\r\nfish: refused\r\n$ (true)", Some(false)),
+            ("(true)", Some(false)),
+        ] {
+            fs::write(dir.path().join(logs::CURRENT), format!("{prompt}{output}")).unwrap();
+            assert_eq!(was_line_taken(dir.path(), prompt.len() as u64).unwrap(), taken, "{output:?}");
+        }
+        let lost = format!("{prompt}(true){}7 bytes of output lost]\r\n$ ", logs::NOTICE);
+        fs::write(dir.path().join(logs::CURRENT), lost).unwrap();
+        assert_eq!(was_line_taken(dir.path(), prompt.len() as u64).unwrap(), None);
+        process::log_writer::clear(dir.path()).unwrap();
+        assert_eq!(was_line_taken(dir.path(), prompt.len() as u64).unwrap(), None, "the log was cleared");
     }
 
     #[test]

@@ -108,6 +108,8 @@ reasons! {
     Hastened = "hastened", "to be tried at once, by a user";
     /// `in_doubt`: typed without Enter, since the shell's line shows another text.
     AlteredLine = "altered_line", "typed without Enter: the line of its shell shows another text than was sent";
+    /// `dead`: the shell refused the line, or wants more of it, and nothing of it has run.
+    LineNotTaken = "line_not_taken", "its shell did not take the line, which still stands there: C-c discards it";
 }
 
 impl MessageReason {

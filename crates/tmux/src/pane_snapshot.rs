@@ -35,6 +35,8 @@ pub struct PaneSnapshot {
     pub typed_at: Option<u64>,
     /// Time of the session's last activity (creation, attach or key), in seconds since the Unix epoch.
     pub active_at: Option<u64>,
+    /// True if a client in control mode may type into the pane: that is no activity for tmux.
+    pub has_control_client: bool,
 }
 
 /// Format of the facts, in one line, with the title last.
@@ -91,27 +93,35 @@ impl PaneSnapshot {
             screen: Vec::new(),
             typed_at: None,
             active_at: None,
+            has_control_client: false,
         }
     }
 }
 
-/// Builds the format of a client: its last activity if it is a writable terminal attached to a session that
-/// shows the pane; else an empty line.
+/// The line of a client in control mode.
+const CONTROL: &[u8] = b"control";
+
+/// Builds the format of a client that may type into a session that shows the pane: its last activity, or [`CONTROL`]; else
+/// an empty line.
 fn client(pane: &str) -> String {
     let shows = format!("#{{m:*<{pane}>*,#{{W:#{{P:<#{{pane_id}}>}}}}}}");
-    format!("#{{?#{{==:#{{client_control_mode}} #{{client_readonly}} {shows},0 0 1}},#{{client_activity}},}}")
+    format!(
+        "#{{?#{{==:#{{client_readonly}} {shows},0 1}},#{{?client_control_mode,control,#{{client_activity}}}},}}"
+    )
 }
 
 pub(crate) fn read(text: &[u8], mark: &str) -> Option<PaneSnapshot> {
     let (facts, mut rest) = format::take_line(text)?;
-    let mut typed_at = None;
+    let (mut typed_at, mut has_control_client) = (None, false);
     loop {
         let (line, after) = format::take_line(rest)?;
         rest = after;
         if line == mark.as_bytes() {
             break;
         }
-        let at = if line.is_empty() { None } else { Some(format::field(Some(line))?) };
+        has_control_client |= line == CONTROL;
+        let is_time = !line.is_empty() && line != CONTROL;
+        let at = if is_time { Some(format::field(Some(line))?) } else { None };
         typed_at = typed_at.max(at);
     }
     let tab = facts.iter().position(|&b| b == b'\t')?;
@@ -135,6 +145,7 @@ pub(crate) fn read(text: &[u8], mark: &str) -> Option<PaneSnapshot> {
         screen: rest.to_vec(),
         typed_at,
         active_at: format::field(Some(active)),
+        has_control_client,
     })
 }
 
@@ -161,6 +172,8 @@ mod tests {
             (Some(false), true, true, None)
         );
         assert_eq!((found.active_at, second.active_at), (Some(1_700_000_005), None));
+        let control = snapshot(&format!("{FACTS}\n1700000003\ncontrol\nMARK\n")).unwrap();
+        assert_eq!((control.typed_at, control.has_control_client), (Some(1_700_000_003), true));
         for bad in ["", "MARK\n", "80 24 3 4 1 0 0 5 \tx\nMARK\n", "80 24 3 4 1 0 0 0 5 \tx\nsoon\nMARK\n"] {
             assert_eq!(snapshot(bad), None, "{bad}");
         }

@@ -35,7 +35,9 @@ pub(crate) async fn read_pane(
         // Agents that never enabled bracketed pastes within the limit do without.
         let is_starting = turn.age(started_at) < ready_limit;
         let times = (said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago));
+        let left_at = turn.volatile.prompts.left_at(tag);
         let keys_at = session.and_then(|session| session.keys_at);
+        let keys_at = turn.pool().latest_shown(turn.now(), keys_at.into_iter().chain(left_at));
         let keys = (keys_at, turn.volatile.prompts.key_line(tag));
         (session.map(|session| session.id), is_starting, keys, times)
     };
@@ -120,16 +122,20 @@ pub(crate) fn is_line_editor(turn: &Turn<'_>, tag: Tag) -> bool {
 }
 
 /// True if the shell of this incarnation edits its lines: it was seen at that, or has written so, perhaps before this start
-/// of the daemon. In the foreground its terminal is in another mode only while it runs something in itself: `read`, a function, a loop, a
+/// of the daemon; or it has just started, and may still run its user's start files. In the foreground its terminal is in another mode only while it runs something in itself: `read`, a function, a loop, a
 /// question of its own.
 pub(crate) async fn edits_lines(daemon: &Daemon, (session, tag): (SessionId, Tag)) -> bool {
-    let known =
-        move |turn: &mut Turn<'_>| (is_line_editor(turn, tag), turn.volatile.prompts.has_line_editor(tag));
+    let ready_limit = daemon.loaded().settings.ready_limit;
+    let known = move |turn: &mut Turn<'_>| {
+        let run = turn.pool().tagged(tag).and_then(|session| session.incarnation.as_ref());
+        let is_starting = run.is_some_and(|run| turn.age(run.started_at) < ready_limit);
+        (is_line_editor(turn, tag), is_starting || turn.volatile.prompts.has_line_editor(tag))
+    };
     match daemon.engine.turn(known).await {
-        Ok((true, was_seen)) => {
+        Ok((true, is_known)) => {
             let dir = daemon.paths.logs_of(session);
             let read = move || logs::has_line_editor(&dir, tag).unwrap_or_default();
-            was_seen || daemon.blocking.with_timeout(Purpose::Logs, read).await.unwrap_or_default()
+            is_known || daemon.blocking.with_timeout(Purpose::Logs, read).await.unwrap_or_default()
         }
         _ => false,
     }

@@ -94,7 +94,7 @@ impl SampleTarget {
             may_start: turn.age(run.started_at) < kind.ready_limit,
             attached: session.attached_clients > 0,
             active_before_adoption: run.is_adopted().then_some(session.last_activity_at.min(run.started_at)),
-            shell: ShellProgram::of(turn, session, &kind.agent),
+            shell: ShellProgram::of(turn, session, kind),
             log: paths.logs_of(session.id).join(protocol::logs::CURRENT),
         })
     }
@@ -134,15 +134,15 @@ pub(crate) struct ShellProgram {
     pub(crate) own: OsString,
     /// True if it is one that edits its lines.
     pub(crate) is_line_editor: bool,
-    /// True if it was seen at its line editor.
+    /// True if it was seen at its line editor, or has just started, and may still run its user's start files.
     pub(crate) edits_lines: bool,
     /// The program that the watcher last saw in the foreground; under load, this may be half a minute old.
     pub(crate) last_seen: Option<OsBytes>,
 }
 
 impl ShellProgram {
-    pub(crate) fn of(turn: &Turn<'_>, session: &Session, agent: &Agent) -> Option<Self> {
-        if session.spec.agent != "shell" && agent.confirm != Confirm::Prompt {
+    pub(crate) fn of(turn: &Turn<'_>, session: &Session, kind: &AgentKind) -> Option<Self> {
+        if session.spec.agent != "shell" && kind.agent.confirm != Confirm::Prompt {
             return None;
         }
         let own = session.spec.command.first()?.as_path().file_name()?.to_owned();
@@ -150,8 +150,10 @@ impl ShellProgram {
         let init = run.and_then(|run| run.init).map(|init| init.pid);
         let program = run.and_then(|run| run.agent);
         let is_line_editor = is_line_editor(&session.spec.command);
-        let was_seen = |run: &Incarnation| turn.volatile.prompts.has_line_editor(run.tag);
-        let edits_lines = is_line_editor && run.is_some_and(was_seen);
+        let is_known = |run: &Incarnation| {
+            turn.age(run.started_at) < kind.ready_limit || turn.volatile.prompts.has_line_editor(run.tag)
+        };
+        let edits_lines = is_line_editor && run.is_some_and(is_known);
         Some(Self {
             init,
             program,

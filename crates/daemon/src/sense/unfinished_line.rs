@@ -25,12 +25,12 @@ pub(crate) async fn is_left(
     (keys_at, line): (Option<Timestamp>, KeyLine),
     edits_lines: bool,
 ) -> bool {
-    if ends_with_begun(row, &line.begun) || !line.abandoned.is_empty() && row == line.abandoned {
+    if ends_with_begun(row, &line.begun) || !line.abandoned.is_empty() && row.starts_with(&line.abandoned) {
         return true;
     }
     let Some(active_at) = seen.active_at else { return false };
     let (dir, size) = (daemon.paths.logs_of(session), (seen.size.height, seen.size.width));
-    let read = move || logs::paused_line(&dir, tag, size).ok().flatten();
+    let read = move || logs::paused_line(&dir, tag, size, edits_lines).ok().flatten();
     let Some(prompt) = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() else {
         return false;
     };
@@ -42,7 +42,7 @@ pub(crate) async fn is_left(
         let was_before = |at| turn.pool().is_surely_earlier(turn.now(), at, prompt.resumed_at);
         !was_before(person) || keys.is_some_and(|at| !was_before(at))
     };
-    let was_there = daemon.engine.turn(was_there).await.unwrap_or(true);
+    let was_there = seen.has_control_client || daemon.engine.turn(was_there).await.unwrap_or(true);
     // Below the output of a job the line is not drawn again; only keys of the pool are known to stand in it.
     let is_hidden = prompt.is_below && letters(row).next().is_none();
     let is_own = is_own_row(row, &prompt.row, &line.discarded) || is_hidden && line.begun.is_empty();
@@ -68,19 +68,38 @@ pub(crate) fn rows_to_cursor(seen: &tmux::PaneSnapshot) -> Vec<String> {
     screen.lines().take(usize::from(seen.cursor.1) + 1).map(str::to_owned).collect()
 }
 
-/// Returns the row with the cursor if a shell has drawn something else there than a text that was typed into its line: a key
-/// was pressed before it, or its editor took the text as commands. `before` are the rows from before the text. `None` also
-/// where it cannot be told: of a text that is not plain or may not fit the row, and of a row that moved, as by the output of
-/// a job.
-pub(crate) fn altered_row(before: &[String], rows: &[String], (text, width): (&[u8], u16)) -> Option<String> {
-    let ((last, above), (row, rows)) = (before.split_last()?, rows.split_last()?);
+/// What a shell has drawn of a text that was typed into its line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LineEcho {
+    /// The text; or it cannot be told: of a text that is not plain or may not fit the row, and of a row that moved, as by the
+    /// output of a job.
+    AsSent,
+    /// Nothing: not yet, or its editor took the text as commands.
+    Undrawn,
+    /// This row, with something else: a key was pressed before it, or its editor took the text as commands.
+    Altered(String),
+}
+
+/// Compares the row with the cursor with a text that was typed. `before` are the rows from before the text.
+pub(crate) fn line_echo(before: &[String], rows: &[String], (text, width): (&[u8], u16)) -> LineEcho {
+    let (Some((last, above)), Some((row, rows))) = (before.split_last(), rows.split_last()) else {
+        return LineEcho::AsSent;
+    };
     let is_plain = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~');
-    let text = std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| is_plain(&byte)))?;
+    let text = std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| is_plain(&byte)));
+    let Some(text) = text else { return LineEcho::AsSent };
     let columns = text.len() + 7 * text.matches('\t').count();
     let fits = last.chars().count() + columns + 2 < usize::from(width);
     let wanted: String = unquoted(text).collect();
-    let is_other = row != last && !unquoted(row).collect::<String>().contains(&wanted);
-    (fits && above == rows && is_other).then(|| row.clone())
+    if !fits || above != rows || wanted.is_empty() {
+        LineEcho::AsSent
+    } else if row == last {
+        LineEcho::Undrawn
+    } else if unquoted(row).collect::<String>().contains(&wanted) {
+        LineEcho::AsSent
+    } else {
+        LineEcho::Altered(row.clone())
+    }
 }
 
 /// Returns the letters of a row without backslashes, by which some shells quote what is pasted.
@@ -102,7 +121,7 @@ pub(crate) fn ends_with_begun(row: &str, begun: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{altered_row, ends_with_begun, is_own_row};
+    use super::{LineEcho, ends_with_begun, is_own_row, line_echo};
 
     #[test]
     fn a_row_is_the_shells_own_once_what_was_drawn_with_it_is_discarded() {
@@ -120,29 +139,30 @@ mod tests {
     #[test]
     fn a_line_shows_the_text_that_was_typed_or_is_altered() {
         let rows = |rows: &[&str]| rows.iter().map(|row| (*row).to_owned()).collect::<Vec<_>>();
-        let altered = |before: &[&str], after: &[&str], text: &str| {
-            altered_row(&rows(before), &rows(after), (text.as_bytes(), 40))
+        let echo = |before: &[&str], after: &[&str], text: &str| {
+            line_echo(&rows(before), &rows(after), (text.as_bytes(), 40))
         };
         for (row, text) in [
             ("$ cho PFX", "echo PFX"),
             ("$ o alpha betA", "echo alpha beta"),
             ("$ echo alpha-file x", "echo alph\tx"),
         ] {
-            assert_eq!(altered(&["out", "$"], &["out", row], text), Some(row.to_owned()));
-            assert_eq!(altered(&["out", "$"], &["job", row], text), None, "a job has written");
+            assert_eq!(echo(&["out", "$"], &["out", row], text), LineEcho::Altered(row.to_owned()));
+            assert_eq!(echo(&["out", "$"], &["job", row], text), LineEcho::AsSent, "a job has written");
         }
         for (row, text) in [
             ("$ echo alpha beta", "echo alpha beta"),
             ("$ echo alph    x", "echo alph\tx"),
             ("$ echo HELLO   12:00", "echo HELLO"),
             ("$ curl a\\?b", "curl a?b"),
-            ("$", "echo is not drawn"),
             ("$ ...", "echo a long line that is wrapped at the margin"),
             ("$ ...", "for i in 1\ndo x"),
             ("$ ...", "gr\u{fc}n"),
         ] {
-            assert_eq!(altered(&["$"], &[row], text), None, "{row:?} {text:?}");
+            assert_eq!(echo(&["$"], &[row], text), LineEcho::AsSent, "{row:?} {text:?}");
         }
+        assert_eq!(echo(&["$"], &["$"], "pwd"), LineEcho::Undrawn);
+        assert_eq!(echo(&["$"], &["$"], "  "), LineEcho::AsSent, "nothing to be seen");
     }
 
     #[test]

@@ -187,7 +187,9 @@ pub fn is_in_state(agents: &Agents, shown: &Activity, state: ActivityState) -> b
 fn without_bell(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Activity {
     let is = |state, source, since: Timestamp| Activity { state, source, since, ..Activity::default() };
     let marks = &observed.marks;
-    if let Some(ShellMark { at, .. }) = marks.last_of_shell() {
+    // A program that has the terminal may write the marks of a prompt itself.
+    let is_others = observed.own_foreground == Some(false) && !marks.runs_command();
+    if let Some(ShellMark { at, .. }) = marks.last_of_shell().filter(|_| !is_others) {
         let state = if marks.runs_command() { ActivityState::Busy } else { ActivityState::Idle };
         let code = marks.code.filter(|code| *code != 0 && state == ActivityState::Idle);
         let detail = code.map(|code| format!("its last command ended with {code}"));

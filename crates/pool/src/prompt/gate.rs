@@ -115,7 +115,9 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
         return Err(Blocked::by_terminal("somebody left an unfinished line in it: press Enter or C-c there"));
     }
     if pane.alternate && agent.waits_for_screen {
-        return Err(Blocked::by_terminal("it shows a full-screen program"));
+        let is_left = agent.confirm == Confirm::Prompt && pane.is_at_prompt == Some(true);
+        let left = "it shows the screen of a program that has ended: run `reset` there";
+        return Err(Blocked::by_terminal(if is_left { left } else { "it shows a full-screen program" }));
     }
     if pane.takes_pastes == Some(false) && agent.asks_for_pastes() {
         return Err(Blocked::for_now("its agent does not take pastes yet"));

@@ -17,6 +17,8 @@ pub struct Prompts {
     left_to_person: BTreeMap<SessionId, MessageId>,
     delivered_at: BTreeMap<Tag, Timestamp>,
     attended: BTreeSet<Tag>,
+    viewers: BTreeMap<Tag, u32>,
+    left_at: BTreeMap<Tag, Timestamp>,
     key_lines: BTreeMap<Tag, KeyLine>,
     line_editors: BTreeSet<Tag>,
 }
@@ -172,6 +174,22 @@ impl Prompts {
         self.attended.extend(tags);
     }
 
+    /// Notes how many clients show each incarnation: a person was there until one has left, also where the tmux session
+    /// in which it was is gone.
+    pub fn note_viewers(&mut self, viewers: BTreeMap<Tag, u32>, now: Timestamp) {
+        let has_left = |(tag, before): (&Tag, &u32)| {
+            let is_less = viewers.get(tag).is_none_or(|now| now < before);
+            is_less.then_some((*tag, now))
+        };
+        self.left_at.extend(self.viewers.iter().filter_map(has_left));
+        self.viewers = viewers;
+    }
+
+    /// Time at which a client was last seen to have left an incarnation.
+    pub fn left_at(&self, tag: Tag) -> Option<Timestamp> {
+        self.left_at.get(&tag).copied()
+    }
+
     /// Stores at a start of `poold` the incarnations that a person spoke to before, as far as that is on record.
     pub fn keep_attended(&mut self, pool: &Pool) {
         let attended = pool.sessions().filter(|session| session.attended);
@@ -189,6 +207,7 @@ impl Prompts {
         self.left_to_person.retain(|session, _| sessions.contains(session));
         self.delivered_at.retain(|tag, _| runs.contains(tag));
         self.attended.retain(|tag| runs.contains(tag));
+        self.left_at.retain(|tag, _| runs.contains(tag));
         self.key_lines.retain(|tag, _| runs.contains(tag));
         self.line_editors.retain(|tag| runs.contains(tag));
         self.newer_receipts.retain(|tag| runs.contains(tag));

@@ -1,6 +1,6 @@
 //! The scheduler's tick: starts, parks and removes sessions after a turn.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use protocol::policy::Budget;
@@ -140,7 +140,9 @@ fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
     wanting.retain(|session| !pool.session(*session).is_some_and(is_woken));
     let have_left = volatile.scheduler.waiting.set_sessions(&wanting);
     let attached = pool.sessions().filter(|s| s.attached_clients > 0);
-    volatile.attend(attached.filter_map(|s| s.incarnation.as_ref()).map(|run| run.tag), now);
+    let viewers: BTreeMap<Tag, u32> = attached.filter_map(|s| Some((s.tag()?, s.attached_clients))).collect();
+    volatile.attend(viewers.keys().copied(), now);
+    volatile.prompts.note_viewers(viewers, now);
     volatile.scheduler.retain_deferrals(pool);
     if have_left {
         // Requests behind them may have a slot now, and no event tells them.

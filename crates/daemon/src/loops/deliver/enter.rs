@@ -19,10 +19,14 @@ use crate::loops::deliver::confirm::shell::ShellBefore;
 use crate::loops::deliver::confirm::{self, BeforeEnter};
 use crate::loops::deliver::prompt::{ClaimedPrompt, is_unreported};
 use crate::sense::pane_state::{is_line_editor, read_screen};
-use crate::sense::unfinished_line::{self, rows_to_cursor};
+use crate::sense::unfinished_line::{self, LineEcho, rows_to_cursor};
 
 /// Time for a typed text to appear on the screen.
 const ECHO_LIMIT: Duration = Duration::from_secs(2);
+
+/// Time after which a shell that has drawn nothing of a text, and has read it, has taken it as commands: the longest that
+/// one may be busy with its line.
+const UNDRAWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Time between two looks at the screen.
 const ECHO_PAUSE: Duration = Duration::from_millis(50);
@@ -93,10 +97,12 @@ pub(super) async fn press_enter(
     };
     if prompt.message.enter {
         if let Some(shell) = &before.shell
-            && let Some(row) = altered_row(daemon, &prompt, shell).await
+            && let Some(altered) = altered_line(daemon, &prompt, shell).await
         {
             let tag = prompt.pane.tag;
-            daemon.engine.post(move |turn| turn.volatile.prompts.abandon_row(tag, row));
+            if let LineEcho::Altered(row) = altered {
+                daemon.engine.post(move |turn| turn.volatile.prompts.abandon_row(tag, row));
+            }
             return record_doubt(daemon, &prompt, MessageReason::AlteredLine).await;
         }
         // A dialog that has opened meanwhile would take Enter as its answer: then Enter waits until the text
@@ -176,23 +182,27 @@ pub(super) async fn ask_pane(daemon: &Arc<Daemon>, session: SessionId) -> Result
     confirm::follow_up(daemon, session).await
 }
 
-/// Returns the row of its cursor if a shell that edits its lines shows another text than was typed, and goes on to.
-async fn altered_row(daemon: &Daemon, prompt: &ClaimedPrompt, shell: &ShellBefore) -> Option<String> {
+/// Returns what a shell that edits its lines shows if that is not the text that was typed, and goes on not to be.
+async fn altered_line(daemon: &Daemon, prompt: &ClaimedPrompt, shell: &ShellBefore) -> Option<LineEcho> {
     let tag = prompt.pane.tag;
     let is_compared =
         shell.edits_line() && daemon.engine.turn(move |turn| is_line_editor(turn, tag)).await.ok()?;
     let (began, mut backoff) = (Instant::now(), Backoff::new(ECHO_PAUSE / 10, ECHO_PAUSE));
     let mut first = None;
+    let limit_of = |echo: &LineEcho| if *echo == LineEcho::Undrawn { UNDRAWN_LIMIT } else { ECHO_LIMIT };
     loop {
         let seen = daemon.tmux.snapshot(prompt.pane).await.ok().filter(|_| is_compared)?;
         let (rows, text) = (rows_to_cursor(&seen), (prompt.body.as_slice(), seen.size.width));
-        let row = unfinished_line::altered_row(&prompt.rows_before, &rows, text)?;
-        let is_same = first.get_or_insert_with(|| row.clone()) == &row;
-        if began.elapsed() >= ECHO_LIMIT {
-            return Some(row).filter(|_| is_same);
+        let echo = unfinished_line::line_echo(&prompt.rows_before, &rows, text);
+        if echo == LineEcho::AsSent {
+            return None;
+        }
+        let is_same = first.get_or_insert_with(|| echo.clone()) == &echo;
+        if began.elapsed() >= limit_of(&echo) {
+            return Some(echo).filter(|_| is_same);
         }
         if !is_same {
-            first = Some(row);
+            first = Some(echo);
         }
         sleep(backoff.pause()).await;
     }

@@ -18,6 +18,7 @@ use crate::host::blocking_pool::Purpose;
 use crate::loops::deliver::confirm::input::has_written;
 use crate::loops::deliver::prompt::{ClaimedPrompt, TypedPrompt, advance};
 use crate::sense::pane_state::{edits_lines, shell_state};
+use crate::sense::unfinished_line::rows_to_cursor;
 
 /// Time after which a shell counts as back even if nothing was written.
 const SILENT_LIMIT: Duration = Duration::from_secs(3);
@@ -35,6 +36,8 @@ pub(crate) struct ShellBefore {
     log_end: u64,
     /// True if the shell was at its line editor.
     edits_line: bool,
+    /// True if its log tells when it takes a line that was ended by Enter.
+    tells_taking: bool,
 }
 
 impl ShellBefore {
@@ -45,13 +48,35 @@ impl ShellBefore {
         has_written(daemon, prompt.pane).await.then_some(())?;
         let state = shell_state(daemon, (session, &run)).await;
         let edits_line = state.is_some_and(|state| state.edits_line());
-        Some(Self { log_end: log_end(daemon, session).await?, edits_line })
+        let log_end = log_end(daemon, session).await?;
+        let (dir, tag) = (daemon.paths.logs_of(session), run.tag);
+        let read = move || logs::pastes_enabled(&dir, tag).ok().flatten();
+        let pastes = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten();
+        let tells_taking = edits_line && prompt.message.enter && pastes == Some(true);
+        Some(Self { log_end, edits_line, tells_taking })
     }
 
     /// True if the shell was at its line editor.
     pub(crate) fn edits_line(&self) -> bool {
         self.edits_line
     }
+}
+
+/// True if its shell still edits the line of a prompt: it refused it, as fish does with a mistake in it, or wants more of it.
+async fn keeps_line(daemon: &Daemon, session: SessionId, before: Option<&ShellBefore>) -> bool {
+    let Some(before) = before.filter(|before| before.tells_taking) else { return false };
+    let (dir, offset) = (daemon.paths.logs_of(session), before.log_end);
+    let read = move || logs::was_line_taken(&dir, offset).ok().flatten();
+    daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() == Some(false)
+}
+
+/// Records that a prompt stands in the line of its shell, which has not taken it: the next one waits until it is gone.
+async fn finish_untaken(daemon: &Daemon, session: SessionId, prompt: &TypedPrompt) -> Result<(), Refusal> {
+    let row = daemon.tmux.snapshot(prompt.pane).await.ok().and_then(|seen| rows_to_cursor(&seen).pop());
+    let tag = prompt.pane.tag;
+    daemon.engine.post(move |turn| turn.volatile.prompts.abandon_row(tag, row.unwrap_or_default()));
+    let why = Some(MessageReason::LineNotTaken);
+    advance(daemon, (session, prompt.id), MessageState::Dead, why).await
 }
 
 /// Returns the end of a session's log.
@@ -99,6 +124,9 @@ async fn follow_marks(
                 let over = move |turn: &mut Turn<'_>| is_over(turn, (session, tag), id).then_some(());
                 return daemon.engine.wait_on(session, None, over).await;
             }
+            Err(_) if keeps_line(daemon, session, before).await => {
+                return finish_untaken(daemon, session, prompt).await;
+            }
             Err(_) => {
                 let progress = daemon.engine.turn(move |turn| progress(turn, false)).await?;
                 let is_shown = progress == ShellProgress::OnlyPrompt;
@@ -116,7 +144,9 @@ async fn follow_marks(
     loop {
         match wait_for_marks(daemon, (session, began_at), back).await {
             Ok(Watched::Over) => return Ok(()),
-            Ok(Watched::Seen) => break,
+            Ok(Watched::Seen) if is_in_front(daemon, (session, &prompt.run)).await => break,
+            // Another program may write such marks, as a shell on another machine.
+            Ok(Watched::Seen) => sleep(PAUSE_MAX).await,
             Err(refusal) if refusal.code != ErrorCode::Timeout => return Err(refusal),
             Err(_)
                 if daemon.engine.turn(is_unseen).await?
@@ -206,6 +236,11 @@ async fn has_exited(daemon: &Daemon, run: &Incarnation) -> bool {
     daemon.blocking.with_timeout(Purpose::Processes, look).await.unwrap_or_default()
 }
 
+/// True if no other program has the terminal, as far as the system tells.
+async fn is_in_front(daemon: &Daemon, run: (SessionId, &Incarnation)) -> bool {
+    shell_state(daemon, run).await.is_none_or(|state| state.in_foreground)
+}
+
 /// True if several samples in a row show that the shell edits its next line.
 async fn is_back_at_editor(daemon: &Daemon, run: (SessionId, &Incarnation)) -> bool {
     for _ in 0..RESTS {
@@ -228,10 +263,9 @@ async fn follow_samples(
 ) -> Result<(), Refusal> {
     let (id, tag) = (prompt.id, prompt.pane.tag);
     let (began_at, mut rested, mut accepted) = (Instant::now(), 0, prompt.state == MessageState::Accepted);
-    let edits_lines = match &before {
-        Some(before) => before.edits_line(),
-        None => edits_lines(daemon, (session, prompt.pane.tag)).await,
-    };
+    // The first of several lines may run before the last one is typed.
+    let edits_lines = before.as_ref().is_some_and(ShellBefore::edits_line)
+        || edits_lines(daemon, (session, prompt.pane.tag)).await;
     loop {
         let Some(state) = shell_state(daemon, (session, &prompt.run)).await else { return Ok(()) };
         let rests = is_at_rest(&state, edits_lines);
@@ -242,7 +276,11 @@ async fn follow_samples(
             None => true,
         };
         let late = began_at.elapsed() >= SILENT_LIMIT;
-        if rested >= RESTS && (wrote || late) {
+        let keeps_line = rested >= RESTS && !accepted && keeps_line(daemon, session, before.as_ref()).await;
+        if keeps_line && late {
+            return finish_untaken(daemon, session, prompt).await;
+        }
+        if rested >= RESTS && (wrote || late) && !keeps_line {
             let why = if wrote { MessageReason::InForeground } else { MessageReason::Unconfirmed };
             return finish(daemon, (session, id), &prompt.run, why).await;
         }
