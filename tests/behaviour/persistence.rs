@@ -120,6 +120,29 @@ fn p10_cleanup_on_delete() {
 }
 
 #[test]
+fn the_files_of_a_session_stay_while_another_one_runs_in_them() {
+    let pool = Pool::new();
+    let work = |id: &str| pool.state().join("sessions").join(id).join("work");
+    // Made while the first one is being ended.
+    let script = "trap 'sleep 2; exit' TERM HUP; echo precious >file; while :; do sleep 0.1; done";
+    let slow = pool.script("slow", script);
+    wait_until("it is there", PATIENCE, || work(&slow).join("file").exists());
+    let mut removal = Talk::start(pool.poolctl().args(["rm", "--purge", "slow"]));
+    wait_until("it ends", PATIENCE, || pool.lifecycle(&slow) == "draining");
+    pool.ok(&["new", "user", "--cwd", work(&slow).to_str().unwrap(), "--", "sleep", "1000"]);
+    assert_eq!(removal.await_end(), Some(1));
+    assert!(work(&slow).join("file").exists());
+    // By a symbolic link.
+    let other = pool.script("other", "exec sleep 1000");
+    let link = pool.path("link");
+    std::os::unix::fs::symlink(work(&other), &link).unwrap();
+    pool.ok(&["new", "guest", "--cwd", link.to_str().unwrap(), "--", "sleep", "1000"]);
+    let told = pool.ctl(&["rm", "--purge", "other"]).expect(4);
+    assert!(told.stderr.contains("is the directory of guest"), "{told:?}");
+    assert!(work(&other).exists());
+}
+
+#[test]
 fn p03_an_end_under_way_is_finished_after_a_restart() {
     // Longer than a busy machine may keep this test from looking.
     let pool = Pool::with("[reaper]\ngrace = '5s'\n");

@@ -21,6 +21,7 @@ use crate::engine::{Daemon, Turn, tmux_size};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files::Fence;
 use crate::host::{files, short_tmp};
+use crate::sense::user_dirs;
 
 /// Time for a pane to appear after tmux's answer was in doubt.
 const DOUBT_LIMIT: Duration = Duration::from_secs(2);
@@ -56,12 +57,14 @@ pub(crate) async fn launch<R: Send + 'static>(
 
 async fn attempt(daemon: &Arc<Daemon>, session: &Session, token: Token) -> Option<(Tag, Launched)> {
     let run = session.incarnation.as_ref()?;
+    let checked = check_cwd(daemon, session).await;
     // The semaphore is never closed.
     let _permit = daemon.launch_permits.acquire().await.ok();
-    let launched = match start(daemon, session, (run, token)).await {
-        Ok(launched) => launched,
-        Err((reason, detail)) => Launched::Failed { reason, detail, exit: None },
+    let started = match checked {
+        Ok(()) => start(daemon, session, (run, token)).await,
+        Err(why) => Err((Reason::Setup, why)),
     };
+    let launched = started.unwrap_or_else(|(reason, detail)| Launched::Failed { reason, detail, exit: None });
     match &launched {
         Launched::Ran { .. } => tracing::info!(session = %session.id, tag = %run.tag, "launched"),
         Launched::Failed { reason, detail, .. } => {
@@ -72,6 +75,19 @@ async fn attempt(daemon: &Arc<Daemon>, session: &Session, token: Token) -> Optio
         }
     }
     Some((run.tag, launched))
+}
+
+/// Checks the directory of a session that its user chose; its own one is made by the launch. The error is a sentence.
+async fn check_cwd(daemon: &Daemon, session: &Session) -> Result<(), String> {
+    let cwd = session.spec.cwd.as_path();
+    if cwd.starts_with(daemon.paths.session(session.id)) {
+        return Ok(());
+    }
+    match user_dirs::is_directory(daemon, cwd).await {
+        Some(true) => Ok(()),
+        Some(false) => Err(format!("{} is not a directory", cwd.display())),
+        None => Err(format!("{} does not answer", cwd.display())),
+    }
 }
 
 /// Emits the outcome of a launch, unless its incarnation was settled otherwise meanwhile.
@@ -219,7 +235,8 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
     let (caller, tag) = (Arc::downgrade(&awaited), run.tag);
     let write = move || {
         files::make_session_dir(&dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
-        if !job.cwd.as_path().is_dir() {
+        let is_own = job.cwd.as_path().starts_with(&dir);
+        if is_own && !job.cwd.as_path().is_dir() {
             return Err(format!("{} is not a directory", job.cwd.as_path().display()));
         }
         let files = wiring.iter().flat_map(|wiring| &wiring.files);

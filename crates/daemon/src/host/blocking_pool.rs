@@ -1,8 +1,10 @@
 //! Blocking work on threads, with a limit for each purpose: a file system or process table that does not
 //! answer blocks only the work of its own purpose.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use protocol::Refusal;
@@ -11,7 +13,7 @@ use tokio::time::timeout;
 use world::World;
 
 /// Time after which a file system counts as dead.
-const WORK_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const WORK_LIMIT: Duration = Duration::from_secs(10);
 
 /// Maximum wait for a free thread of the purpose.
 const PERMIT_LIMIT: Duration = Duration::from_secs(1);
@@ -24,6 +26,10 @@ pub(crate) enum Purpose {
     Theme,
     /// Directories that users name.
     UserDirs,
+    /// Sizes of directories, for people.
+    DiskUsage,
+    /// The same for the limits of sessions.
+    DiskLimits,
     /// Logs of sessions.
     Logs,
     /// Reports that hooks spooled in files.
@@ -45,9 +51,11 @@ pub(crate) enum Purpose {
 }
 
 /// Maximum concurrent threads of each purpose, in the order of [`Purpose`].
-const THREADS: [usize; 11] = [
+const THREADS: [usize; 13] = [
     2,  // Theme
     8,  // UserDirs
+    4,  // DiskUsage
+    4,  // DiskLimits
     16, // Logs
     8,  // HookSpool
     8,  // Launch
@@ -64,11 +72,16 @@ const THREADS: [usize; 11] = [
 pub(crate) struct BlockingPool {
     world: World,
     permits: [Arc<Semaphore>; THREADS.len()],
+    paths: Arc<Mutex<BTreeMap<(usize, PathBuf), Arc<Semaphore>>>>,
 }
 
 impl BlockingPool {
     pub(crate) fn new(world: World) -> Self {
-        Self { world, permits: THREADS.map(|threads| Arc::new(Semaphore::new(threads))) }
+        Self {
+            world,
+            permits: THREADS.map(|threads| Arc::new(Semaphore::new(threads))),
+            paths: Arc::default(),
+        }
     }
 
     /// Runs `work` on a thread of the purpose, for at most [`WORK_LIMIT`]. `None` if it did not finish in
@@ -105,6 +118,34 @@ impl BlockingPool {
         self.world.block(work).await
     }
 
+    /// Runs `work` on this path, which may not answer, for at most `limit`, once earlier work of the purpose on the same path
+    /// is done: a path that hangs takes one thread, however often it is asked for. `None` as of [`Self::with_timeout`].
+    pub(crate) async fn one_at_a_time<T: Send + 'static>(
+        &self,
+        (purpose, path): (Purpose, &Path),
+        limit: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let place = self.place(purpose, path);
+        let work = async {
+            let place = place.acquire_owned().await.ok()?;
+            let work = move || {
+                let _place = place;
+                work()
+            };
+            self.without_timeout(purpose, work).await.ok()
+        };
+        timeout(limit, work).await.ok()?
+    }
+
+    /// Returns the place for work of the purpose on a path, and forgets those that nobody has or waits for.
+    fn place(&self, purpose: Purpose, path: &Path) -> Arc<Semaphore> {
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        paths.retain(|_, place| Arc::strong_count(place) > 1);
+        let place = paths.entry((purpose as usize, path.to_owned()));
+        Arc::clone(place.or_insert_with(|| Arc::new(Semaphore::new(1))))
+    }
+
     async fn permit(&self, purpose: Purpose) -> Option<OwnedSemaphorePermit> {
         let permits = Arc::clone(&self.permits[purpose as usize]);
         match purpose {
@@ -125,6 +166,23 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_path_that_hangs_takes_one_thread_and_others_are_answered() {
+        let pool = BlockingPool::new(World::system());
+        let (release, wait) = mpsc::channel::<()>();
+        let hang = move || wait.recv().is_ok();
+        let (hung, good) = (Path::new("/hung"), Path::new("/good"));
+        let soon = Duration::from_millis(20);
+        assert!(pool.one_at_a_time((Purpose::Theme, hung), soon, hang).await.is_none());
+        for _ in 0..5 {
+            assert!(pool.one_at_a_time((Purpose::Theme, hung), soon, || ()).await.is_none());
+        }
+        assert!(pool.one_at_a_time((Purpose::Theme, good), WORK_LIMIT, || ()).await.is_some());
+        drop(release);
+        assert!(pool.one_at_a_time((Purpose::Theme, hung), WORK_LIMIT, || ()).await.is_some());
+        assert_eq!(pool.paths.lock().unwrap().len(), 1, "the last one");
+    }
 
     #[tokio::test]
     async fn threads_that_hang_stop_their_own_purpose_only() {

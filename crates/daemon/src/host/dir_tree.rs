@@ -98,9 +98,17 @@ impl Dir {
 
     /// Returns the names of its entries, unordered, as the directory is read.
     pub(crate) fn names(&self) -> io::Result<impl Iterator<Item = io::Result<CString>> + use<>> {
+        Ok(self.entries()?.map(|entry| entry.map(|(name, _)| name)))
+    }
+
+    /// Returns the names of its entries, and which are certainly directories: a mount point is not asked for that.
+    pub(crate) fn entries(&self) -> io::Result<impl Iterator<Item = io::Result<(CString, bool)>> + use<>> {
         let dir = dir::Dir::openat(self, c".", DIR_FLAGS, Mode::empty())?;
-        let names = dir.into_iter().map(|entry| Ok(entry?.file_name().to_owned()));
-        Ok(names.filter(|name| !matches!(name, Ok(name) if is_dots(name))))
+        let entries = dir.into_iter().map(|entry| {
+            let entry = entry?;
+            Ok((entry.file_name().to_owned(), entry.file_type() == Some(dir::Type::Directory)))
+        });
+        Ok(entries.filter(|entry| !matches!(entry, Ok((name, _)) if is_dots(name))))
     }
 
     /// Returns the status of an entry; a symbolic link is not followed.

@@ -57,10 +57,14 @@ impl Sum {
     fn add_dir(&mut self, dir: &Dir) -> Option<Vec<CString>> {
         self.bytes += dir.meta.blocks() * 512;
         let mut dirs = Vec::new();
-        let Ok(names) = dir.names() else { return Some(dirs) };
-        for name in names.map_while(io::Result::ok) {
+        let Ok(entries) = dir.entries() else { return Some(dirs) };
+        for (name, is_dir) in entries.map_while(io::Result::ok) {
             if Instant::now() >= self.deadline {
                 return None;
+            }
+            if is_dir {
+                dirs.push(name);
+                continue;
             }
             let Ok(stat) = dir.stat(&name) else { continue };
             if kind(&stat) == FileKind::Dir {

@@ -29,6 +29,9 @@ const WRITERS_PAUSE: Duration = Duration::from_secs(10);
 /// Time for counting the files of one session; files counted by then are the result.
 const DISK_LIMIT: Duration = Duration::from_secs(10);
 
+/// Time for the answer to that: of a directory that hangs nothing is known.
+const DISK_ANSWER: Duration = Duration::from_secs(11);
+
 /// Idle time after a disk scan, as a multiple of the scan's duration (bounds the load to 1/11).
 const DISK_REST: u32 = 10;
 
@@ -86,9 +89,11 @@ async fn disks(daemon: &Arc<Daemon>) {
             let Some(tag) = session.tag() else { continue };
             let dir = session.dir.clone();
             let count = move || disk_usage_at_least(dir.as_path(), Instant::now() + DISK_LIMIT);
-            let counted = daemon.blocking.without_timeout(Purpose::Housekeeping, count).await.ok();
+            let place = (Purpose::DiskLimits, session.dir.as_path());
+            let counted = daemon.blocking.one_at_a_time(place, DISK_ANSWER, count).await;
             apply_samples(daemon, vec![(tag, ResourceUse { disk: counted, memory: None })]).await;
-            rest += began.elapsed() * DISK_REST;
+            // Of a directory that hangs only what it would have cost counts.
+            rest += began.elapsed().min(DISK_LIMIT) * if counted.is_some() { DISK_REST } else { 1 };
         }
         sleep(rest).await;
     }

@@ -19,3 +19,4 @@ pub(crate) mod tmux_snapshot;
 pub(crate) mod transcript;
 pub(crate) mod unfinished_line;
 pub(crate) mod usage;
+pub(crate) mod user_dirs;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::{Lifecycle, Refusal, SessionId, Timestamp};
 
@@ -11,6 +12,9 @@ use world::clock::timestamp;
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files;
+
+/// Time for the answer of one log: one that hangs holds up no other session for longer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// The log of a running session, and the start of its incarnation.
 struct RunningLog {
@@ -26,8 +30,13 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     let Some(running_logs) = daemon.engine.turn(move |turn| running_logs(turn, &context)).await? else {
         return Ok(());
     };
-    let look = move || running_logs.into_iter().filter_map(written).collect::<Vec<_>>();
-    let found = daemon.blocking.with_timeout(Purpose::Logs, look).await.unwrap_or_default();
+    let mut found = Vec::with_capacity(running_logs.len());
+    for running_log in running_logs {
+        let log = running_log.log.clone();
+        let place = (Purpose::Logs, log.as_path());
+        let look = daemon.blocking.one_at_a_time(place, ANSWER_LIMIT, move || written(running_log));
+        found.extend(look.await.flatten());
+    }
     let note = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         let latest =

@@ -9,6 +9,7 @@
 
 pub(crate) mod adopt;
 pub(crate) mod approve;
+mod archived_messages;
 mod attach;
 mod attention;
 mod backup;

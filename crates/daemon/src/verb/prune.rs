@@ -16,6 +16,7 @@ use crate::host::archive::{self, Contents};
 use crate::host::blocking_pool::Purpose;
 use crate::host::clock::{FileAges, name_stamp};
 use crate::host::remove_tree::{self, Removed, UnrecordedDir};
+use crate::sense::user_dirs;
 use crate::verb::{detached, removal, rm};
 
 pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Prune) -> Reply {
@@ -49,7 +50,7 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pru
             only_ended: true,
         };
         let unused = match asked.purge {
-            true => rm::check_files_unused(daemon, id.into()).await,
+            true => rm::check_files_unused(daemon, id).await,
             false => Ok(()),
         };
         let removed = match unused {
@@ -57,7 +58,8 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pru
             Err(refusal) => Err(refusal),
         };
         match removed {
-            Ok(bytes) => {
+            Ok(None) => {}
+            Ok(Some(bytes)) => {
                 pruned.bytes += bytes;
                 pruned.sessions.push((id, name));
             }
@@ -83,10 +85,11 @@ fn is_old(dir: &Path, older: Duration, ages: &FileAges) -> bool {
 async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -> Result<(), Refusal> {
     let known = |turn: &mut Turn<'_>| {
         let known = turn.pool().sessions().map(|s| s.id).collect::<BTreeSet<_>>();
-        let used = turn.pool().sessions().map(|s| s.spec.cwd.as_path().to_owned()).collect();
+        let used = turn.pool().sessions().map(|s| s.spec.cwd.as_path().to_owned()).collect::<Vec<_>>();
         (known, used, turn.pool().next_session(), turn.file_ages(), turn.now())
     };
     let (known, used, next, ages, now) = daemon.engine.turn(known).await?;
+    let used = [used.clone(), user_dirs::resolved(daemon, used).await].concat();
     let processes = daemon.processes();
     let leftovers = Leftovers { paths: daemon.paths.clone(), used, asked: asked.clone(), now };
     // A directory with an id that is not given out yet may be in creation.
@@ -104,7 +107,7 @@ async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pr
 /// The removal of directories that belong to no session.
 struct Leftovers {
     paths: Paths,
-    /// The directories of the sessions on record.
+    /// The directories of the sessions on record, also without symbolic links.
     used: Vec<PathBuf>,
     asked: Prune,
     now: Timestamp,
@@ -145,8 +148,8 @@ impl Leftovers {
     /// that was left to tmux, or that a database which was put back does not have.
     fn is_in_use(&self, id: SessionId, processes: &dyn Processes) -> bool {
         let dir = self.paths.session(id);
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let is_below = |used: &PathBuf| used.starts_with(&dir) || real(used).starts_with(real(&dir));
+        let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        let is_below = |used: &PathBuf| used.starts_with(&dir) || used.starts_with(&real);
         self.used.iter().any(is_below)
             || detached::has_log_writer(&self.paths.session(id))
             || detached::is_in_use(processes, &self.paths.meta_of(id))

@@ -6,11 +6,7 @@ use std::sync::Arc;
 
 use pool::queue::ArchivedMessages;
 use protocol::request::Remove;
-use protocol::{
-    Event, Lifecycle, MessageId, OsBytes, Reason, Refusal, Response, Session, SessionId, Timestamp,
-};
-use serde_json::json;
-use store::{Reader, StoreError};
+use protocol::{ErrorCode, Event, Lifecycle, Reason, Refusal, Response, Session, SessionId, Timestamp};
 
 use crate::decide::idempotency::{self, ClientOperation};
 use crate::decide::lock;
@@ -20,10 +16,7 @@ use crate::host::archive::{self, Contents};
 use crate::host::blocking_pool::Purpose;
 use crate::host::{files, remove_tree};
 use crate::sense::tmux_snapshot;
-use crate::verb::{detached, termination};
-
-/// Number of messages that are read for an archive at a time.
-const ARCHIVE_PAGE: usize = 200;
+use crate::verb::{archived_messages, detached, rm, termination};
 
 /// Why the files of a session stay.
 const STILL_WRITTEN: &str = "its log is still written, so something runs on in it";
@@ -80,13 +73,16 @@ pub(super) async fn remove(
 }
 
 /// Removes a session that was listed as one that had ended at this time, unless it was used since. Returns the number of
-/// bytes freed.
+/// bytes freed; none if another removal came first.
 pub(super) async fn remove_listed(
     daemon: &Arc<Daemon>,
     asked: Remove,
     listed_at: Timestamp,
-) -> Result<u64, Refusal> {
-    remove_for(daemon, None, Removal { asked, ground: Ground::Listed(listed_at) }).await
+) -> Result<Option<u64>, Refusal> {
+    match remove_for(daemon, None, Removal { asked, ground: Ground::Listed(listed_at) }).await {
+        Err(refusal) if refusal.code == ErrorCode::NotFound => Ok(None),
+        removed => removed.map(Some),
+    }
 }
 
 /// Removes a session. Returns the number of bytes freed.
@@ -188,8 +184,8 @@ async fn archive_all(daemon: &Arc<Daemon>, removal: &Removal, id: SessionId) -> 
     let purge = removal.asked.purge;
     let write = move || {
         let record = serde_json::to_vec_pretty(&pool::redaction::session(&session))?;
-        let mut pages = ids.chunks(ARCHIVE_PAGE);
-        let mut messages = || pages.next().map(|ids| lines(&reader, ids)).transpose();
+        let mut pages = ids.chunks(archived_messages::PAGE);
+        let mut messages = || pages.next().map(|ids| archived_messages::lines(&reader, ids)).transpose();
         let (sessions, meta, messages) = (&*sessions, &*meta, &mut messages);
         let contents = Contents { sessions, meta, session: id, record: &record, messages, now, work: purge };
         let name = archive::unused_name(&archives, &name);
@@ -220,22 +216,6 @@ async fn mark_detached(daemon: &Arc<Daemon>, id: SessionId) -> Result<(), Refusa
 /// The reason why a session, or what is left of it, is not removed.
 pub(super) fn not_archived(id: SessionId, why: &str) -> String {
     format!("{id} is not archived, so it stays: {why}")
-}
-
-/// Returns messages with their bodies as JSON lines; of one whose record is damaged, what is wrong with it.
-fn lines(reader: &Reader, ids: &[MessageId]) -> std::io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    for id in ids {
-        let line = match reader.message(*id) {
-            Ok(None) => continue,
-            Ok(Some((message, body))) => json!({ "message": message, "body": OsBytes(body) }),
-            Err(error @ StoreError::Record { .. }) => json!({ "id": id.0, "damaged": error.to_string() }),
-            Err(error) => return Err(std::io::Error::other(error)),
-        };
-        serde_json::to_writer(&mut text, &line)?;
-        text.push(b'\n');
-    }
-    Ok(text)
 }
 
 /// The outcome of one turn of a removal.
@@ -378,6 +358,10 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
         }
     }
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
+    if purge && !asked.force {
+        // Another session may have been made in it since.
+        rm::check_files_unused(daemon, id).await.map_err(|refusal| refusal.message)?;
+    }
     if detached::is_written_to(daemon, id).await {
         tracing::warn!(session = %id, why = STILL_WRITTEN, "its directory was not removed");
         return Err(STILL_WRITTEN.to_owned());

@@ -1,28 +1,36 @@
 //! `rm`: removes a session.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::request::Remove;
-use protocol::{Refusal, Reply, Response, SessionRef};
+use protocol::{Refusal, Reply, Response, SessionId};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::{Daemon, Turn};
-use crate::verb::removal;
+use crate::sense::user_dirs;
+use crate::verb::{removal, session_view};
 
 pub(super) async fn rm(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Remove) -> Reply {
-    if asked.purge && !asked.force {
-        check_files_unused(daemon, asked.session.clone()).await?;
+    // Its record may be gone: then this is repeated.
+    if asked.purge
+        && !asked.force
+        && let Ok(session) = session_view::resolve(daemon, asked.session.clone()).await
+    {
+        check_files_unused(daemon, session.id).await?;
     }
     removal::remove(daemon, Some(op), asked).await?;
     Ok(Response::Done)
 }
 
-/// Refuses if the files of a session are those of another one, too.
-pub(super) async fn check_files_unused(daemon: &Arc<Daemon>, wanted: SessionRef) -> Result<(), Refusal> {
-    let paths = daemon.paths.clone();
-    let check = move |turn: &mut Turn<'_>| match pool::session::resolve(turn.pool(), &wanted) {
-        Ok(session) => pool::session::check_files_unused(turn.pool(), session.id, &paths.session(session.id)),
-        Err(_) => Ok(()),
-    };
-    daemon.engine.turn(check).await?
+/// Refuses if the files of a session are those of another one, too, perhaps by a symbolic link.
+pub(super) async fn check_files_unused(daemon: &Arc<Daemon>, id: SessionId) -> Result<(), Refusal> {
+    let others = move |turn: &mut Turn<'_>| pool::session::directories_of_others(turn.pool(), id);
+    let others = daemon.engine.turn(others).await?;
+    let mut dirs: Vec<PathBuf> = others.iter().map(|(_, cwd)| cwd.as_path().to_owned()).collect();
+    dirs.push(daemon.paths.session(id));
+    let mut real = user_dirs::resolved(daemon, dirs).await;
+    let own = real.pop().unwrap_or_default();
+    let real = others.iter().zip(&real).map(|((name, cwd), real)| (name, cwd, real.as_path()));
+    pool::session::check_files_unused((&daemon.paths.session(id), &own), real)
 }

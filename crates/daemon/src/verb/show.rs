@@ -14,9 +14,7 @@ use crate::verb::{session_view, usage};
 pub(super) async fn show(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
     let session = session_view::resolve(daemon, wanted).await?;
     let processes = session_view::processes(daemon, &session).await;
-    let (measured, table) = ([session.clone()], daemon.processes());
-    let measure = move || usage::measure(&*table, &measured).pop();
-    let usage = daemon.blocking.with_timeout(Purpose::Processes, measure).await.flatten();
+    let usage = usage::measure(daemon, &Arc::from([session.clone()])).await.and_then(|mut all| all.pop());
     let context = Arc::clone(daemon);
     let read = move |turn: &mut Turn<'_>| {
         let mut reply = session_view::reply(turn, &context, session.id);

@@ -17,10 +17,10 @@ use crate::effect::launch::launch;
 use crate::effect::slot::{self, Requester, SlotDecision};
 use crate::effect::tmux_server;
 use crate::engine::{Daemon, Turn, TurnOnDrop, pane_of};
-use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 use crate::host::random::identity;
 use crate::sense::machine_capacity;
+use crate::sense::user_dirs;
 use crate::verb::{clear, session_view};
 
 /// Time that a repeated operation waits for the outcome of an earlier attempt.
@@ -28,9 +28,8 @@ pub(super) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Refuses a directory that does not exist, before anything is written.
 pub(super) async fn check_directory(daemon: &Daemon, cwd: &OsBytes) -> Result<(), Refusal> {
-    let path = cwd.as_path().to_owned();
-    let shown = path.display().to_string();
-    match daemon.blocking.with_timeout(Purpose::UserDirs, move || path.is_dir()).await {
+    let shown = cwd.as_path().display();
+    match user_dirs::is_directory(daemon, cwd.as_path()).await {
         Some(true) => Ok(()),
         Some(false) => Err(Refusal::usage(format!("{shown} is not a directory"))),
         None => Err(Refusal::failed(format!("{shown} does not answer"))),

@@ -6,7 +6,6 @@ use protocol::reply::UsageView;
 use protocol::{Refusal, Reply, Response, Session, SessionRef};
 
 use crate::engine::{Daemon, Turn};
-use crate::host::blocking_pool::Purpose;
 use crate::verb::{attention, usage};
 
 pub(super) async fn stats(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> Reply {
@@ -24,18 +23,13 @@ pub(super) async fn stats(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> R
         Ok((sessions, stuck))
     };
     let (sessions, stuck): (Vec<Session>, _) = daemon.engine.turn(find).await??;
-    let processes = daemon.processes();
-    let measure = move || {
-        let view = |(s, usage): (&Session, _)| {
-            let stuck = stuck.iter().filter(|lane| lane.session == s.id).cloned().collect();
-            UsageView { session: s.id, name: s.name.clone(), usage, stuck }
-        };
-        sessions.iter().zip(usage::measure(&*processes, &sessions)).map(view).collect()
+    let sessions: Arc<[Session]> = sessions.into();
+    let Some(measured) = usage::measure(daemon, &sessions).await else {
+        return Err(Refusal::failed("the process table does not answer; try again once it does"));
     };
-    match daemon.blocking.with_timeout(Purpose::Processes, measure).await {
-        Some(views) => Ok(Response::Usage(views)),
-        None => Err(Refusal::failed(
-            "the process table or the file system does not answer; try again once it does",
-        )),
-    }
+    let view = |(s, usage): (&Session, _)| {
+        let stuck = stuck.iter().filter(|lane| lane.session == s.id).cloned().collect();
+        UsageView { session: s.id, name: s.name.clone(), usage, stuck }
+    };
+    Ok(Response::Usage(sessions.iter().zip(measured).map(view).collect()))
 }

@@ -2,20 +2,32 @@
 
 use std::path::Path;
 
-use protocol::{ErrorCode, Refusal, Session, SessionId, counted};
+use protocol::{ErrorCode, Name, OsBytes, Refusal, Session, SessionId, counted};
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
 
-/// Refuses while the files of a session, in this directory, are those in which another one runs or is to run.
+/// Returns the names and directories of all other sessions.
+pub fn directories_of_others(pool: &Pool, session: SessionId) -> Vec<(Name, OsBytes)> {
+    let others = pool.sessions().filter(|other| other.id != session);
+    others.map(|other| (other.name.clone(), other.spec.cwd.clone())).collect()
+}
+
+/// Refuses while the files of a session, in this directory, are those in which another one runs or is to run. Each
+/// directory is also given without symbolic links.
 ///
 /// # Errors
 /// Conflict.
-pub fn check_files_unused(pool: &Pool, session: SessionId, dir: &Path) -> Result<(), Refusal> {
-    let is_user = |other: &&Session| other.id != session && other.spec.cwd.as_path().starts_with(dir);
-    match pool.sessions().find(is_user) {
-        Some(other) => {
-            let why = format!("{} is the directory of {}", other.spec.cwd.as_path().display(), other.name);
+pub fn check_files_unused<'a>(
+    (dir, real_dir): (&Path, &Path),
+    mut others: impl Iterator<Item = (&'a Name, &'a OsBytes, &'a Path)>,
+) -> Result<(), Refusal> {
+    let is_user = |(_, cwd, real): &(&Name, &OsBytes, &Path)| {
+        cwd.as_path().starts_with(dir) || real.starts_with(real_dir)
+    };
+    match others.find(is_user) {
+        Some((name, cwd, _)) => {
+            let why = format!("{} is the directory of {name}", cwd.as_path().display());
             refuse(ErrorCode::Conflict, format!("{why}: its files stay as long as that is on record"))
         }
         None => Ok(()),
