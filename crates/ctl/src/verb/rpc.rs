@@ -132,11 +132,22 @@ fn parse(line: &[u8]) -> Result<Line, Error> {
         Error::usage(format!("not a request: {error}; see `poolctl help scripting`"))
     };
     let value: Value = serde_json::from_slice(line).map_err(bad)?;
-    if value.get("request").is_some() {
-        serde_json::from_value(value).map_err(bad)
+    let mut unknown = None;
+    let mut note = |path: serde_ignored::Path<'_>| {
+        // The variant of the request is no key: it is shown as `?`.
+        unknown.get_or_insert_with(|| path.to_string().replace("?.", ""));
+    };
+    let line = if value.get("request").is_some() {
+        serde_ignored::deserialize(value, &mut note).map_err(bad)?
     } else {
-        let request = serde_json::from_value(value).map_err(bad)?;
-        Ok(Line { op: None, lock: None, request })
+        let request = serde_ignored::deserialize(value, &mut note).map_err(bad)?;
+        Line { op: None, lock: None, request }
+    };
+    match unknown {
+        Some(key) => {
+            Err(Error::usage(format!("not a request: unknown key `{key}`; see `poolctl help scripting`")))
+        }
+        None => Ok(line),
     }
 }
 
@@ -212,6 +223,9 @@ mod tests {
         for bad in ["", "{", "\"nonsense\"", r#"{"request":"status","opp":1}"#, "5", r#"{"show":5}"#] {
             assert_eq!(parse(bad.as_bytes()).unwrap_err().code(), ErrorCode::Usage, "{bad}");
         }
+        let mistyped =
+            parse(br#"{"op":"x","request":{"drain":{"session":"web","deadline":5}}}"#).unwrap_err();
+        assert!(mistyped.to_string().contains("unknown key `request.deadline`"), "{mistyped}");
         assert_eq!(parse(b"\"\xff\"").unwrap_err().code(), ErrorCode::Usage, "no text");
     }
 
