@@ -4,6 +4,7 @@ mod queues;
 pub(super) mod server;
 mod workers;
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,9 +28,10 @@ const NAMED: usize = 5;
 pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
     machine_capacity::refresh(daemon).await?;
     cgroup::refresh(daemon).await;
-    let program = program_problem(daemon).await;
+    let mut programs = Vec::from_iter(program_problem(daemon).await);
+    programs.extend(reaper_command_problem(daemon).await);
     let context = Arc::clone(daemon);
-    let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context, program)));
+    let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context, programs)));
     daemon.engine.turn(read).await
 }
 
@@ -49,8 +51,25 @@ async fn program_problem(daemon: &Daemon) -> Option<String> {
     }
 }
 
-/// Composes the overview. `program` is the problem of the tmux program.
-fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status {
+/// Returns the problem of a command that the reaper is to run before an end, and cannot: then rules end nothing.
+async fn reaper_command_problem(daemon: &Daemon) -> Option<String> {
+    let program = daemon.loaded().config.reaper.before.first()?.clone();
+    let file = program.clone();
+    let find = move || {
+        let found = std::fs::metadata(host::program_path::find(&file));
+        found.is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+    };
+    let is_there = daemon.blocking.with_timeout(Purpose::Housekeeping, find).await.unwrap_or(false);
+    (!is_there).then(|| {
+        format!(
+            "the reaper cannot run {program} before it ends something, so no rule and no limit ends anything: mend \
+             [reaper] before, then `poolctl config reload`"
+        )
+    })
+}
+
+/// Composes the overview. `programs` are the problems of programs that are missing.
+fn overview(turn: &Turn<'_>, daemon: &Daemon, programs: Vec<String>) -> Status {
     let (pool, volatile, capacity) = (turn.pool(), &*turn.volatile, machine_capacity::latest(daemon));
     let observed = (volatile, capacity);
     let tmux = server::status(pool, observed, daemon.tmux_socket());
@@ -67,7 +86,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, program: Option<String>) -> Status
     problems.extend(exhausted(pool));
     problems.extend(fail_each_time(turn));
     problems.extend(workers::problems(pool));
-    problems.extend(program);
+    problems.extend(programs);
     problems.extend(rate_limited(turn, daemon));
     problems.extend(overdue_ends(turn, daemon));
     problems.extend(machine_capacity::admission_problems(daemon));
