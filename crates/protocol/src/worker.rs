@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::ids::Tag;
-use crate::text::{OsBytes, SessionRef};
+use crate::text::{Name, OsBytes, SessionRef};
 
 /// Sessions whose messages are worked. The pool's own workers have none of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +54,12 @@ impl fmt::Display for Selection {
     }
 }
 
+/// True if a session may have this name or id, or a worker of the pool (`@NAME`); not the words for several sessions.
+fn is_session(part: &str) -> bool {
+    let is_name = part.strip_prefix('@').unwrap_or(part).parse::<Name>().is_ok();
+    is_name && !matches!(part, "all" | "pool")
+}
+
 impl FromStr for Selection {
     type Err = &'static str;
 
@@ -74,9 +80,12 @@ impl FromStr for Selection {
                 }
                 Some(("label", label)) => {
                     let (key, value) = label.split_once('=').ok_or(WRONG)?;
+                    if key.is_empty() {
+                        return Err(WRONG);
+                    }
                     labels.insert(key.to_owned(), value.to_owned());
                 }
-                None if !part.is_empty() => named.push(SessionRef(part.to_owned())),
+                None if is_session(part) => named.push(SessionRef(part.to_owned())),
                 _ => return Err(WRONG),
             }
         }
@@ -220,4 +229,30 @@ pub struct WorkerSpec {
     pub configured: bool,
     /// True if it was taken out of the configuration file: it works nothing and is about to be removed.
     pub removed: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selection_that_no_session_can_match_is_refused() {
+        for wrong in [
+            "agent=claude",
+            "ALL",
+            "all,web",
+            "pool,web",
+            "a b",
+            "-",
+            "label:=y",
+            "label:x",
+            "web,",
+            "agent:",
+        ] {
+            assert!(wrong.parse::<Selection>().is_err(), "{wrong}");
+        }
+        for text in ["all", "web", "sess_1,@w", "agent:claude,label:x=1", "label:x="] {
+            assert_eq!(text.parse::<Selection>().unwrap().to_string(), text);
+        }
+    }
 }

@@ -1,9 +1,17 @@
 //! Reads and checks the configuration file.
 
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+
+use nix::fcntl::OFlag;
 
 use crate::config::file::{Config, check_keys};
 use crate::config::values::{ConfigError, invalid};
+
+/// Maximum length of the file, in bytes.
+const LENGTH_MAX: u64 = 1 << 20;
 
 impl Config {
     /// Reads and checks the file; a missing file gives the defaults.
@@ -11,7 +19,7 @@ impl Config {
     /// # Errors
     /// The first problem, with the path.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = match std::fs::read_to_string(path) {
+        let text = match read_text(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return invalid(format!("{}: {error}", path.display())),
@@ -34,6 +42,19 @@ impl Config {
     }
 }
 
+/// Reads the file, without waiting for a writer.
+fn read_text(path: &Path) -> io::Result<String> {
+    let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_fifo() || kind.is_socket() {
+        return Err(wrong("a pipe or a socket is no configuration file"));
+    }
+    let mut text = String::new();
+    file.take(LENGTH_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LENGTH_MAX { Err(wrong("it has more than 1 MiB")) } else { Ok(text) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +64,19 @@ mod tests {
         let config = Config::parse("").unwrap();
         assert_eq!(Config::parse(&config.to_toml().unwrap()).unwrap(), config);
         assert_eq!(config.settings(Path::new("/s"), 0).unwrap().max_sessions, 16);
+    }
+
+    #[test]
+    fn a_file_is_read_without_waiting_and_within_its_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pipe, long) = (dir.path().join("pipe"), dir.path().join("long"));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        std::fs::write(&long, "#".repeat((1 << 20) + 1)).unwrap();
+        for (path, why) in [(&pipe, "a pipe or a socket"), (&long, "more than 1 MiB")] {
+            let refused = Config::read(path).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+        assert_eq!(Config::read(&dir.path().join("none")).unwrap(), Config::default());
     }
 
     #[test]
