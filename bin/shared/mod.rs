@@ -11,6 +11,7 @@ use clap::Parser;
 use protocol::Paths;
 use protocol::paths::{Env, PathError};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Options for the pool and the log level.
 #[derive(Debug, clap::Args)]
@@ -55,8 +56,11 @@ impl Common {
     /// for instance, is lost. A panic is logged and aborts the process.
     fn start(&self) {
         let level = ["info", "debug", "trace"][usize::from(self.verbose.min(2))];
-        let filter = EnvFilter::try_from_env("POOL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+        let given = std::env::var("POOL_LOG").ok().filter(|given| !given.is_empty());
+        let filter = given.as_deref().and_then(log_filter);
+        let is_wrong = given.is_some() && filter.is_none();
         let ansi = std::io::stderr().is_terminal();
+        let filter = filter.unwrap_or_else(|| EnvFilter::new(level));
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
         // It would report the failure of a write to standard error, which panics if that cannot be written.
         log.with_ansi(ansi).log_internal_errors(false).init();
@@ -64,6 +68,9 @@ impl Common {
             tracing::error!(%panic, backtrace = %std::backtrace::Backtrace::force_capture(), "panic");
             std::process::abort();
         }));
+        if is_wrong {
+            tracing::warn!(?given, "POOL_LOG is ignored: it is no level as error, info, debug or trace");
+        }
         // Without paths nothing runs; `run` reports that.
         if let Ok(paths) = Paths::new(&self.env())
             && let Err(error) = process::runtime::logfile::start_rotation(paths.log(env!("CARGO_BIN_NAME")))
@@ -71,6 +78,13 @@ impl Common {
             tracing::warn!(%error, "the log cannot be truncated");
         }
     }
+}
+
+/// Returns the filter for a level, or several for parts of the program (`poold=debug,info`); `None` if it is none: a mistyped
+/// level would be taken for a part, and nothing else be logged.
+fn log_filter(given: &str) -> Option<EnvFilter> {
+    let is_level = |word: &str| word.contains('=') || word.trim().parse::<LevelFilter>().is_ok();
+    given.split(',').all(is_level).then(|| given.parse().ok())?
 }
 
 /// Parses the command line and starts logging.
@@ -81,12 +95,12 @@ pub(crate) fn start<A: Parser>(common: impl FnOnce(&A) -> &Common) -> A {
     args
 }
 
-/// Runs a main whose every failure exits with 1.
+/// Runs a main whose every failure exits with 1, but for wrong paths and names, which are of usage.
 pub(crate) fn main<A: Parser>(
     common: impl FnOnce(&A) -> &Common,
     run: impl FnOnce(A) -> anyhow::Result<()>,
 ) -> ExitCode {
-    exit(run(start(common)), |_| 1)
+    exit(run(start(common)), |error: &anyhow::Error| if error.is::<PathError>() { 2 } else { 1 })
 }
 
 /// Logs the error, if any, and returns its exit code.

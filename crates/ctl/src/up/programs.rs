@@ -1,6 +1,6 @@
 //! The pool's other programs: their paths, and the environment that they get.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -13,7 +13,10 @@ use protocol::{ErrorCode, OsBytes, Paths, Refusal};
 use crate::{Context, Error, exit};
 
 /// The variables that a daemon gets, beside those that name its pool.
-const DAEMON_VARIABLES: [&str; 2] = ["POOL_LOG", "POOL_BIN_DIR"];
+const DAEMON_VARIABLES: [&str; 2] = ["POOL_LOG", BIN_DIR];
+
+/// The variable that names the directory of the programs.
+const BIN_DIR: &str = "POOL_BIN_DIR";
 
 /// The variable that names the configuration file, and the file of the supervisor that is replaced.
 const CONFIG: &str = "POOL_CONFIG";
@@ -21,7 +24,8 @@ static KEPT_CONFIG: OnceLock<OsBytes> = OnceLock::new();
 
 /// The path of a program of the pool: in `POOL_BIN_DIR`, else beside this one, else in `PATH`.
 pub(crate) fn find(name: &str) -> PathBuf {
-    let given = std::env::var_os("POOL_BIN_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let given = std::env::var_os(BIN_DIR).filter(|dir| !dir.is_empty());
+    let given = given.and_then(|dir| std::path::absolute(dir).ok());
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join(name)).filter(|path| path.exists());
     match given {
         Some(dir) => dir.join(name),
@@ -43,7 +47,10 @@ pub(crate) fn environment(command: &mut Command, paths: &Paths) {
     process::runtime::inherited_env::scrub(command);
     command.envs(paths.variables());
     for name in DAEMON_VARIABLES {
-        if let Some(value) = std::env::var_os(name) {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty());
+        // They run in another directory.
+        let absolute = |value: OsString| std::path::absolute(&value).map_or(value, PathBuf::into_os_string);
+        if let Some(value) = value.map(|value| if name == BIN_DIR { absolute(value) } else { value }) {
             command.env(name, value);
         }
     }

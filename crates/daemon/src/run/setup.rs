@@ -173,7 +173,7 @@ fn device(options: &Options, paths: &Paths, config: &Config) -> Result<Device, D
 /// Finds the program `reaper`, which is the init of every pane: beside this program, or in `PATH`.
 fn reaper_program() -> Result<PathBuf, DaemonError> {
     let beside = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_owned));
-    let dir = std::env::var_os("POOL_BIN_DIR").map(PathBuf::from).or(beside);
+    let dir = std::env::var_os("POOL_BIN_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from).or(beside);
     let reaper = dir.map(|dir| dir.join("reaper")).filter(|file| file.is_file());
     let reaper = reaper.unwrap_or_else(|| program_path::find("reaper"));
     if reaper.is_absolute() {
