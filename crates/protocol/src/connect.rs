@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::frame::FrameError;
+use crate::frame::{FRAME_MAX, FrameError};
 use crate::hello::{OLDEST_VERSION, VERSION, Welcome};
 use crate::peer::PeerError;
 use crate::refusal::{ErrorCode, Refusal};
@@ -174,6 +174,11 @@ impl TransportError {
                 Refusal::new(self.code(), "the connection to poold was lost before it answered")
             }
             Self::Timeout if is_read => Refusal::new(self.code(), "poold did not answer in time"),
+            // No answer is as long.
+            Self::Frame(FrameError::TooLong(bytes)) => Refusal::usage(format!(
+                "the request has {bytes} bytes, and {FRAME_MAX} fit: put long texts into files; --clean-env of `new` leaves \
+                 most of the environment out"
+            )),
             _ => self.refusal(),
         }
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use protocol::Reply;
 use protocol::request::Resize;
-use protocol::{Refusal, Reply};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::{Daemon, tmux_size};
@@ -12,10 +12,7 @@ use crate::verb::pane::{self, PaneEffect};
 /// Refused while a client is attached: the size is that of its terminal.
 pub(super) async fn resize(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Resize) -> Reply {
     let Resize { session, size } = asked;
-    if size.cols == 0 || size.rows == 0 {
-        return Err(Refusal::usage("a terminal has columns and rows"));
-    }
-    let (tmux, size) = (Arc::clone(&daemon.tmux), tmux_size(size));
+    let (tmux, size) = (Arc::clone(&daemon.tmux), tmux_size(pool::session::checked_size(size)?));
     pane::act(daemon, op, (session, PaneEffect::Resize), async move |pane| tmux.resize(pane, size).await)
         .await
 }

@@ -291,7 +291,11 @@ fn command(asked: &New, agent: &Agent, env: &[(OsBytes, OsBytes)]) -> Vec<OsByte
     vec![shell.map_or_else(|| "/bin/sh".into(), |(_, value)| value.clone())]
 }
 
-fn checked_size(size: Size) -> Result<Size, Refusal> {
+/// Returns a size that a terminal may have.
+///
+/// # Errors
+/// Usage.
+pub fn checked_size(size: Size) -> Result<Size, Refusal> {
     if size.is_valid() {
         return Ok(size);
     }

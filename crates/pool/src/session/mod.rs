@@ -67,7 +67,7 @@ pub use adopt::{
     is_being_adopted,
 };
 pub use conversation::{begin_conversation, replace_conversation};
-pub use create::{CreateInputs, CreateOutcome, Creation, create, pool_full};
+pub use create::{CreateInputs, CreateOutcome, Creation, checked_size, create, pool_full};
 pub use drain::drain;
 pub use drain_progress::{is_cut_off, is_drain_unfinished, is_drained};
 pub use in_use::{check_files_unused, check_unused, directories_of_others};
