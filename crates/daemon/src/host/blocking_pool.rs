@@ -67,12 +67,15 @@ const THREADS: [usize; 13] = [
     2,  // Stop
 ];
 
+/// The place for work on a path, by the number of its purpose and the path.
+type Places = BTreeMap<(usize, PathBuf), Arc<Semaphore>>;
+
 /// Runs blocking work on threads.
 #[derive(Clone)]
 pub(crate) struct BlockingPool {
     world: World,
     permits: [Arc<Semaphore>; THREADS.len()],
-    paths: Arc<Mutex<BTreeMap<(usize, PathBuf), Arc<Semaphore>>>>,
+    places: Arc<Mutex<Places>>,
 }
 
 impl BlockingPool {
@@ -80,7 +83,7 @@ impl BlockingPool {
         Self {
             world,
             permits: THREADS.map(|threads| Arc::new(Semaphore::new(threads))),
-            paths: Arc::default(),
+            places: Arc::default(),
         }
     }
 
@@ -140,9 +143,9 @@ impl BlockingPool {
 
     /// Returns the place for work of the purpose on a path, and forgets those that nobody has or waits for.
     fn place(&self, purpose: Purpose, path: &Path) -> Arc<Semaphore> {
-        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
-        paths.retain(|_, place| Arc::strong_count(place) > 1);
-        let place = paths.entry((purpose as usize, path.to_owned()));
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.retain(|_, place| Arc::strong_count(place) > 1);
+        let place = places.entry((purpose as usize, path.to_owned()));
         Arc::clone(place.or_insert_with(|| Arc::new(Semaphore::new(1))))
     }
 
@@ -181,7 +184,7 @@ mod tests {
         assert!(pool.one_at_a_time((Purpose::Theme, good), WORK_LIMIT, || ()).await.is_some());
         drop(release);
         assert!(pool.one_at_a_time((Purpose::Theme, hung), WORK_LIMIT, || ()).await.is_some());
-        assert_eq!(pool.paths.lock().unwrap().len(), 1, "the last one");
+        assert_eq!(pool.places.lock().unwrap().len(), 1, "the last one");
     }
 
     #[tokio::test]
