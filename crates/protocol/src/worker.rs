@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::ids::Tag;
-use crate::text::{Name, OsBytes, SessionRef};
+use crate::text::{Name, NameError, OsBytes, SessionRef};
 
 /// Sessions whose messages are worked. The pool's own workers have none of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,8 +56,8 @@ impl fmt::Display for Selection {
 
 /// True if a session may have this name or id, or a worker of the pool (`@NAME`); not the words for several sessions.
 fn is_session(part: &str) -> bool {
-    let is_name = part.strip_prefix('@').unwrap_or(part).parse::<Name>().is_ok();
-    is_name && !matches!(part, "all" | "pool")
+    let name = part.strip_prefix('@').unwrap_or(part).parse::<Name>();
+    matches!(name, Ok(_) | Err(NameError::Reserved(_))) && !matches!(part, "all" | "pool")
 }
 
 impl FromStr for Selection {

@@ -121,6 +121,13 @@ pub(crate) fn is_line_editor(turn: &Turn<'_>, tag: Tag) -> bool {
     is_own && sample_target::is_line_editor(&session.spec.command)
 }
 
+/// True if the command of an incarnation is a shell that lets a line with a mistake stand, instead of taking it.
+pub(crate) fn refuses_lines(turn: &Turn<'_>, tag: Tag) -> bool {
+    let session = turn.pool().tagged(tag);
+    let command = session.and_then(|session| session.spec.command.first()?.as_path().file_name());
+    is_line_editor(turn, tag) && command.is_some_and(|command| command == "fish")
+}
+
 /// True if the shell of this incarnation edits its lines: it was seen at that, or has written so, perhaps before this start
 /// of the daemon; or it has just started, and may still run its user's start files. In the foreground its terminal is in another mode only while it runs something in itself: `read`, a function, a loop, a
 /// question of its own.

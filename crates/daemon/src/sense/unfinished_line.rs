@@ -13,10 +13,13 @@ use crate::host::blocking_pool::Purpose;
 /// Longest time between the press of a key and the record of it, either of which may come first.
 const ECHO_LIMIT: Duration = Duration::from_millis(500);
 
+/// Number of letters by which the end of a text is recognised.
+const END_LETTERS: usize = 12;
+
 /// True if the row with the cursor ends with what `poolctl keys` typed without Enter, perhaps while the command before still
 /// ran; or has changed since the shell's own prompt was drawn there, and somebody was at the terminal when
 /// it did, or keys were pressed (last `keys_at`); or shows what the pool typed without Enter. False if the log does not tell.
-/// A shell that `edits_lines` tells in its log when it begins to; of another one, a program may have told that, and its end
+/// Also false where the row is the shell's prompt as it was before the last text. A shell that `edits_lines` tells in its log when it begins to; of another one, a program may have told that, and its end
 /// got lost.
 pub(crate) async fn is_left(
     daemon: &Daemon,
@@ -25,7 +28,13 @@ pub(crate) async fn is_left(
     (keys_at, line): (Option<Timestamp>, KeyLine),
     edits_lines: bool,
 ) -> bool {
-    if ends_with_begun(row, &line.begun) || !line.abandoned.is_empty() && row.starts_with(&line.abandoned) {
+    if !line.prompt.is_empty() && row == line.prompt {
+        return false;
+    }
+    // Somebody may have gone on with a line since.
+    let is_kept = !line.abandoned.is_empty() && row == line.abandoned
+        || !line.left.is_empty() && row.starts_with(&line.left);
+    if is_kept || ends_with_begun(row, &line.begun) {
         return true;
     }
     let Some(active_at) = seen.active_at else { return false };
@@ -100,6 +109,14 @@ pub(crate) fn line_echo(before: &[String], rows: &[String], (text, width): (&[u8
     } else {
         LineEcho::Altered(row.clone())
     }
+}
+
+/// True if a row shows the end of a text.
+pub(crate) fn shows_end_of(row: &str, text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let last: Vec<char> = unquoted(text.lines().last().unwrap_or_default()).collect();
+    let end: String = last[last.len().saturating_sub(END_LETTERS)..].iter().collect();
+    !end.is_empty() && unquoted(row).collect::<String>().ends_with(&end)
 }
 
 /// Returns the letters of a row without backslashes, by which some shells quote what is pasted.

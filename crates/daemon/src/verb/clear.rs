@@ -41,7 +41,7 @@ async fn keep_unfinished_line(daemon: &Daemon, session: &Session) {
     let Ok(mut seen) = read_pane(daemon, agent, run, pane).await else { return };
     if let Some(row) = seen.rows.pop().filter(|_| seen.holds_unfinished_line) {
         let tag = run.tag;
-        daemon.engine.post(move |turn| turn.volatile.prompts.abandon_row(tag, row));
+        daemon.engine.post(move |turn| turn.volatile.prompts.keep_left_row(tag, row));
     }
 }
 

@@ -30,8 +30,12 @@ pub struct KeyLine {
     pub begun: String,
     /// Letters that C-c or C-u discarded. The shell may have drawn them together with its prompt.
     pub discarded: String,
-    /// The row of a text that the pool typed and did not end with Enter.
+    /// The row of a text that the pool typed, and that its shell has not run.
     pub abandoned: String,
+    /// The row of the shell's own prompt, as it was before the pool last typed something.
+    pub prompt: String,
+    /// The row of a line that somebody had left when the log was emptied, which told of it.
+    pub left: String,
 }
 
 /// Maximum number of letters of a line that was begun.
@@ -129,7 +133,7 @@ impl Prompts {
 
     /// Stores what `keys` or `input` typed into a terminal, as the characters that the keys give.
     pub fn typed(&mut self, tag: Tag, text: &str) {
-        let KeyLine { begun, mut discarded, abandoned } = self.key_line(tag);
+        let KeyLine { begun, mut discarded, abandoned, prompt, left } = self.key_line(tag);
         let mut line: VecDeque<char> = begun.chars().collect();
         for letter in text.chars() {
             match letter {
@@ -146,12 +150,23 @@ impl Prompts {
             }
         }
         line.drain(..line.len().saturating_sub(BEGUN_MAX));
-        self.key_lines.insert(tag, KeyLine { begun: line.into_iter().collect(), discarded, abandoned });
+        let begun = line.into_iter().collect();
+        self.key_lines.insert(tag, KeyLine { begun, discarded, abandoned, prompt, left });
     }
 
-    /// Stores the row of a text that the pool typed and did not end with Enter.
+    /// Stores the row of a text that the pool typed, and that its shell has not run.
     pub fn abandon_row(&mut self, tag: Tag, row: String) {
         self.key_lines.entry(tag).or_default().abandoned = row;
+    }
+
+    /// Stores the row of a shell's own prompt, where nothing stood.
+    pub fn note_prompt_row(&mut self, tag: Tag, row: String) {
+        self.key_lines.entry(tag).or_default().prompt = row;
+    }
+
+    /// Stores the row of a line that somebody has left, before the log that tells of it is emptied.
+    pub fn keep_left_row(&mut self, tag: Tag, row: String) {
+        self.key_lines.entry(tag).or_default().left = row;
     }
 
     /// Returns the letters that `keys` and `input` typed into a terminal since the last Enter.

@@ -102,20 +102,22 @@ fn the_better_evidence_counts() {
         bell_at: bell.map(at),
         code: None,
     };
-    // Output says idle, the foreground says busy, the marks vary.
+    // Output says idle, the foreground says busy, the marks vary: those of a prompt may be another program's.
     let seen = |marks| AgentObservation { marks, own_foreground: Some(false), ..quiet(10) };
     for (marks, expected) in [
         (marks(None, None, Some(60)), (Attention, Source::Terminal, 60)),
-        (marks(Some(50), None, None), (Idle, Source::Terminal, 50)),
+        (marks(Some(50), None, None), (Busy, Source::Process, 9000)),
         (marks(Some(50), Some(70), None), (Busy, Source::Terminal, 70)),
-        (marks(Some(80), Some(70), None), (Idle, Source::Terminal, 80)),
+        (marks(Some(80), Some(70), None), (Busy, Source::Process, 9000)),
         (marks(Some(50), Some(70), Some(60)), (Busy, Source::Terminal, 70)),
         (marks(Some(50), Some(70), Some(90)), (Attention, Source::Terminal, 90)),
-        (marks(Some(95), Some(70), Some(90)), (Idle, Source::Terminal, 95)),
+        (marks(Some(95), Some(70), Some(90)), (Busy, Source::Process, 9000)),
         (marks(None, None, None), (Busy, Source::Process, 9000)),
     ] {
         assert_eq!(guessed(&seen(marks.clone()), 9000), expected, "{marks:?}");
     }
+    let at_prompt = AgentObservation { own_foreground: Some(true), ..seen(marks(Some(80), Some(70), None)) };
+    assert_eq!(guessed(&at_prompt, 9000), (Idle, Source::Terminal, 80));
     let own = AgentObservation { own_foreground: Some(true), ..quiet(8999) };
     assert_eq!(guessed(&own, 9000), (Idle, Source::Process, 9000));
     assert_eq!(guessed(&quiet(7000), 9000), (Idle, Source::Output, 7000));

@@ -17,8 +17,8 @@ use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::loops::deliver::confirm::input::has_written;
 use crate::loops::deliver::prompt::{ClaimedPrompt, TypedPrompt, advance};
-use crate::sense::pane_state::{edits_lines, shell_state};
-use crate::sense::unfinished_line::rows_to_cursor;
+use crate::sense::pane_state::{edits_lines, is_line_editor, refuses_lines, shell_state};
+use crate::sense::unfinished_line::{rows_to_cursor, shows_end_of};
 
 /// Time after which a shell counts as back even if nothing was written.
 const SILENT_LIMIT: Duration = Duration::from_secs(3);
@@ -36,8 +36,8 @@ pub(crate) struct ShellBefore {
     log_end: u64,
     /// True if the shell was at its line editor.
     edits_line: bool,
-    /// True if its log tells when it takes a line that was ended by Enter.
-    tells_taking: bool,
+    /// True if it is a shell that lets a line that it refuses stand, and its log tells when it takes one.
+    may_refuse: bool,
 }
 
 impl ShellBefore {
@@ -52,8 +52,14 @@ impl ShellBefore {
         let (dir, tag) = (daemon.paths.logs_of(session), run.tag);
         let read = move || logs::pastes_enabled(&dir, tag).ok().flatten();
         let pastes = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten();
-        let tells_taking = edits_line && prompt.message.enter && pastes == Some(true);
-        Some(Self { log_end, edits_line, tells_taking })
+        let row = prompt.rows_before.last().cloned().unwrap_or_default();
+        let note = move |turn: &mut Turn<'_>| {
+            turn.volatile.prompts.note_prompt_row(tag, row);
+            refuses_lines(turn, tag)
+        };
+        let refuses = daemon.engine.turn(note).await.ok()?;
+        let may_refuse = refuses && edits_line && prompt.message.enter && pastes == Some(true);
+        Some(Self { log_end, edits_line, may_refuse })
     }
 
     /// True if the shell was at its line editor.
@@ -62,19 +68,32 @@ impl ShellBefore {
     }
 }
 
-/// True if its shell still edits the line of a prompt: it refused it, as fish does with a mistake in it, or wants more of it.
-async fn keeps_line(daemon: &Daemon, session: SessionId, before: Option<&ShellBefore>) -> bool {
-    let Some(before) = before.filter(|before| before.tells_taking) else { return false };
+/// Returns the row in which the line of a prompt stands, if its shell still edits it: it refused it, as fish does with a
+/// mistake in it, or wants more of it.
+async fn kept_row(
+    daemon: &Daemon,
+    session: SessionId,
+    (prompt, before): (&TypedPrompt, Option<&ShellBefore>),
+) -> Option<String> {
+    let before = before.filter(|before| before.may_refuse)?;
     let (dir, offset) = (daemon.paths.logs_of(session), before.log_end);
     let read = move || logs::was_line_taken(&dir, offset).ok().flatten();
-    daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() == Some(false)
+    let taken = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten();
+    if taken != Some(false) {
+        return None;
+    }
+    let row = rows_to_cursor(&daemon.tmux.snapshot(prompt.pane).await.ok()?).pop()?;
+    shows_end_of(&row, &prompt.body).then_some(row)
 }
 
 /// Records that a prompt stands in the line of its shell, which has not taken it: the next one waits until it is gone.
-async fn finish_untaken(daemon: &Daemon, session: SessionId, prompt: &TypedPrompt) -> Result<(), Refusal> {
-    let row = daemon.tmux.snapshot(prompt.pane).await.ok().and_then(|seen| rows_to_cursor(&seen).pop());
+async fn finish_untaken(
+    daemon: &Daemon,
+    session: SessionId,
+    (prompt, row): (&TypedPrompt, String),
+) -> Result<(), Refusal> {
     let tag = prompt.pane.tag;
-    daemon.engine.post(move |turn| turn.volatile.prompts.abandon_row(tag, row.unwrap_or_default()));
+    daemon.engine.post(move |turn| turn.volatile.prompts.abandon_row(tag, row));
     let why = Some(MessageReason::LineNotTaken);
     advance(daemon, (session, prompt.id), MessageState::Dead, why).await
 }
@@ -124,10 +143,10 @@ async fn follow_marks(
                 let over = move |turn: &mut Turn<'_>| is_over(turn, (session, tag), id).then_some(());
                 return daemon.engine.wait_on(session, None, over).await;
             }
-            Err(_) if keeps_line(daemon, session, before).await => {
-                return finish_untaken(daemon, session, prompt).await;
-            }
             Err(_) => {
+                if let Some(row) = kept_row(daemon, session, (prompt, before)).await {
+                    return finish_untaken(daemon, session, (prompt, row)).await;
+                }
                 let progress = daemon.engine.turn(move |turn| progress(turn, false)).await?;
                 let is_shown = progress == ShellProgress::OnlyPrompt;
                 let why = if is_shown { MessageReason::PromptBack } else { MessageReason::Unconfirmed };
@@ -268,6 +287,8 @@ async fn follow_samples(
         || edits_lines(daemon, (session, prompt.pane.tag)).await;
     loop {
         let Some(state) = shell_state(daemon, (session, &prompt.run)).await else { return Ok(()) };
+        // Another program may have taken its place since (`exec`).
+        let edits_lines = edits_lines && daemon.engine.turn(move |turn| is_line_editor(turn, tag)).await?;
         let rests = is_at_rest(&state, edits_lines);
         rested = if rests { rested + 1 } else { 0 };
         let wrote = match &before {
@@ -276,11 +297,14 @@ async fn follow_samples(
             None => true,
         };
         let late = began_at.elapsed() >= SILENT_LIMIT;
-        let keeps_line = rested >= RESTS && !accepted && keeps_line(daemon, session, before.as_ref()).await;
-        if keeps_line && late {
-            return finish_untaken(daemon, session, prompt).await;
-        }
-        if rested >= RESTS && (wrote || late) && !keeps_line {
+        let may_be_kept = rested >= RESTS && !accepted;
+        let kept =
+            if may_be_kept { kept_row(daemon, session, (prompt, before.as_ref())).await } else { None };
+        if let Some(row) = kept {
+            if late {
+                return finish_untaken(daemon, session, (prompt, row)).await;
+            }
+        } else if rested >= RESTS && (wrote || late) {
             let why = if wrote { MessageReason::InForeground } else { MessageReason::Unconfirmed };
             return finish(daemon, (session, id), &prompt.run, why).await;
         }
