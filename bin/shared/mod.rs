@@ -69,7 +69,10 @@ impl Common {
             std::process::abort();
         }));
         if is_wrong {
-            tracing::warn!(?given, "POOL_LOG is ignored: it is no level as error, info, debug or trace");
+            tracing::warn!(
+                ?given,
+                "POOL_LOG is ignored: it is neither a level (error, warn, info, debug, trace) nor PART=LEVEL"
+            );
         }
         // Without paths nothing runs; `run` reports that.
         if let Ok(paths) = Paths::new(&self.env())
@@ -83,8 +86,9 @@ impl Common {
 /// Returns the filter for a level, or several for parts of the program (`poold=debug,info`); `None` if it is none: a mistyped
 /// level would be taken for a part, and nothing else be logged.
 fn log_filter(given: &str) -> Option<EnvFilter> {
-    let is_level = |word: &str| word.contains('=') || word.trim().parse::<LevelFilter>().is_ok();
-    given.split(',').all(is_level).then(|| given.parse().ok())?
+    let words: Vec<&str> = given.split(',').map(str::trim).collect();
+    let is_level = |word: &&str| word.contains('=') || word.parse::<LevelFilter>().is_ok();
+    words.iter().all(is_level).then(|| words.join(",").parse().ok())?
 }
 
 /// Parses the command line and starts logging.

@@ -23,7 +23,9 @@ use std::path::Path;
 
 pub use last_lines::last_lines;
 pub use log_reader::Reader;
-pub use paused_line::{PausedLine, has_line_editor, pastes_enabled, paused_line, was_line_taken};
+pub use paused_line::{
+    PausedLine, asks_about_line, has_line_editor, pastes_enabled, paused_line, was_line_taken,
+};
 pub use replay::replay;
 pub use time_index::{Times, offset_at, recorded_start_offset, start_offset};
 pub use writer_state::{is_complete, should_wait, wait_for_writer};

@@ -30,6 +30,9 @@ const EDITING: &[u8] = b"\x1b[?2004h";
 /// The beginning of both: of [`EDITING`] and of [`EDITED`].
 const PASTE_MODE: &[u8] = b"\x1b[?2004";
 
+/// zsh clears the rest of the screen before it draws its prompt.
+const PROMPT_BEGIN: &[u8] = b"\x1b[J";
+
 /// A shell has read a line, and runs it.
 const EDITED: &[u8] = b"\x1b[?2004l";
 
@@ -95,11 +98,26 @@ pub fn pastes_enabled(dir: &Path, tag: Tag) -> io::Result<Option<bool>> {
     Ok(set.filter(|_| is_known).map(|at| bytes[at..].starts_with(EDITING)))
 }
 
+/// True if the output of this incarnation ends with a question of zsh about the line that it has just taken, of a correction
+/// for example: text in the next row, and no prompt. False if the log does not tell.
+pub fn asks_about_line(dir: &Path, tag: Tag) -> io::Result<bool> {
+    let Some(begin) = incarnation_start(&times::read(dir)?, tag) else { return Ok(false) };
+    let (kept, end) = log_reader::bounds(dir)?;
+    let bytes = log_reader::read_range(dir, begin.max(kept).max(end.saturating_sub(BYTES)), end)?;
+    let taken = last(&bytes, EDITED).filter(|at| last(&bytes, EDITING) < Some(*at));
+    let Some(taken) = taken else { return Ok(false) };
+    let (row, rest) = (&bytes[taken + EDITED.len()..], b"\r\r\n");
+    let Some(question) = row.strip_prefix(rest) else { return Ok(false) };
+    let is_more = question.contains(&b'\n') || last(question, PROMPT_BEGIN).is_some();
+    Ok(question.iter().any(u8::is_ascii_alphabetic) && !is_more)
+}
+
 /// True if a shell that had bracketed pastes enabled at this offset has disabled them since: it has taken its line. One
 /// that refuses the line, or wants more of it, lets it stand there. `None` if the log does not tell.
 pub fn was_line_taken(dir: &Path, offset: u64) -> io::Result<Option<bool>> {
     let (kept, end) = log_reader::bounds(dir)?;
-    if kept > offset || end < offset {
+    // A shell that refuses a line says so, or draws it again.
+    if kept > offset || end <= offset {
         return Ok(None);
     }
     let bytes = log_reader::read_range(dir, offset, end.min(offset + BYTES))?;
@@ -203,6 +221,24 @@ mod tests {
         let job = format!("{prompt}abc\r\n{}$ abc", "a line of a job\r\n".repeat(10_000));
         let below = found("$ ", 9000).map(|line| PausedLine { is_below: true, ..line });
         assert_eq!(line(&job, &[(5000, 0), (6000, pause), (9000, pause)]), below);
+    }
+
+    #[test]
+    fn a_question_of_zsh_follows_the_line_that_it_took() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(logs::TIMES), format!("5000 0 {TAG}\n")).unwrap();
+        let asked = "\x1b[?2004hlss\x1b[?2004l\r\r\nzsh: correct 'lss' to 'ls' [nyae]? \x07";
+        let prompt = "\r\r\x1b[0m\x1b[27m\x1b[24m\x1b[Jvm# \x1b[K";
+        let answered = format!("{asked}n\r\nzsh: command not found: lss\r\n{prompt}");
+        // Of a zsh that leaves bracketed pastes alone, after another program or itself has disabled them.
+        let (other, own) =
+            (format!("vim\x1b[?2004l\x1b[?1049l{prompt}"), format!("\x1b[?2004l\r\r\n{prompt}"));
+        for (output, asks) in
+            [(asked, true), (&answered, false), (&other, false), (&own, false), ("$ ", false)]
+        {
+            fs::write(dir.path().join(logs::CURRENT), output).unwrap();
+            assert_eq!(asks_about_line(dir.path(), TAG.parse().unwrap()).unwrap(), asks, "{output:?}");
+        }
     }
 
     #[test]

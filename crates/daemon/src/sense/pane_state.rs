@@ -108,8 +108,8 @@ pub(crate) async fn shell_state(
         return Some(state);
     }
     let dir = daemon.paths.logs_of(session);
-    let read = move || logs::pastes_enabled(&dir, tag).ok().flatten();
-    Some(state.with_pastes(daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten()))
+    let read = move || logs::asks_about_line(&dir, tag).unwrap_or_default();
+    Some(state.with_question(daemon.blocking.with_timeout(Purpose::Logs, read).await.unwrap_or_default()))
 }
 
 /// True if the command of an incarnation is a shell that edits its lines, and no other program has taken its place (`exec`).
@@ -129,8 +129,8 @@ pub(crate) fn refuses_lines(turn: &Turn<'_>, tag: Tag) -> bool {
 }
 
 /// True if the shell of this incarnation edits its lines: it was seen at that, or has written so, perhaps before this start
-/// of the daemon; or it has just started, and may still run its user's start files. In the foreground its terminal is in another mode only while it runs something in itself: `read`, a function, a loop, a
-/// question of its own.
+/// of the daemon; or it has just started, and may still run its user's start files. In the foreground its terminal is in
+/// another mode only while it runs something in itself: `read`, a function, a loop, a question of its own.
 pub(crate) async fn edits_lines(daemon: &Daemon, (session, tag): (SessionId, Tag)) -> bool {
     let ready_limit = daemon.loaded().settings.ready_limit;
     let known = move |turn: &mut Turn<'_>| {

@@ -194,7 +194,7 @@ impl SampleState {
         if !is_in_front || !stays || self.quiet_since.is_none_or(|at| now.since(at) < SHELL_REST) {
             let found =
                 shell.program.filter(|_| is_in_front).and_then(|program| processes.shell_state(program));
-            self.shell = found.map(|state| with_pastes(state, target));
+            self.shell = found.map(|state| with_question(state, target));
         }
         if self.shell.is_some_and(|state| state.is_at_line_editor()) {
             self.edits_lines = Some(true);
@@ -243,10 +243,10 @@ fn quiet_since(
     active_before_adoption.or_else(|| files::written(log, meta).map(timestamp))
 }
 
-/// Takes into account what the log of a zsh tells of bracketed pastes.
-fn with_pastes(state: ShellState, target: &SampleTarget) -> ShellState {
+/// Takes into account what the log of a zsh tells of its questions.
+fn with_question(state: ShellState, target: &SampleTarget) -> ShellState {
     let logs = target.log.parent().filter(|_| state.mode == InputMode::ZshLineEditor);
-    state.with_pastes(logs.and_then(|logs| logs::pastes_enabled(logs, target.tag).ok().flatten()))
+    state.with_question(logs.is_some_and(|logs| logs::asks_about_line(logs, target.tag).unwrap_or_default()))
 }
 
 fn written_at(meta: &Metadata) -> Timestamp {

@@ -13,14 +13,14 @@ use crate::host::blocking_pool::Purpose;
 /// Longest time between the press of a key and the record of it, either of which may come first.
 const ECHO_LIMIT: Duration = Duration::from_millis(500);
 
-/// Number of letters by which the end of a text is recognised.
-const END_LETTERS: usize = 12;
+/// Number of letters by which a line is recognised at its end, or at its beginning while somebody goes on with it.
+const RECOGNISED: usize = 12;
 
 /// True if the row with the cursor ends with what `poolctl keys` typed without Enter, perhaps while the command before still
-/// ran; or has changed since the shell's own prompt was drawn there, and somebody was at the terminal when
-/// it did, or keys were pressed (last `keys_at`); or shows what the pool typed without Enter. False if the log does not tell.
-/// Also false where the row is the shell's prompt as it was before the last text. A shell that `edits_lines` tells in its log when it begins to; of another one, a program may have told that, and its end
-/// got lost.
+/// ran; or has changed since the shell's own prompt was drawn there, and somebody was at the terminal when it did, or left it
+/// or pressed keys after that (last `keys_at`); or shows what the pool typed without Enter. False where the row is the shell's
+/// prompt as it was before the last text, and if the log does not tell. A shell that `edits_lines` tells in its log when it
+/// begins to; of another one, a program may have told that, and its end got lost.
 pub(crate) async fn is_left(
     daemon: &Daemon,
     (session, tag): (SessionId, Tag),
@@ -28,12 +28,13 @@ pub(crate) async fn is_left(
     (keys_at, line): (Option<Timestamp>, KeyLine),
     edits_lines: bool,
 ) -> bool {
-    if !line.prompt.is_empty() && row == line.prompt {
+    if !line.prompt.is_empty() && is_same_prompt(row, &line.prompt) {
         return false;
     }
-    // Somebody may have gone on with a line since.
-    let is_kept = !line.abandoned.is_empty() && row == line.abandoned
-        || !line.left.is_empty() && row.starts_with(&line.left);
+    // Somebody may have gone on with a line since; the beginning of one says little.
+    let goes_on = line.left.len() >= RECOGNISED && row.starts_with(&line.left);
+    let is_left = !line.left.is_empty() && row == line.left;
+    let is_kept = line.abandoned.as_deref() == Some(row) || is_left || goes_on;
     if is_kept || ends_with_begun(row, &line.begun) {
         return true;
     }
@@ -68,7 +69,15 @@ fn is_drawn_again(row: &str, drawn: &str) -> bool {
 /// since.
 fn is_own_row(row: &str, drawn: &str, discarded: &str) -> bool {
     let (row, drawn): (String, String) = (letters(row).collect(), letters(drawn).collect());
-    row == drawn || !discarded.is_empty() && drawn.strip_suffix(discarded) == Some(&row)
+    is_same_prompt(&row, &drawn) || !discarded.is_empty() && drawn.strip_suffix(discarded) == Some(&row)
+}
+
+/// True if both are the same prompt, perhaps with another time in it: what is typed makes a row longer.
+fn is_same_prompt(row: &str, drawn: &str) -> bool {
+    let shape = |row: &str| -> String {
+        letters(row).map(|letter| if letter.is_ascii_digit() { '0' } else { letter }).collect()
+    };
+    shape(row) == shape(drawn)
 }
 
 /// Returns the rows of a screen down to the cursor's.
@@ -111,12 +120,13 @@ pub(crate) fn line_echo(before: &[String], rows: &[String], (text, width): (&[u8
     }
 }
 
-/// True if a row shows the end of a text.
-pub(crate) fn shows_end_of(row: &str, text: &[u8]) -> bool {
+/// True if a row shows the end of a text, or is one of those in which the shell wants more of it: empty.
+pub(crate) fn may_hold(row: &str, text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let last: Vec<char> = unquoted(text.lines().last().unwrap_or_default()).collect();
-    let end: String = last[last.len().saturating_sub(END_LETTERS)..].iter().collect();
-    !end.is_empty() && unquoted(row).collect::<String>().ends_with(&end)
+    let end: String = last[last.len().saturating_sub(RECOGNISED)..].iter().collect();
+    let shown: String = unquoted(row).collect();
+    !end.is_empty() && (shown.is_empty() || shown.ends_with(&end))
 }
 
 /// Returns the letters of a row without backslashes, by which some shells quote what is pasted.
@@ -148,6 +158,8 @@ mod tests {
             ("$ rm", "$ rm -r", "rm-r", false),
             ("$ ", "$ rm -r", "", false),
             ("$ ls", "$ ", "", false),
+            ("18:31:07 $ ", "18:29:59 $", "", true),
+            ("18:31:07 $ 5", "18:29:59 $", "", false),
         ] {
             assert_eq!(is_own_row(row, drawn, discarded), is_own, "{row:?} {drawn:?} {discarded:?}");
         }

@@ -31,7 +31,7 @@ pub struct KeyLine {
     /// Letters that C-c or C-u discarded. The shell may have drawn them together with its prompt.
     pub discarded: String,
     /// The row of a text that the pool typed, and that its shell has not run.
-    pub abandoned: String,
+    pub abandoned: Option<String>,
     /// The row of the shell's own prompt, as it was before the pool last typed something.
     pub prompt: String,
     /// The row of a line that somebody had left when the log was emptied, which told of it.
@@ -133,8 +133,11 @@ impl Prompts {
 
     /// Stores what `keys` or `input` typed into a terminal, as the characters that the keys give.
     pub fn typed(&mut self, tag: Tag, text: &str) {
-        let KeyLine { begun, mut discarded, abandoned, prompt, left } = self.key_line(tag);
+        let KeyLine { begun, mut discarded, mut abandoned, prompt, mut left } = self.key_line(tag);
         let mut line: VecDeque<char> = begun.chars().collect();
+        if text.contains(['\r', '\n', '\u{3}', '\u{4}', '\u{15}']) {
+            (abandoned, left) = (None, String::new());
+        }
         for letter in text.chars() {
             match letter {
                 // Enter and C-d end it.
@@ -156,7 +159,7 @@ impl Prompts {
 
     /// Stores the row of a text that the pool typed, and that its shell has not run.
     pub fn abandon_row(&mut self, tag: Tag, row: String) {
-        self.key_lines.entry(tag).or_default().abandoned = row;
+        self.key_lines.entry(tag).or_default().abandoned = Some(row);
     }
 
     /// Stores the row of a shell's own prompt, where nothing stood.

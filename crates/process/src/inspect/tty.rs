@@ -86,11 +86,10 @@ impl ShellState {
         matches!(self.mode, InputMode::LineEditor | InputMode::ZshLineEditor)
     }
 
-    /// Returns the state once it is known whether the program has bracketed pastes enabled, which zsh has as long as it
-    /// edits a line.
+    /// Returns the state once it is known whether zsh asks something about the line that it has just taken.
     #[must_use]
-    pub fn with_pastes(self, enabled: Option<bool>) -> Self {
-        let asks = self.mode == InputMode::ZshLineEditor && enabled == Some(false);
+    pub fn with_question(self, asks: bool) -> Self {
+        let asks = self.mode == InputMode::ZshLineEditor && asks;
         Self { mode: if asks { InputMode::Keys } else { self.mode }, ..self }
     }
 }

@@ -187,7 +187,7 @@ async fn altered_line(daemon: &Daemon, prompt: &ClaimedPrompt, shell: &ShellBefo
     let tag = prompt.pane.tag;
     let is_compared =
         shell.edits_line() && daemon.engine.turn(move |turn| is_line_editor(turn, tag)).await.ok()?;
-    let (began, mut backoff) = (Instant::now(), Backoff::new(ECHO_PAUSE / 10, ECHO_PAUSE));
+    let (mut began, mut backoff) = (Instant::now(), Backoff::new(ECHO_PAUSE / 10, ECHO_PAUSE));
     let mut first = None;
     let limit_of = |echo: &LineEcho| if *echo == LineEcho::Undrawn { UNDRAWN_LIMIT } else { ECHO_LIMIT };
     loop {
@@ -198,11 +198,14 @@ async fn altered_line(daemon: &Daemon, prompt: &ClaimedPrompt, shell: &ShellBefo
             return None;
         }
         let is_same = first.get_or_insert_with(|| echo.clone()) == &echo;
-        if began.elapsed() >= limit_of(&echo) {
+        let has_begun = first == Some(LineEcho::Undrawn) && !is_same;
+        if began.elapsed() >= limit_of(&echo) && !has_begun {
             return Some(echo).filter(|_| is_same);
         }
         if !is_same {
-            first = Some(echo);
+            // It has just begun to draw.
+            let was_undrawn = first.replace(echo) == Some(LineEcho::Undrawn);
+            began = if was_undrawn { Instant::now() } else { began };
         }
         sleep(backoff.pause()).await;
     }

@@ -18,10 +18,13 @@ use crate::host::blocking_pool::Purpose;
 use crate::loops::deliver::confirm::input::has_written;
 use crate::loops::deliver::prompt::{ClaimedPrompt, TypedPrompt, advance};
 use crate::sense::pane_state::{edits_lines, is_line_editor, refuses_lines, shell_state};
-use crate::sense::unfinished_line::{rows_to_cursor, shows_end_of};
+use crate::sense::unfinished_line::{may_hold, rows_to_cursor};
 
 /// Time after which a shell counts as back even if nothing was written.
 const SILENT_LIMIT: Duration = Duration::from_secs(3);
+
+/// Time after which a line that a shell still shows counts as refused: it may be slow to take it.
+const REFUSED_LIMIT: Duration = Duration::from_secs(5);
 
 /// Time between two samples of the terminal: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(15);
@@ -38,6 +41,8 @@ pub(crate) struct ShellBefore {
     edits_line: bool,
     /// True if it is a shell that lets a line that it refuses stand, and its log tells when it takes one.
     may_refuse: bool,
+    /// The row of the shell's prompt.
+    row: String,
 }
 
 impl ShellBefore {
@@ -53,13 +58,14 @@ impl ShellBefore {
         let read = move || logs::pastes_enabled(&dir, tag).ok().flatten();
         let pastes = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten();
         let row = prompt.rows_before.last().cloned().unwrap_or_default();
+        let prompt_row = row.clone();
         let note = move |turn: &mut Turn<'_>| {
-            turn.volatile.prompts.note_prompt_row(tag, row);
+            turn.volatile.prompts.note_prompt_row(tag, prompt_row);
             refuses_lines(turn, tag)
         };
         let refuses = daemon.engine.turn(note).await.ok()?;
         let may_refuse = refuses && edits_line && prompt.message.enter && pastes == Some(true);
-        Some(Self { log_end, edits_line, may_refuse })
+        Some(Self { log_end, edits_line, may_refuse, row })
     }
 
     /// True if the shell was at its line editor.
@@ -83,7 +89,7 @@ async fn kept_row(
         return None;
     }
     let row = rows_to_cursor(&daemon.tmux.snapshot(prompt.pane).await.ok()?).pop()?;
-    shows_end_of(&row, &prompt.body).then_some(row)
+    (row != before.row && may_hold(&row, &prompt.body)).then_some(row)
 }
 
 /// Records that a prompt stands in the line of its shell, which has not taken it: the next one waits until it is gone.
@@ -301,7 +307,7 @@ async fn follow_samples(
         let kept =
             if may_be_kept { kept_row(daemon, session, (prompt, before.as_ref())).await } else { None };
         if let Some(row) = kept {
-            if late {
+            if began_at.elapsed() >= REFUSED_LIMIT {
                 return finish_untaken(daemon, session, (prompt, row)).await;
             }
         } else if rested >= RESTS && (wrote || late) {
