@@ -35,7 +35,8 @@ pub(crate) async fn read_pane(
         // Agents that never enabled bracketed pastes within the limit do without.
         let is_starting = turn.age(started_at) < ready_limit;
         let times = (said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago));
-        let left_at = turn.volatile.prompts.left_at(tag);
+        let active_at = seen.active_at.map(|seconds| Timestamp(seconds.saturating_mul(1000)));
+        let left_at = turn.volatile.prompts.left_view_at(tag, active_at);
         let keys_at = session.and_then(|session| session.keys_at);
         let keys_at = turn.pool().latest_shown(turn.now(), keys_at.into_iter().chain(left_at));
         let keys = (keys_at, turn.volatile.prompts.key_line(tag));

@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use protocol::{Lifecycle, Refusal, SessionId, Timestamp};
 
+use tokio::time::Instant;
 use world::clock::timestamp;
 
 use crate::engine::{Daemon, Turn};
-use crate::host::blocking_pool::Purpose;
+use crate::host::blocking_pool::{Purpose, WORK_LIMIT};
 use crate::host::files;
 
-/// Time for the answer of one log: one that hangs holds up no other session for longer.
+/// Time for the answer of the logs, and of one by itself: one that hangs holds up no other session for longer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// The log of a running session, and the start of its incarnation.
+#[derive(Clone)]
 struct RunningLog {
     session: SessionId,
     log: PathBuf,
@@ -30,13 +32,13 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     let Some(running_logs) = daemon.engine.turn(move |turn| running_logs(turn, &context)).await? else {
         return Ok(());
     };
-    let mut found = Vec::with_capacity(running_logs.len());
-    for running_log in running_logs {
-        let log = running_log.log.clone();
-        let place = (Purpose::Logs, log.as_path());
-        let look = daemon.blocking.one_at_a_time(place, ANSWER_LIMIT, move || written(running_log));
-        found.extend(look.await.flatten());
-    }
+    let all = running_logs.clone();
+    let look = move || all.into_iter().filter_map(written).collect();
+    let place = (Purpose::Logs, daemon.paths.sessions.as_path());
+    let found = match daemon.blocking.one_at_a_time(place, ANSWER_LIMIT, look).await {
+        Some(found) => found,
+        None => one_by_one(daemon, running_logs).await,
+    };
     let note = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         let latest =
@@ -49,6 +51,18 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
         }
     };
     daemon.engine.turn(note).await
+}
+
+/// Looks at each log by itself, as one of them hangs.
+async fn one_by_one(daemon: &Daemon, running_logs: Vec<RunningLog>) -> Vec<(SessionId, [Timestamp; 2])> {
+    let (mut found, until) = (Vec::with_capacity(running_logs.len()), Instant::now() + WORK_LIMIT);
+    for running_log in running_logs.into_iter().take_while(|_| Instant::now() < until) {
+        let log = running_log.log.clone();
+        let place = (Purpose::Logs, log.as_path());
+        let look = daemon.blocking.one_at_a_time(place, ANSWER_LIMIT, move || written(running_log));
+        found.extend(look.await.flatten());
+    }
+    found
 }
 
 /// Returns the logs of all running sessions; `None` if the last sample is recent.

@@ -1,6 +1,7 @@
 //! The volatile state of prompt delivery, lost when `poold` ends: the pane then tells what was typed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use protocol::{MessageId, MessageState, Session, SessionId, Tag, Timestamp};
 
@@ -17,11 +18,23 @@ pub struct Prompts {
     left_to_person: BTreeMap<SessionId, MessageId>,
     delivered_at: BTreeMap<Tag, Timestamp>,
     attended: BTreeSet<Tag>,
-    viewers: BTreeMap<Tag, u32>,
-    left_at: BTreeMap<Tag, Timestamp>,
+    /// The incarnations that clients show, and since when: 0 where that began before this start of `poold`.
+    viewed: Option<BTreeMap<Tag, (u32, Timestamp)>>,
+    visits: BTreeMap<Tag, Visit>,
     key_lines: BTreeMap<Tag, KeyLine>,
     line_editors: BTreeSet<Tag>,
 }
+
+/// A time for which clients showed an incarnation.
+#[derive(Debug, Clone, Copy)]
+struct Visit {
+    began_at: Timestamp,
+    /// Time at which one was last seen to have left.
+    left_at: Timestamp,
+}
+
+/// Longest time between the attach of a client and its observation.
+const OBSERVED_WITHIN: Duration = Duration::from_secs(3);
 
 /// The last letters that `keys` and `input` typed into a terminal since the last Enter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -192,20 +205,27 @@ impl Prompts {
         self.attended.extend(tags);
     }
 
-    /// Notes how many clients show each incarnation: a person was there until one has left, also where the tmux session
-    /// in which it was is gone.
+    /// Notes how many clients show each incarnation.
     pub fn note_viewers(&mut self, viewers: BTreeMap<Tag, u32>, now: Timestamp) {
-        let has_left = |(tag, before): (&Tag, &u32)| {
-            let is_less = viewers.get(tag).is_none_or(|now| now < before);
-            is_less.then_some((*tag, now))
-        };
-        self.left_at.extend(self.viewers.iter().filter_map(has_left));
-        self.viewers = viewers;
+        let (is_first, before) = (self.viewed.is_none(), self.viewed.take().unwrap_or_default());
+        let since = |tag: &Tag| before.get(tag).map(|(_, since)| *since);
+        for (tag, (number, began_at)) in &before {
+            if viewers.get(tag).is_none_or(|now| now < number) {
+                self.visits.insert(*tag, Visit { began_at: *began_at, left_at: now });
+            }
+        }
+        let begins_at = if is_first { Timestamp(0) } else { now };
+        let viewed =
+            viewers.into_iter().map(|(tag, number)| (tag, (number, since(&tag).unwrap_or(begins_at))));
+        self.viewed = Some(viewed.collect());
     }
 
-    /// Time at which a client was last seen to have left an incarnation.
-    pub fn left_at(&self, tag: Tag) -> Option<Timestamp> {
-        self.left_at.get(&tag).copied()
+    /// Time at which a client left an incarnation that it had shown in a tmux session of its own, as one of a group: the
+    /// activity of the incarnation's session, the last one at `active_at`, does not tell what was typed there.
+    pub fn left_view_at(&self, tag: Tag, active_at: Option<Timestamp>) -> Option<Timestamp> {
+        let visit = self.visits.get(&tag)?;
+        let is_own = active_at.is_some_and(|at| at.after(OBSERVED_WITHIN) >= visit.began_at);
+        (!is_own).then_some(visit.left_at)
     }
 
     /// Stores at a start of `poold` the incarnations that a person spoke to before, as far as that is on record.
@@ -225,7 +245,7 @@ impl Prompts {
         self.left_to_person.retain(|session, _| sessions.contains(session));
         self.delivered_at.retain(|tag, _| runs.contains(tag));
         self.attended.retain(|tag| runs.contains(tag));
-        self.left_at.retain(|tag, _| runs.contains(tag));
+        self.visits.retain(|tag, _| runs.contains(tag));
         self.key_lines.retain(|tag, _| runs.contains(tag));
         self.line_editors.retain(|tag| runs.contains(tag));
         self.newer_receipts.retain(|tag| runs.contains(tag));
@@ -241,6 +261,23 @@ mod tests {
 
     fn tag(n: u8) -> Tag {
         Tag([n; 16])
+    }
+
+    #[test]
+    fn who_left_a_view_of_its_own_may_have_typed_without_an_activity_of_the_session() {
+        let (mut prompts, view) = (Prompts::default(), |number: u32| BTreeMap::from([(tag(1), number)]));
+        let at = |seconds: u64| Timestamp(seconds * 1000);
+        prompts.note_viewers(BTreeMap::new(), at(1));
+        prompts.note_viewers(view(1), at(101));
+        assert_eq!(prompts.left_view_at(tag(1), Some(at(50))), None, "it is there");
+        prompts.note_viewers(BTreeMap::new(), at(200));
+        assert_eq!(prompts.left_view_at(tag(1), Some(at(50))), Some(at(200)));
+        assert_eq!(prompts.left_view_at(tag(1), Some(at(100))), None, "it was attached to the session");
+        // One that was there at a start of `poold`.
+        let mut prompts = Prompts::default();
+        prompts.note_viewers(view(2), at(300));
+        prompts.note_viewers(view(1), at(400));
+        assert_eq!(prompts.left_view_at(tag(1), Some(at(50))), None);
     }
 
     #[test]

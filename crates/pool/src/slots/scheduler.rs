@@ -142,7 +142,9 @@ fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
     let attached = pool.sessions().filter(|s| s.attached_clients > 0);
     let viewers: BTreeMap<Tag, u32> = attached.filter_map(|s| Some((s.tag()?, s.attached_clients))).collect();
     volatile.attend(viewers.keys().copied(), now);
-    volatile.prompts.note_viewers(viewers, now);
+    if !volatile.observed.is_first() {
+        volatile.prompts.note_viewers(viewers, now);
+    }
     volatile.scheduler.retain_deferrals(pool);
     if have_left {
         // Requests behind them may have a slot now, and no event tells them.

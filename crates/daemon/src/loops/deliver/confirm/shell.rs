@@ -291,11 +291,13 @@ async fn follow_samples(
     // The first of several lines may run before the last one is typed.
     let edits_lines = before.as_ref().is_some_and(ShellBefore::edits_line)
         || edits_lines(daemon, (session, prompt.pane.tag)).await;
+    let is_shell = move |turn: &mut Turn<'_>| is_line_editor(turn, tag);
+    let was_shell = daemon.engine.turn(is_shell).await?;
     loop {
         let Some(state) = shell_state(daemon, (session, &prompt.run)).await else { return Ok(()) };
         // Another program may have taken its place since (`exec`).
-        let edits_lines = edits_lines && daemon.engine.turn(move |turn| is_line_editor(turn, tag)).await?;
-        let rests = is_at_rest(&state, edits_lines);
+        let is_replaced = was_shell && !daemon.engine.turn(is_shell).await?;
+        let rests = is_at_rest(&state, edits_lines && !is_replaced);
         rested = if rests { rested + 1 } else { 0 };
         let wrote = match &before {
             Some(before) => log_end(daemon, session).await.is_some_and(|end| end > before.log_end),
