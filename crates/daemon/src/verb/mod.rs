@@ -28,6 +28,7 @@ mod down;
 mod drain;
 pub(crate) mod events;
 mod export;
+mod files_in_use;
 mod generators;
 mod hook;
 mod inbox;

@@ -17,7 +17,7 @@ use crate::host::blocking_pool::Purpose;
 use crate::host::clock::{FileAges, name_stamp};
 use crate::host::remove_tree::{self, Removed, UnrecordedDir};
 use crate::sense::user_dirs;
-use crate::verb::{detached, removal, rm};
+use crate::verb::{detached, files_in_use, removal};
 
 pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Prune) -> Reply {
     let older = Duration::from_millis(asked.older_ms);
@@ -50,7 +50,7 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pru
             only_ended: true,
         };
         let unused = match asked.purge {
-            true => rm::check_files_unused(daemon, id).await,
+            true => files_in_use::check_unused(daemon, id).await,
             false => Ok(()),
         };
         let removed = match unused {

@@ -16,7 +16,7 @@ use crate::host::archive::{self, Contents};
 use crate::host::blocking_pool::Purpose;
 use crate::host::{files, remove_tree};
 use crate::sense::tmux_snapshot;
-use crate::verb::{archived_messages, detached, rm, termination};
+use crate::verb::{archived_messages, detached, files_in_use, termination};
 
 /// Why the files of a session stay.
 const STILL_WRITTEN: &str = "its log is still written, so something runs on in it";
@@ -360,7 +360,7 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
     if purge && !asked.force {
         // Another session may have been made in it since.
-        rm::check_files_unused(daemon, id).await.map_err(|refusal| refusal.message)?;
+        files_in_use::check_unused(daemon, id).await.map_err(|refusal| refusal.message)?;
     }
     if detached::is_written_to(daemon, id).await {
         tracing::warn!(session = %id, why = STILL_WRITTEN, "its directory was not removed");

@@ -1,15 +1,13 @@
 //! `rm`: removes a session.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::request::Remove;
-use protocol::{Refusal, Reply, Response, SessionId};
+use protocol::{Reply, Response};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::{Daemon, Turn};
-use crate::sense::user_dirs;
-use crate::verb::{removal, session_view};
+use crate::engine::Daemon;
+use crate::verb::{files_in_use, removal, session_view};
 
 pub(super) async fn rm(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Remove) -> Reply {
     // Its record may be gone: then this is repeated.
@@ -17,20 +15,8 @@ pub(super) async fn rm(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Remove
         && !asked.force
         && let Ok(session) = session_view::resolve(daemon, asked.session.clone()).await
     {
-        check_files_unused(daemon, session.id).await?;
+        files_in_use::check_unused(daemon, session.id).await?;
     }
     removal::remove(daemon, Some(op), asked).await?;
     Ok(Response::Done)
-}
-
-/// Refuses if the files of a session are those of another one, too, perhaps by a symbolic link.
-pub(super) async fn check_files_unused(daemon: &Arc<Daemon>, id: SessionId) -> Result<(), Refusal> {
-    let others = move |turn: &mut Turn<'_>| pool::session::directories_of_others(turn.pool(), id);
-    let others = daemon.engine.turn(others).await?;
-    let mut dirs: Vec<PathBuf> = others.iter().map(|(_, cwd)| cwd.as_path().to_owned()).collect();
-    dirs.push(daemon.paths.session(id));
-    let mut real = user_dirs::resolved(daemon, dirs).await;
-    let own = real.pop().unwrap_or_default();
-    let real = others.iter().zip(&real).map(|((name, cwd), real)| (name, cwd, real.as_path()));
-    pool::session::check_files_unused((&daemon.paths.session(id), &own), real)
 }
