@@ -33,8 +33,9 @@ struct Visit {
     left_at: Timestamp,
 }
 
-/// Longest time between the attach of a client and its observation.
-const OBSERVED_WITHIN: Duration = Duration::from_secs(3);
+/// Longest time between the attach of a client, which tmux has in whole seconds, and its observation. A later one is taken for
+/// a visit in another session, which holds more prompts back.
+const OBSERVED_WITHIN: Duration = Duration::from_millis(1500);
 
 /// The last letters that `keys` and `input` typed into a terminal since the last Enter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
