@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::agents::gates::{await_done, await_reason, dir};
+use crate::agents::gates::{await_done, await_reason, dir, prompt_waits_until};
 use crate::agents::person::Person;
 use crate::harness::{PATIENCE, Pool, children, wait_until};
 
@@ -51,11 +51,7 @@ fn a_prompt_waits_while_a_shell_reads_an_answer_or_computes_also_over_a_restart(
         pool.ok(&[&["keys", "sh"], key].concat());
     }
     wait_until("it reads", PATIENCE, || pool.show("sh")["activity"] == "busy");
-    let message = pool.ok(&["send", "sh", "touch prompt"]);
-    await_reason(&pool, "sh", &message, REASON);
-    pool.ok(&["keys", "sh", "Enter"]);
-    await_done(&pool, "sh", &message);
-    assert!(dir(&pool, "sh").join("work/prompt").exists());
+    prompt_waits_until(&pool, REASON, "Enter");
 }
 
 #[test]
@@ -78,11 +74,7 @@ fn a_key_that_a_shell_asks_for_is_not_taken_from_the_next_prompt() {
         pool.ok(&[&["keys", "sh"], key].concat());
     }
     wait_until("it reads", PATIENCE, || pool.show("sh")["activity"] == "busy");
-    let message = pool.ok(&["send", "sh", "touch prompt"]);
-    await_reason(&pool, "sh", &message, REASON);
-    pool.ok(&["keys", "sh", "y"]);
-    await_done(&pool, "sh", &message);
-    assert!(dir(&pool, "sh").join("work/prompt").exists());
+    prompt_waits_until(&pool, REASON, "y");
 }
 
 #[test]

@@ -31,6 +31,16 @@ fn recorder(pool: &Pool, name: &str) -> String {
     id
 }
 
+/// Sends a prompt to the shell `sh`, which waits for this reason until a key ends what holds it back.
+#[track_caller]
+pub(super) fn prompt_waits_until(pool: &Pool, reason: &str, key: &str) {
+    let message = pool.ok(&["send", "sh", "touch prompt"]);
+    await_reason(pool, "sh", &message, reason);
+    pool.ok(&["keys", "sh", key]);
+    await_done(pool, "sh", &message);
+    assert!(dir(pool, "sh").join("work/prompt").exists());
+}
+
 /// Waits until the message waits with this reason, and checks that `show` and the queue both say so.
 #[track_caller]
 pub(super) fn await_reason(pool: &Pool, session: &str, message: &str, reason: &str) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::agents::gates::{await_done, await_reason, dir};
+use crate::agents::gates::{await_done, await_reason, dir, prompt_waits_until};
 use crate::agents::person::Person;
 use crate::harness::{PATIENCE, Pool, children, wait_until};
 
@@ -76,10 +76,7 @@ fn a_line_that_somebody_left_holds_prompts_back_although_the_log_is_emptied() {
     person.types(b"echo half >line; ");
     wait_until("it is echoed", PATIENCE, || screen(&pool, "sh").ends_with("line;"));
     pool.ok(&["clear", "sh"]);
-    let message = pool.ok(&["send", "sh", "touch prompt"]);
-    await_reason(&pool, "sh", &message, REASON);
-    pool.ok(&["keys", "sh", "C-c"]);
-    await_done(&pool, "sh", &message);
+    prompt_waits_until(&pool, REASON, "C-c");
     assert!(!dir(&pool, "sh").join("work/line").exists());
 }
 
@@ -106,10 +103,7 @@ fn a_line_that_was_typed_in_a_view_of_its_session_that_is_gone_is_somebodys() {
     wait_until("it is echoed", PATIENCE, || screen(&pool, "sh").ends_with("line;"));
     drop(person);
     wait_until("the view is gone", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
-    let message = pool.ok(&["send", "sh", "touch prompt"]);
-    await_reason(&pool, "sh", &message, REASON);
-    pool.ok(&["keys", "sh", "C-c"]);
-    await_done(&pool, "sh", &message);
+    prompt_waits_until(&pool, REASON, "C-c");
     assert!(!dir(&pool, "sh").join("work/line").exists());
 }
 
@@ -141,11 +135,7 @@ fn a_prompt_waits_for_the_end_of_a_line_that_was_begun_by_keys() {
     wait_until("it is echoed", PATIENCE, || screen(&pool, "sh").ends_with("half"));
     // That they were pressed is on record.
     pool.restart_poold();
-    let message = pool.ok(&["send", "sh", "touch prompt"]);
-    await_reason(&pool, "sh", &message, REASON);
-    pool.ok(&["keys", "sh", "C-u"]);
-    await_done(&pool, "sh", &message);
-    assert!(dir(&pool, "sh").join("work/prompt").exists());
+    prompt_waits_until(&pool, REASON, "C-u");
 }
 
 #[test]
@@ -193,11 +183,7 @@ fn a_line_that_somebody_left_below_a_list_of_completions_holds_a_prompt_back() {
     wait_until("the list is there", PATIENCE, || screen(&pool, "sh").contains("beta-1  beta-2"));
     drop(person);
     wait_until("nobody is attached", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
-    let message = pool.ok(&["send", "sh", "touch prompt"]);
-    await_reason(&pool, "sh", &message, REASON);
-    pool.ok(&["keys", "sh", "C-c"]);
-    await_done(&pool, "sh", &message);
-    assert!(work.join("prompt").exists());
+    prompt_waits_until(&pool, REASON, "C-c");
 }
 
 #[test]

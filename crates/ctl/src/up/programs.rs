@@ -1,6 +1,6 @@
 //! The pool's other programs: their paths, and the environment that they get.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -12,8 +12,8 @@ use protocol::{ErrorCode, OsBytes, Paths, Refusal};
 
 use crate::{Context, Error, exit};
 
-/// The variables that a daemon gets, beside those that name its pool.
-const DAEMON_VARIABLES: [&str; 2] = ["POOL_LOG", BIN_DIR];
+/// The variable that sets what a daemon logs.
+const LOG: &str = "POOL_LOG";
 
 /// The variable that names the directory of the programs.
 const BIN_DIR: &str = "POOL_BIN_DIR";
@@ -24,10 +24,8 @@ static KEPT_CONFIG: OnceLock<OsBytes> = OnceLock::new();
 
 /// The path of a program of the pool: in `POOL_BIN_DIR`, else beside this one, else in `PATH`.
 pub(crate) fn find(name: &str) -> PathBuf {
-    let given = std::env::var_os(BIN_DIR).filter(|dir| !dir.is_empty());
-    let given = given.and_then(|dir| std::path::absolute(dir).ok());
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join(name)).filter(|path| path.exists());
-    match given {
+    match named_path(BIN_DIR) {
         Some(dir) => dir.join(name),
         None => beside().unwrap_or_else(|| name.into()),
     }
@@ -46,14 +44,8 @@ pub(crate) fn this() -> PathBuf {
 pub(crate) fn environment(command: &mut Command, paths: &Paths) {
     process::runtime::inherited_env::scrub(command);
     command.envs(paths.variables());
-    for name in DAEMON_VARIABLES {
-        let value = std::env::var_os(name).filter(|value| !value.is_empty());
-        // They run in another directory.
-        let absolute = |value: OsString| std::path::absolute(&value).map_or(value, PathBuf::into_os_string);
-        if let Some(value) = value.map(|value| if name == BIN_DIR { absolute(value) } else { value }) {
-            command.env(name, value);
-        }
-    }
+    command.envs(std::env::var_os(LOG).map(|level| (LOG, level)));
+    command.envs(named_path(BIN_DIR).map(|dir| (BIN_DIR, dir)));
     if let Some(config) = config() {
         command.env(CONFIG, config.as_os_str());
     }
@@ -61,9 +53,13 @@ pub(crate) fn environment(command: &mut Command, paths: &Paths) {
 
 /// The configuration file that is named: by the user, else by the supervisor that is replaced.
 pub(crate) fn config() -> Option<OsBytes> {
-    let named = std::env::var_os(CONFIG).filter(|path| !path.is_empty());
-    let absolute = |path| std::path::absolute(path).ok();
-    named.and_then(absolute).map(OsBytes::from).or_else(|| KEPT_CONFIG.get().cloned())
+    named_path(CONFIG).map(OsBytes::from).or_else(|| KEPT_CONFIG.get().cloned())
+}
+
+/// The absolute path that a variable names, for programs that run in another directory.
+fn named_path(variable: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).filter(|path| !path.is_empty());
+    named.and_then(|path| std::path::absolute(path).ok())
 }
 
 /// Keeps the configuration file of the supervisor that is replaced, unless the user names one.

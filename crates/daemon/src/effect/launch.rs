@@ -57,12 +57,13 @@ pub(crate) async fn launch<R: Send + 'static>(
 
 async fn attempt(daemon: &Arc<Daemon>, session: &Session, token: Token) -> Option<(Tag, Launched)> {
     let run = session.incarnation.as_ref()?;
-    let checked = check_cwd(daemon, session).await;
+    // Before the permit, for which others wait.
+    let checked = user_dirs::check_cwd(daemon, (session.id, &session.spec.cwd)).await;
     // The semaphore is never closed.
     let _permit = daemon.launch_permits.acquire().await.ok();
     let started = match checked {
         Ok(()) => start(daemon, session, (run, token)).await,
-        Err(why) => Err((Reason::Setup, why)),
+        Err(refusal) => Err((Reason::Setup, refusal.message)),
     };
     let launched = started.unwrap_or_else(|(reason, detail)| Launched::Failed { reason, detail, exit: None });
     match &launched {
@@ -75,19 +76,6 @@ async fn attempt(daemon: &Arc<Daemon>, session: &Session, token: Token) -> Optio
         }
     }
     Some((run.tag, launched))
-}
-
-/// Checks the directory of a session that its user chose; its own one is made by the launch. The error is a sentence.
-async fn check_cwd(daemon: &Daemon, session: &Session) -> Result<(), String> {
-    let cwd = session.spec.cwd.as_path();
-    if cwd.starts_with(daemon.paths.session(session.id)) {
-        return Ok(());
-    }
-    match user_dirs::is_directory(daemon, cwd).await {
-        Some(true) => Ok(()),
-        Some(false) => Err(format!("{} is not a directory", cwd.display())),
-        None => Err(format!("{} does not answer", cwd.display())),
-    }
 }
 
 /// Emits the outcome of a launch, unless its incarnation was settled otherwise meanwhile.

@@ -86,7 +86,7 @@ pub(crate) fn rows_to_cursor(seen: &tmux::PaneSnapshot) -> Vec<String> {
     screen.lines().take(usize::from(seen.cursor.1) + 1).map(str::to_owned).collect()
 }
 
-/// What a shell has drawn of a text that was typed into its line.
+/// Echo of a text that was typed into the line of a shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LineEcho {
     /// The text; or it cannot be told: of a text that is not plain or may not fit the row, and of a row that moved, as by the

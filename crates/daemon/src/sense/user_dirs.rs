@@ -3,17 +3,29 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use protocol::{OsBytes, Refusal, SessionId};
+
 use crate::engine::Daemon;
 use crate::host::blocking_pool::{Purpose, WORK_LIMIT};
 
 /// Time in which a directory is resolved. What does not answer is on another file system than the pool's own files.
 const RESOLVE_LIMIT: Duration = Duration::from_millis(500);
 
-/// True if this is a directory; `None` if it does not answer.
-pub(crate) async fn is_directory(daemon: &Daemon, path: &Path) -> Option<bool> {
-    let dir = path.to_owned();
+/// Refuses a path that is no directory, or does not answer.
+pub(crate) async fn check(daemon: &Daemon, path: &Path) -> Result<(), Refusal> {
+    let (dir, shown) = (path.to_owned(), path.display());
     let look = move || dir.is_dir();
-    daemon.blocking.one_at_a_time((Purpose::UserDirs, path), WORK_LIMIT, look).await
+    match daemon.blocking.one_at_a_time((Purpose::UserDirs, path), WORK_LIMIT, look).await {
+        Some(true) => Ok(()),
+        Some(false) => Err(Refusal::usage(format!("{shown} is not a directory"))),
+        None => Err(Refusal::failed(format!("{shown} does not answer"))),
+    }
+}
+
+/// Checks the working directory of a session, as [`check`] does; its own one is made by its launch.
+pub(crate) async fn check_cwd(daemon: &Daemon, (id, cwd): (SessionId, &OsBytes)) -> Result<(), Refusal> {
+    let is_own = cwd.as_path().starts_with(daemon.paths.session(id));
+    if is_own { Ok(()) } else { check(daemon, cwd.as_path()).await }
 }
 
 /// Returns directories without symbolic links; one that does not exist, or does not answer, as it is.

@@ -1,4 +1,4 @@
-//! Whether the files of a session are those of another one, too.
+//! Check that the files of a session are not those of another one, too.
 
 use std::path::PathBuf;
 use std::sync::Arc;

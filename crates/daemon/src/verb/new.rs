@@ -15,12 +15,12 @@ use crate::effect::cgroup;
 use crate::effect::slot::{self, SlotDecision};
 use crate::engine::{Daemon, Turn};
 use crate::host::{clock, random};
-use crate::sense::machine_capacity;
+use crate::sense::{machine_capacity, user_dirs};
 use crate::verb::start;
 
 pub(super) async fn new(daemon: &Arc<Daemon>, op: &ClientOperation, asked: New) -> Reply {
     if let Some(cwd) = asked.cwd.as_ref().or(asked.caller_cwd.as_ref()) {
-        start::check_directory(daemon, cwd).await?;
+        user_dirs::check(daemon, cwd.as_path()).await?;
     }
     cgroup::refresh(daemon).await;
     daemon.refresh_disk(0).await;

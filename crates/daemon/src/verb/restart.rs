@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use crate::decide::idempotency::ClientOperation;
 use crate::effect::launch;
 use crate::engine::{Daemon, Turn};
-use crate::sense::hook_spool;
-use crate::verb::start::{self, StartOptions, start_claim, start_stopped};
+use crate::sense::{hook_spool, user_dirs};
+use crate::verb::start::{StartOptions, start_claim, start_stopped};
 use crate::verb::{clear, termination};
 
 /// Time for reading the spooled hook reports of the incarnation that ended.
@@ -57,9 +57,7 @@ async fn check_startable(daemon: &Arc<Daemon>, asked: &Restart) -> Result<(), Re
         let why = launch::has_name(daemon, &name).await;
         return Err(Refusal::new(ErrorCode::Conflict, unended(why)));
     }
-    // Its own one is made anew.
-    let own_dir = daemon.paths.session(id);
-    let Some(cwd) = cwd.filter(|cwd| !cwd.as_path().starts_with(own_dir)) else { return Ok(()) };
-    let checked = start::check_directory(daemon, &cwd).await;
+    let Some(cwd) = cwd else { return Ok(()) };
+    let checked = user_dirs::check_cwd(daemon, (id, &cwd)).await;
     checked.map_err(|refusal| Refusal { message: unended(refusal.message), ..refusal })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pool::slots::{Starter, Wanted, begin_start};
 use process::init::LIMIT_NOT_HELD;
-use protocol::{ErrorCode, Incarnation, Lifecycle, OsBytes, Reason, Refusal, Reply, Session, SessionId};
+use protocol::{ErrorCode, Incarnation, Lifecycle, Reason, Refusal, Reply, Session, SessionId};
 use tmux::Answer;
 
 use crate::decide::idempotency::ClientOperation;
@@ -20,21 +20,10 @@ use crate::engine::{Daemon, Turn, TurnOnDrop, pane_of};
 use crate::host::files;
 use crate::host::random::identity;
 use crate::sense::machine_capacity;
-use crate::sense::user_dirs;
 use crate::verb::{clear, session_view};
 
 /// Time that a repeated operation waits for the outcome of an earlier attempt.
 pub(super) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);
-
-/// Refuses a directory that does not exist, before anything is written.
-pub(super) async fn check_directory(daemon: &Daemon, cwd: &OsBytes) -> Result<(), Refusal> {
-    let shown = cwd.as_path().display();
-    match user_dirs::is_directory(daemon, cwd.as_path()).await {
-        Some(true) => Ok(()),
-        Some(false) => Err(Refusal::usage(format!("{shown} is not a directory"))),
-        None => Err(Refusal::failed(format!("{shown} does not answer"))),
-    }
-}
 
 /// Launches a session whose creation was decided, and answers with the result. One that `is_numbered` gets
 /// another name if tmux has its name.

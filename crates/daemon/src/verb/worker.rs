@@ -7,11 +7,11 @@ use protocol::{Event, Reply};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::{Daemon, Turn};
+use crate::sense::user_dirs;
 use crate::verb::session_view;
-use crate::verb::start::check_directory;
 
 pub(super) async fn add(daemon: &Arc<Daemon>, op: &ClientOperation, asked: AddWorker) -> Reply {
-    check_directory(daemon, &asked.cwd).await?;
+    user_dirs::check(daemon, asked.cwd.as_path()).await?;
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let decide = move |turn: &mut Turn<'_>| {
         let (settings, poolctl) = (context.settings(), context.poolctl());

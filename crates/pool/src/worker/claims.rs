@@ -97,7 +97,7 @@ fn fair_share<'a>(
     all.into_iter().take(free).filter(|(is_mine, _)| *is_mine).count()
 }
 
-/// How long a message has waited, and which one it is; the longest time comes first.
+/// Waiting time of a message, its begin, and the message; the longest time comes first.
 type WaitingTime = (Reverse<Duration>, Timestamp, MessageId);
 
 /// The times for which messages of a host wait for a handler, longest first, as many as its worker may start.

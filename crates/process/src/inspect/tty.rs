@@ -61,7 +61,7 @@ pub struct ShellState {
     pub unread: u32,
 }
 
-/// What a terminal does with its input.
+/// Mode in which a terminal passes its input on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputMode {
     /// Collects lines, and passes each on with its Enter (canonical mode).

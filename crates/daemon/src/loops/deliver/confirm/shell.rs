@@ -54,9 +54,7 @@ impl ShellBefore {
         let state = shell_state(daemon, (session, &run)).await;
         let edits_line = state.is_some_and(|state| state.edits_line());
         let log_end = log_end(daemon, session).await?;
-        let (dir, tag) = (daemon.paths.logs_of(session), run.tag);
-        let read = move || logs::pastes_enabled(&dir, tag).ok().flatten();
-        let pastes = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten();
+        let tag = run.tag;
         let row = prompt.rows_before.last().cloned().unwrap_or_default();
         let prompt_row = row.clone();
         let note = move |turn: &mut Turn<'_>| {
@@ -64,7 +62,8 @@ impl ShellBefore {
             refuses_lines(turn, tag)
         };
         let refuses = daemon.engine.turn(note).await.ok()?;
-        let may_refuse = refuses && edits_line && prompt.message.enter && pastes == Some(true);
+        let may_refuse =
+            refuses && edits_line && prompt.message.enter && enables_pastes(daemon, (session, tag)).await;
         Some(Self { log_end, edits_line, may_refuse, row })
     }
 
@@ -72,6 +71,13 @@ impl ShellBefore {
     pub(crate) fn edits_line(&self) -> bool {
         self.edits_line
     }
+}
+
+/// True if the log tells that a shell has bracketed pastes enabled.
+async fn enables_pastes(daemon: &Daemon, (session, tag): (SessionId, Tag)) -> bool {
+    let dir = daemon.paths.logs_of(session);
+    let read = move || logs::pastes_enabled(&dir, tag).ok().flatten();
+    daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() == Some(true)
 }
 
 /// Returns the row in which the line of a prompt stands, if its shell still edits it: it refused it, as fish does with a
