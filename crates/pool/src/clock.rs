@@ -43,6 +43,12 @@ impl Moment {
         Self(self.0.saturating_add(signed(millis(delay))))
     }
 
+    /// The moment this long before; saturates.
+    #[must_use]
+    pub fn before(self, delay: Duration) -> Self {
+        Self(self.0.saturating_sub(signed(millis(delay))))
+    }
+
     /// The time until `later`; zero if it has passed.
     pub fn until(self, later: Self) -> Duration {
         Duration::from_millis(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))

@@ -7,7 +7,7 @@ use protocol::clock::Clock;
 use protocol::{Epoch, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
 
 use crate::agent::record::AgentRecords;
-use crate::clock;
+use crate::clock::{self, Moment};
 use crate::queue::state::QueueState;
 use crate::session::lifecycle::is_restarting;
 
@@ -74,6 +74,11 @@ impl Pool {
     /// The time since `at`, without steps of the wall clock and the machine's sleep.
     pub fn age(&self, now: Timestamp, at: Timestamp) -> Duration {
         clock::age(&self.clock, now, at)
+    }
+
+    /// The moment of a time that is no later than `now`; of several, the latest.
+    pub fn moment(&self, now: Timestamp, at: Timestamp) -> Moment {
+        clock::moment_by(&self.clock, at, now)
     }
 
     /// The latest of these times, none of which is later than `now`.

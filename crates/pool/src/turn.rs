@@ -9,6 +9,7 @@ use protocol::{Event, MessageId, PROMPT, Seq, SessionId, Stamped, Timestamp};
 use crate::agent::former_conversation::end_of_facts;
 use crate::clock::Reading;
 use crate::deadlines::Mono;
+use crate::observe::state::Beginning;
 use crate::pool::Pool;
 use crate::volatile::Volatile;
 
@@ -106,6 +107,12 @@ impl<'a> Turn<'a> {
     /// The time since `at`, without steps of the wall clock and the machine's sleep.
     pub fn age(&self, at: Timestamp) -> Duration {
         self.pool.age(self.now(), at)
+    }
+
+    /// The beginning of an observation that began this long ago.
+    pub fn beginning(&self, age: Duration) -> Beginning {
+        let (now, age_ms) = (self.pool.moment(self.now(), self.now()), protocol::time::millis(age));
+        Beginning { moment: now.before(age), mono: Mono(self.mono.0.saturating_sub(age_ms)) }
     }
 
     /// The events so far.

@@ -19,7 +19,7 @@ use crate::host::files;
 /// The effect of an observation.
 #[derive(Debug, Default)]
 pub(crate) struct TakenIn {
-    /// False if the observation was rejected.
+    /// False if the observation was rejected, or overtaken by a newer one.
     pub(crate) admitted: bool,
     /// True if something is missing and its fate is not proved yet, or a program was only just recorded: another
     /// observation has to follow soon.
@@ -53,8 +53,11 @@ pub(crate) async fn take_in(
 ) -> Result<TakenIn, Refusal> {
     let first = move |turn: &mut Turn<'_>| {
         let Some(sighting) = admit(turn)? else { return Ok((Step::Rejected, None)) };
+        let began = turn.beginning(sighting.age);
+        if turn.volatile.observed.is_overtaken(&sighting.report, began) {
+            return Ok((Step::Rejected, None));
+        }
         turn.publish_tmux(&sighting);
-        let began = pool::clock::ago(turn.pool().clock(), turn.now(), sighting.age);
         let (pool, volatile) = turn.state();
         let update = volatile.observed.update(pool, sighting.report, sighting.complete, began);
         let suspects = observe::suspects(pool, volatile, &update);

@@ -59,7 +59,7 @@ fn was_seen(
     (session, run): (&Session, &Incarnation),
     now: Timestamp,
 ) -> bool {
-    let is_listed = |from| !pool.is_earlier(now, from, session.changed_at);
+    let is_listed = |from| from >= pool.moment(now, session.changed_at);
     run.missing_since.is_none() && observed.listed_from().is_some_and(is_listed)
 }
 

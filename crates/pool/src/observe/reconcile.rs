@@ -12,6 +12,7 @@ use protocol::{
     Timestamp, TmuxSessionId,
 };
 
+use crate::clock::Moment;
 use crate::pool::Pool;
 use crate::session::drain_progress::{is_cut_off, is_drain_unfinished};
 use crate::session::lifecycle::{is_loss, run_ended};
@@ -29,8 +30,8 @@ pub struct Observation<'a> {
     pub state: &'a TmuxState,
     /// Time of its end.
     pub now: Timestamp,
-    /// Time of its beginning: later changes may be missing in it.
-    pub began: Timestamp,
+    /// Its beginning: later changes may be missing in it.
+    pub began: Moment,
     /// Processes of records that are proved to have ended.
     pub exited: &'a BTreeSet<ProcId>,
     /// Exits of programs, as their inits reported them.
@@ -266,15 +267,7 @@ impl Case<'_> {
             Some(known) if known != server && !self.has_exited(Some(known.process)) => None,
             Some(known) if known != server => self.lost(),
             // The pane may have been created while the listing was taken.
-            Some(_)
-                if !self.pool.is_earlier(
-                    self.observation.now,
-                    self.session.changed_at,
-                    self.observation.began,
-                ) =>
-            {
-                None
-            }
+            Some(_) if self.moment(self.session.changed_at) >= self.observation.began => None,
             Some(_) => self.vanished(),
         }
     }
@@ -297,7 +290,11 @@ impl Case<'_> {
 
     /// True if the whole server was observed, long enough after the pane was first missed.
     fn proves_absence(&self, since: Timestamp) -> bool {
-        self.observation.only.is_none() && self.pool.age(self.observation.began, since) >= ABSENCE_PROOF
+        self.observation.only.is_none() && self.moment(since).until(self.observation.began) >= ABSENCE_PROOF
+    }
+
+    fn moment(&self, at: Timestamp) -> Moment {
+        self.pool.moment(self.observation.now, at)
     }
 
     /// True if the end under way is not the one that the record tells: tmux ended it, or it came before the session was

@@ -6,6 +6,8 @@ use protocol::diff::Change;
 use protocol::tmux::{Server, TmuxState, TmuxTransport};
 use protocol::{Event, PaneId, SessionId, Timestamp};
 
+use crate::clock::Moment;
+use crate::deadlines::Mono;
 use crate::observe::foreign::ForeignSessions;
 use crate::observe::reconcile::DiffScope;
 use crate::observe::{foreign, reconcile};
@@ -35,6 +37,15 @@ pub enum Report {
     Alive,
 }
 
+/// The beginning of an observation: later changes may be missing in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beginning {
+    /// In the time that records are compared by.
+    pub moment: Moment,
+    /// In the time by which observations are ordered.
+    pub mono: Mono,
+}
+
 /// The effect of a report on the observed state.
 #[derive(Debug, Clone)]
 pub struct Update {
@@ -44,8 +55,8 @@ pub struct Update {
     pub complete: bool,
     /// The part that the report covers, if not the whole server.
     pub only: Option<DiffScope>,
-    /// Beginning of the observation: later changes may be missing in it.
-    pub began: Timestamp,
+    /// Beginning of the observation.
+    pub began: Beginning,
 }
 
 /// The observed state of tmux, and the watcher.
@@ -53,7 +64,9 @@ pub struct Update {
 pub struct Observed {
     state: TmuxState,
     seen_at: Option<Timestamp>,
-    listed_from: Option<Timestamp>,
+    listed_from: Option<Moment>,
+    /// Beginning of the latest observation that the state includes.
+    state_from: Mono,
     looked_at: Option<Timestamp>,
     resync: bool,
     transport: Option<TmuxTransport>,
@@ -77,6 +90,7 @@ impl Observed {
             state: unknown_state("not looked at yet"),
             seen_at: None,
             listed_from: None,
+            state_from: Mono(0),
             looked_at: None,
             resync: false,
             transport: None,
@@ -110,7 +124,7 @@ impl Observed {
     }
 
     /// Beginning of the last complete listing of a server that answered.
-    pub fn listed_from(&self) -> Option<Timestamp> {
+    pub fn listed_from(&self) -> Option<Moment> {
         self.listed_from
     }
 
@@ -260,8 +274,17 @@ impl Observed {
         self.renamed_at.retain(|session, _| pool.session(*session).is_some());
     }
 
-    /// Applies a report to the observed state.
-    pub fn update(&mut self, pool: &Pool, report: Report, complete: bool, began: Timestamp) -> Update {
+    /// True if this is a listing that began before the latest observation that the state includes: applied now, it would
+    /// take back what was seen since, and pass for as new as that.
+    pub fn is_overtaken(&self, report: &Report, began: Beginning) -> bool {
+        matches!(report, Report::Snapshot(_)) && began.mono < self.state_from
+    }
+
+    /// Applies a report, which is not overtaken, to the observed state.
+    pub fn update(&mut self, pool: &Pool, report: Report, complete: bool, began: Beginning) -> Update {
+        if !matches!(report, Report::Alive) {
+            self.state_from = self.state_from.max(began.mono);
+        }
         let complete = complete && !matches!(report, Report::Alive);
         let only = match &report {
             _ if complete => None,
@@ -296,7 +319,7 @@ impl Observed {
         if update.complete && known {
             self.first = false;
             self.seen_at = Some(now);
-            self.listed_from = Some(update.began);
+            self.listed_from = self.listed_from.max(Some(update.began.moment));
         }
         self.looked_at = Some(now);
         if let Server::Unknown(silence) = &self.state.server {

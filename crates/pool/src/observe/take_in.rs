@@ -9,6 +9,7 @@ use protocol::tmux::Server;
 use protocol::usage::Account;
 use protocol::{Event, Exit, Incarnation, Lifecycle, OsBytes, ProcId, Session, SessionId, Tag, Timestamp};
 
+use crate::clock::Moment;
 use crate::observe::reconcile;
 use crate::observe::reconcile::Observation;
 use crate::observe::state::Update;
@@ -96,10 +97,11 @@ pub fn take_in(
     now: Timestamp,
 ) -> ObserveOutcome {
     volatile.reaping.note_exited(findings.exited.iter().copied());
+    let began = (update.began.moment, now);
     let evidence = Observation {
         state: volatile.observed.state(),
         now,
-        began: update.began,
+        began: update.began.moment,
         exited: &findings.exited,
         exits: &findings.exits,
         first: volatile.observed.is_first(),
@@ -114,11 +116,11 @@ pub fn take_in(
     events.extend(started);
     events
         .extend(findings.accounts.iter().filter_map(|(tag, account)| account_reported(pool, *tag, *account)));
-    events.retain(|event| holds(pool, volatile, event, (update.began, now)));
+    events.retain(|event| holds(pool, volatile, event, began));
     let asks_for_more =
         |event: &Event| newly_missing(event).is_some() || matches!(event, Event::SessionPlaced { .. });
     let is_missing = events.iter().any(asks_for_more);
-    events.retain(|event| newly_missing(event).is_none_or(|id| !is_younger(pool, id, update.began)));
+    events.retain(|event| newly_missing(event).is_none_or(|id| !is_younger(pool, id, began)));
     events
         .iter()
         .filter_map(|event| left_unattended(pool, event))
@@ -156,9 +158,9 @@ pub fn account_reported(pool: &Pool, tag: Tag, account: Account) -> Option<Event
 }
 
 /// True if an event holds although others act on its session meanwhile.
-fn holds(pool: &Pool, volatile: &Volatile, event: &Event, (began, now): (Timestamp, Timestamp)) -> bool {
+fn holds(pool: &Pool, volatile: &Volatile, event: &Event, began: (Moment, Timestamp)) -> bool {
     match event {
-        Event::SessionRenamed { session, .. } => may_be_renamed(pool, volatile, *session, (began, now)),
+        Event::SessionRenamed { session, .. } => may_be_renamed(pool, volatile, *session, began),
         Event::SessionStopped { session, exit, .. } if may_be_older(pool, *session, *exit, began) => false,
         Event::SessionStopped { session, .. }
         | Event::SessionParked { session, .. }
@@ -199,7 +201,7 @@ fn ended_run(pool: &Pool, event: &Event) -> Option<Tag> {
 
 /// True if the observation may date from before the session ran. A program that ended by itself just now has
 /// left its pane, which is still to be seen.
-fn may_be_older(pool: &Pool, id: SessionId, exit: Option<Exit>, began: Timestamp) -> bool {
+fn may_be_older(pool: &Pool, id: SessionId, exit: Option<Exit>, began: (Moment, Timestamp)) -> bool {
     let by_itself = exit.is_some_and(|exit| !exit.is_hangup());
     let lost = |session: &Session| session.reason.is_some_and(is_loss);
     by_itself && !pool.session(id).is_some_and(lost) && is_younger(pool, id, began)
@@ -207,8 +209,9 @@ fn may_be_older(pool: &Pool, id: SessionId, exit: Option<Exit>, began: Timestamp
 
 /// True if the session changed after the observation began, or so shortly before it that the change may not
 /// show.
-fn is_younger(pool: &Pool, id: SessionId, began: Timestamp) -> bool {
-    pool.session(id).is_some_and(|session| pool.age(began, session.changed_at) < REPORT_DELAY_MAX)
+fn is_younger(pool: &Pool, id: SessionId, (began, now): (Moment, Timestamp)) -> bool {
+    let changed_at = pool.session(id).map(|session| pool.moment(now, session.changed_at));
+    changed_at.is_some_and(|at| at.until(began) < REPORT_DELAY_MAX)
 }
 
 /// True if the reaper decides on the session's end: it holds a lease, or named survivors and is going to try
@@ -227,10 +230,10 @@ fn may_be_renamed(
     pool: &Pool,
     volatile: &Volatile,
     id: SessionId,
-    (began, now): (Timestamp, Timestamp),
+    (began, now): (Moment, Timestamp),
 ) -> bool {
     volatile.locks.holder(id).is_none_or(|held| held.is_user_lock && held.inside.is_none())
-        && volatile.observed.renamed_at(id).is_none_or(|at| pool.is_earlier(now, at, began))
+        && volatile.observed.renamed_at(id).is_none_or(|at| pool.moment(now, at) < began)
 }
 
 /// True if an operation is starting the session, and will tell the outcome.

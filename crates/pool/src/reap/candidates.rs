@@ -6,6 +6,7 @@ use protocol::reap::{Action, Candidate, CandidateKind, Rule};
 use protocol::tmux::{Server, TmuxPane};
 use protocol::{Incarnation, Lifecycle, MessageState, PaneId, Reason, Session, Tag, Timestamp};
 
+use crate::clock::Moment;
 use crate::observe::reconcile::{ABSENCE_PROOF, runs_on};
 use crate::pool::Pool;
 use crate::reap::act::rule_of;
@@ -110,8 +111,9 @@ pub(crate) fn is_left_over(
     incarnation: &Incarnation,
     inputs: &ReapInputs<'_>,
 ) -> bool {
-    let looked = if reason == Reason::ServerGone { Some(inputs.now) } else { inputs.listed_from };
-    let apart = |(since, looked): (Timestamp, Timestamp)| pool.age(looked, since) >= ABSENCE_PROOF;
+    let moment = |at| pool.moment(inputs.now, at);
+    let looked = if reason == Reason::ServerGone { Some(moment(inputs.now)) } else { inputs.listed_from };
+    let apart = |(since, looked): (Timestamp, Moment)| moment(since).until(looked) >= ABSENCE_PROOF;
     let missed = incarnation.missing_since.zip(looked).is_some_and(apart) && !is_seen(incarnation, inputs);
     // A draining session keeps its reason when its server dies.
     let cut_off = reason == Reason::Drained

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use protocol::tmux::TmuxState;
 use protocol::{Name, ProcId, SessionId, Timestamp};
 
+use crate::clock::Moment;
 use crate::pool::Pool;
 use crate::reap::orphans::Orphans;
 
@@ -17,7 +18,7 @@ pub struct ReapInputs<'a> {
     pub exited: &'a BTreeSet<ProcId>,
     pub now: Timestamp,
     /// Beginning of the last complete listing of a server that answered.
-    pub listed_from: Option<Timestamp>,
+    pub listed_from: Option<Moment>,
     /// Time between TERM and KILL, in milliseconds.
     pub grace_ms: u64,
     /// Draining sessions that have worked off their queues and are at rest.

@@ -48,7 +48,7 @@ impl Yard {
             state: &self.state,
             exited: &self.exited,
             now: self.now,
-            listed_from: Some(self.now),
+            listed_from: Some(self.scene.world.pool.moment(self.now, self.now)),
             grace_ms: 7,
             drained: &BTreeSet::new(),
             orphans: &self.orphans,

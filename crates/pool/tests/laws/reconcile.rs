@@ -1,12 +1,13 @@
 //! Events that follow from an observation of tmux, and candidates.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use pool::observe::{DiffScope, diff_scope};
+use pool::observe::{DiffScope, Observation, diff_scope, reconcile};
 use pool::reap::{Orphans, ReapInputs};
 use pool::session;
 use pool::session::NextRun;
 use protocol::diff::Change;
+use protocol::event::EventKind;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{Event, Exit, Incarnation, Lifecycle, PaneId, Reason, Tag, Timestamp, TmuxSessionId};
 
@@ -23,7 +24,7 @@ fn named(
         state,
         exited: &exited.iter().copied().collect(),
         now: Timestamp(world.now),
-        listed_from: Some(Timestamp(listed_from)),
+        listed_from: Some(world.pool.moment(Timestamp(world.now), Timestamp(listed_from))),
         grace_ms: 1,
         drained: &BTreeSet::new(),
         orphans: &Orphans::default(),
@@ -193,9 +194,23 @@ fn a_drain_that_is_cut_off_while_its_program_works_is_told_as_such() {
 fn a_listing_that_began_before_the_session_says_nothing_of_it() {
     let mut world = World { now: 5000, ..World::default() };
     let id = world.live("a", server(1), 1);
-    world.now = 4000;
-    world.see(&up(1, vec![]), &[process(101)]);
-    assert_eq!(world.lifecycle(id), Lifecycle::Live);
+    let seen = |from: u64| {
+        let observation = Observation {
+            state: &up(1, vec![]),
+            now: Timestamp(6000),
+            began: world.pool.moment(Timestamp(6000), Timestamp(from)),
+            exited: &[process(101)].into(),
+            exits: &BTreeMap::new(),
+            first: false,
+            drained: &BTreeSet::new(),
+            only: None,
+        };
+        let events = reconcile(&world.pool, &observation);
+        let of_session = events.iter().filter(|event| event.session() == Some(id));
+        of_session.map(Event::kind).collect::<Vec<_>>()
+    };
+    assert_eq!(seen(5000), vec![]);
+    assert_eq!(seen(5001), [EventKind::SessionStopped]);
 }
 
 #[test]
@@ -354,7 +369,7 @@ fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
         state: &state,
         exited: &BTreeSet::new(),
         now: Timestamp(world.now),
-        listed_from: Some(Timestamp(world.now)),
+        listed_from: Some(world.pool.moment(Timestamp(world.now), Timestamp(world.now))),
         grace_ms: 1,
         drained: &BTreeSet::new(),
         orphans: &Orphans::default(),
@@ -378,7 +393,7 @@ fn p06_a_pane_without_a_record_is_never_a_candidate() {
         state: &state,
         exited: &BTreeSet::new(),
         now: Timestamp(world.now),
-        listed_from: Some(Timestamp(world.now)),
+        listed_from: Some(world.pool.moment(Timestamp(world.now), Timestamp(world.now))),
         grace_ms: 1,
         drained: &BTreeSet::new(),
         orphans: &Orphans::default(),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use pool::clock::Reading;
 use pool::deadlines::Mono;
 use pool::lock::LockTable;
-use pool::observe::{Findings, ObserveOutcome, Report};
+use pool::observe::{Findings, ObserveOutcome, Report, Update};
 use pool::slots::{RunIdentity, Tick, TickInputs};
 use pool::{Settings, Turn, Volatile, observe, slots};
 use protocol::session::SessionLock;
@@ -117,9 +117,20 @@ impl Engine {
     }
 
     fn see_from(&mut self, state: TmuxState, findings: Findings) -> ObserveOutcome {
+        let update = self.update(state, Duration::ZERO);
         let (now, pool) = (Timestamp(self.world.now), &self.world.pool);
-        let update = self.volatile.observed.update(pool, Report::Snapshot(state), true, now);
         observe::take_in(pool, &mut self.volatile, &update, &findings, now)
+    }
+
+    /// Applies a whole observation that began this long ago.
+    fn update(&mut self, state: TmuxState, age: Duration) -> Update {
+        let report = Report::Snapshot(state);
+        let (update, _) = self.turn(|turn, _| {
+            let began = turn.beginning(age);
+            let (pool, volatile) = turn.state();
+            volatile.observed.update(pool, report, true, began)
+        });
+        update
     }
 
     /// Runs a tick of the scheduler.

@@ -198,10 +198,11 @@ impl World {
         only: Option<&DiffScope>,
     ) -> Vec<Event> {
         let exited: BTreeSet<ProcId> = exited.iter().copied().collect();
+        let later = Timestamp(self.now + 1);
         let seen = Observation {
             state,
             now: Timestamp(self.now),
-            began: Timestamp(self.now + 1),
+            began: self.pool.moment(later, later),
             exited: &exited,
             exits: &BTreeMap::new(),
             first: self.is_first,

@@ -331,7 +331,8 @@ impl Machine {
         let pool = &self.world.pool;
         let drained = self.drained();
         let exited = dead.into_iter().collect();
-        let (now, listed_from) = (self.now(), Some(self.now()));
+        let now = self.now();
+        let listed_from = Some(pool.moment(now, now));
         let (grace_ms, orphans) = (1, Orphans::default());
         let inputs = reap::ReapInputs {
             state: &state,

@@ -180,7 +180,7 @@ impl Stage {
             state: &self.state,
             exited: &self.exited,
             now,
-            listed_from: Some(now),
+            listed_from: Some(self.scene.world.pool.moment(now, now)),
             grace_ms: 1,
             drained: &BTreeSet::new(),
             orphans: &self.orphans,

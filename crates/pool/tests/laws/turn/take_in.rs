@@ -1,17 +1,19 @@
 //! Observations of tmux, while others act on the same sessions.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use pool::deadlines::Mono;
 use pool::lock::{LockRequest, OuterLock, Ticket};
-use pool::observe::{Findings, ObserveOutcome, Peer};
-use pool::reap;
+use pool::observe::{Findings, ObserveOutcome, Peer, Report};
+use pool::{observe, reap};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use protocol::clock::{Clock, ClockStep};
 use protocol::job::{JOB_VERSION, Started};
 use protocol::reap::Outcome;
 use protocol::tmux::{TmuxPane, TmuxState};
-use protocol::{Event, Exit, Lifecycle, Reason, SessionId, TmuxSessionId, WindowId};
+use protocol::{Event, Exit, Lifecycle, Reason, SessionId, Timestamp, TmuxSessionId, WindowId};
 
 use super::{Engine, ONE};
 use crate::world::{pane, process, up};
@@ -224,4 +226,51 @@ proptest! {
         engine.world.emit_all(first.events);
         prop_assert_eq!(engine.see(listing, &exited).events, vec![]);
     }
+}
+
+/// Found by the simulator: while the processes of a listing's suspects were sampled, the answer to an older listing came,
+/// and the newer one was decided on by the older one's panes.
+#[test]
+fn a_listing_that_a_newer_one_has_overtaken_is_not_applied() {
+    let mut engine = Engine::with_live(1);
+    engine.pass(10_000);
+    let there = with_pane(&engine);
+    drop(engine.update(there.clone(), Duration::from_secs(1)));
+    let is_overtaken = |engine: &mut Engine, report: Report, age_ms| {
+        let age = Duration::from_millis(age_ms);
+        engine.turn(|turn, _| turn.volatile.observed.is_overtaken(&report, turn.beginning(age))).0
+    };
+    let listing = || Report::Snapshot(up(1, vec![]));
+    assert!(is_overtaken(&mut engine, listing(), 1001), "it may lack what the other one showed");
+    assert!(!is_overtaken(&mut engine, listing(), 999));
+    assert!(!is_overtaken(&mut engine, Report::Diff(Vec::new()), 1001), "changes follow from the state");
+    engine.turn(|turn, _| {
+        let began = turn.beginning(Duration::ZERO);
+        let (pool, volatile) = turn.state();
+        drop(volatile.observed.update(pool, Report::Diff(Vec::new()), false, began));
+    });
+    assert!(is_overtaken(&mut engine, listing(), 1), "changes were seen since");
+    assert_eq!(engine.volatile.observed.state(), &there);
+}
+
+#[test]
+fn a_listing_is_no_younger_once_the_clock_was_set_back() {
+    let mut engine = Engine::with_live(1);
+    engine.pass(10_000);
+    let gone = [process(101), process(300)];
+    let update = engine.update(up(1, vec![]), Duration::from_secs(1));
+    let listed = engine.now();
+    // The session is placed after the listing, at a time that the clock showed once before.
+    engine.pass(500);
+    let (before, back) = (engine.now(), Timestamp(listed.0 - 2000));
+    let clock = engine.world.pool.clock().clone();
+    let clock = Clock { steps: [clock.steps, vec![ClockStep::new(before, back)]].concat(), ..clock };
+    engine.world.emit(Event::ClockRead(clock));
+    engine.world.now = back.0;
+    engine.is(ONE, Lifecycle::Live, Reason::Restarted);
+    engine.pass(3000);
+    let findings = Findings { exited: gone.into(), ..Findings::default() };
+    let (now, pool) = (engine.now(), &engine.world.pool);
+    let outcome = observe::take_in(pool, &mut engine.volatile, &update, &findings, now);
+    assert_eq!(kinds(&outcome, ONE), [""; 0]);
 }
