@@ -33,8 +33,8 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 /// Records what has changed. Returns true if something is known to stand still.
 fn look(turn: &mut Turn<'_>, daemon: &Daemon) -> bool {
     let rules = &daemon.loaded().settings.queue;
-    let closed = queue::close_unwanted(turn.pool(), rules);
-    turn.emit_all(closed);
+    let changed = queue::apply_rules(turn.pool(), rules, turn.now());
+    turn.emit_all(changed);
     let changes = queue::changes(turn.pool(), turn.volatile, rules, turn.now());
     turn.emit_all(changes);
     turn.pool().sessions().any(|session| !session.stuck.is_empty())

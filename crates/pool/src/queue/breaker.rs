@@ -88,11 +88,19 @@ pub fn shift_probes(pool: &Pool, step: ClockStep) -> Vec<Event> {
     pool.breakers().filter_map(shifted).collect()
 }
 
-/// Closes all breakers once the configuration asks for none.
+/// Applies rules that may have changed: closes all breakers if none are wanted, and advances the probes that are further
+/// away than the rules' pause.
 #[must_use]
-pub fn close_unwanted(pool: &Pool, rules: &QueueRules) -> Vec<Event> {
-    let all = pool.breakers().filter(|_| rules.breaker_failures == 0);
-    all.filter_map(|(session, kind, _)| close(pool, session, kind)).collect()
+pub fn apply_rules(pool: &Pool, rules: &QueueRules, now: Timestamp) -> Vec<Event> {
+    let changed = |(session, kind, breaker): (SessionId, &str, &Breaker)| {
+        if rules.breaker_failures == 0 {
+            return close(pool, session, kind);
+        }
+        let latest = next_probe(rules, breaker.failures, now);
+        let probe_at = Some(latest).filter(|latest| breaker.probe_at.is_some_and(|at| at > *latest));
+        probe_at.map(|_| breaker_changed(session, kind, Breaker { probe_at, ..breaker.clone() }, false))
+    };
+    pool.breakers().filter_map(changed).collect()
 }
 
 fn next_probe(rules: &QueueRules, failures: u32, now: Timestamp) -> Timestamp {
@@ -117,6 +125,8 @@ fn breaker_changed(session: SessionId, kind: &str, breaker: Breaker, turned: boo
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use protocol::{Seq, Stamped};
 
     use super::*;
@@ -135,8 +145,13 @@ mod tests {
         }
         let none_wanted = QueueRules { breaker_failures: 0, ..QueueRules::default() };
         let closed = breaker_changed(SessionId(1), "a", Breaker::default(), false);
-        assert_eq!(close_unwanted(&pool, &none_wanted), [closed]);
-        assert_eq!(close_unwanted(&pool, &QueueRules::default()), []);
+        assert_eq!(apply_rules(&pool, &none_wanted, Timestamp(1)), [closed]);
+        let rules = QueueRules { breaker_failures: 9, ..QueueRules::default() };
+        assert_eq!(apply_rules(&pool, &rules, Timestamp(1)), []);
+        let shorter = QueueRules { breaker_pause: Duration::from_millis(50), ..rules };
+        let advanced = breaker_changed(SessionId(1), "a", open(51), false);
+        assert_eq!(apply_rules(&pool, &shorter, Timestamp(1)), [advanced]);
+        assert_eq!(apply_rules(&pool, &shorter, Timestamp(9_990)), [], "it is due before");
     }
 
     #[test]
