@@ -334,19 +334,21 @@ impl Reference {
 
     /// The messages that retention forgets: the oldest of a session's dead and of its other finished
     /// messages, beyond the number that is kept, and those whose time is over, unless they may be repeated: in
-    /// their first ten minutes, with a key or a chosen operation id in their first day.
+    /// their first ten minutes, with a key or a chosen operation id in their first day. After a step of the clock that is
+    /// not on record, one whose time is not over keeps those that ended after it.
     pub(crate) fn outdated(&self, session: SessionId, now: u64) -> Vec<MessageId> {
         let (dead, other): (Vec<_>, Vec<_>) = self.over(session).into_iter().partition(|m| m.state == Dead);
         let of_list = |list: Vec<&Kept>, age: Duration| {
             let excess = list.len().saturating_sub(usize::try_from(self.rules.keep_count).unwrap());
-            let stays = move |m: &Kept| {
+            let is_old = |m: &Kept| now.saturating_sub(m.since) > millis(age);
+            let may_be_repeated = |m: &Kept| {
                 let named = m.key.is_some() || matches!(m.op, OpId::Named(_));
                 let minutes = if named { 24 * 60 } else { 10 };
-                now.saturating_sub(m.since) <= millis(age)
-                    || now.saturating_sub(m.created) <= minutes * 60 * 1000
+                now.saturating_sub(m.created) <= minutes * 60 * 1000
             };
-            let gone = list.into_iter().enumerate().filter(move |(n, m)| *n < excess || !stays(m));
-            gone.map(|(_, m)| m.id).collect::<Vec<_>>()
+            let (by_number, rest) = list.split_at(excess);
+            let by_age = rest.iter().take_while(|m| is_old(m)).filter(|m| !may_be_repeated(m));
+            by_number.iter().chain(by_age).map(|m| m.id).collect::<Vec<_>>()
         };
         [of_list(other, self.rules.keep_done), of_list(dead, self.rules.keep_dead)].concat()
     }
