@@ -34,6 +34,7 @@ mod journal;
 mod lifecycle_args;
 mod manual;
 mod message_wait;
+mod missing_component;
 mod outcome;
 mod pinning;
 mod poll;

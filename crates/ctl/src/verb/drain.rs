@@ -7,6 +7,7 @@ use protocol::request::{Drain, Until, Wait};
 use protocol::{Lifecycle, Reason, Request, SessionView};
 
 use crate::calls::{self};
+use crate::missing_component::MissingComponentNote;
 use crate::show::{session, time};
 use crate::targets::{Scope, Target, Targets, first_error, for_all, print_session};
 use crate::{Client, Context, Error, Repeat, expect_session};
@@ -78,6 +79,7 @@ fn progress(mut client: Client, target: Target) -> impl FnMut() -> String {
 }
 
 fn wait(context: &Context, target: &Target) -> Result<SessionView, Error> {
+    let _note = MissingComponentNote::watch(context, target.session.clone());
     let timeout_ms = context.waiting_limit().map(time::millis);
     let wait = Wait { session: target.session.clone(), until: vec![Until::Exit], timeout_ms };
     expect_session(context.unlimited_client().ask(Request::Wait(wait))?)

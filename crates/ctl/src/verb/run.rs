@@ -22,6 +22,7 @@ use protocol::{
 use crate::calls::{self};
 use crate::client::{ANSWER_MARGIN, operation};
 use crate::create::{CreateArgs, create_as, environment_help};
+use crate::missing_component::MissingComponentNote;
 use crate::poll::is_ready;
 use crate::show::json::SessionJson;
 use crate::show::{out, session, time};
@@ -86,6 +87,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         out::note(&format!("poolctl: standard input is not passed on; type with `poolctl keys {id}`"));
     }
     let (ends, ending) = watch_end(context, &id, &known, rm);
+    let _note = MissingComponentNote::watch(context, id.clone());
     let streams = !no_stream && !context.style.json;
     let files = if streams { Some(session_log::files(&mut client, &id)?) } else { None };
     let end = match files {

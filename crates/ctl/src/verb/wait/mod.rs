@@ -15,6 +15,7 @@ use protocol::request::{Until, Wait};
 use protocol::{ErrorCode, Request, Response, SessionRef, Timestamp};
 
 use crate::client::ANSWER_MARGIN;
+use crate::missing_component::MissingComponentNote;
 use crate::show::time;
 use crate::{Context, Error, exit};
 use condition::{Condition, Conditions, Kind, patterns, untils};
@@ -157,8 +158,13 @@ fn ask(context: &Context, session: &SessionRef, conditions: &[Condition], sender
     }
     let timeout_ms = context.waiting_limit().map(time::millis);
     let wait = Wait { session: session.clone(), until, timeout_ms };
+    let note =
+        wait.until.contains(&Until::Exit).then(|| MissingComponentNote::watch(context, session.clone()));
     let mut client = context.unlimited_client();
-    thread::spawn(move || drop(sender.send(Answer::Daemon(client.ask(Request::Wait(wait))))));
+    thread::spawn(move || {
+        let _note = note;
+        drop(sender.send(Answer::Daemon(client.ask(Request::Wait(wait)))));
+    });
     true
 }
 

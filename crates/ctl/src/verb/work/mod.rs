@@ -22,12 +22,12 @@ use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use protocol::Tag;
 use protocol::request::Register;
 use protocol::worker::{ClaimScope, Selection};
+use protocol::{ErrorCode, Tag};
 
-use crate::show::time;
-use crate::{Context, Error, signals};
+use crate::show::{out, time};
+use crate::{Context, Error, calls, signals};
 pub(crate) use args::Args;
 use claimer::Claimer;
 use event::WorkEvent;
@@ -49,6 +49,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     // Nothing is held before: a signal ends this process as usual.
     let (connection, registered) = Reconnecting::register(context, &register)?;
     receive_signals(sender.clone(), args.host)?;
+    note_missing(context, &register.scope);
     let lease = args.lease.unwrap_or(Duration::from_millis(registered.lease_ms));
     let every = args.heartbeat.unwrap_or(HEARTBEAT).min(lease / HEARTBEATS).max(Duration::from_millis(1));
     let of = registered.session.map(|session| format!(" of {session}")).unwrap_or_default();
@@ -76,6 +77,19 @@ fn scope(context: &Context, args: &Args) -> Result<ClaimScope, Error> {
         Selection::Named(args.sessions.iter().map(|one| context.session(one)).collect::<Result<_, _>>()?)
     };
     Ok(ClaimScope::Sessions(selection))
+}
+
+/// Notes which of several sessions do not exist: poold refuses only if none does, as one may be removed while the others
+/// are worked.
+fn note_missing(context: &Context, scope: &ClaimScope) {
+    let ClaimScope::Sessions(Selection::Named(sessions)) = scope else { return };
+    let (mut client, has_others) = (context.client(), sessions.len() > 1);
+    for session in sessions.iter().filter(|_| has_others && !context.style.quiet) {
+        let found = calls::session(&mut client, session.clone());
+        if found.is_err_and(|error| error.code() == ErrorCode::NotFound) {
+            out::note(&format!("poolctl: there is no session {session}; the others are worked"));
+        }
+    }
 }
 
 /// Receives the signals that end a worker. HUP is left alone if it is ignored, as under `nohup`, and in a host,
