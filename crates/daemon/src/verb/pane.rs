@@ -64,14 +64,17 @@ pub(super) async fn act(
     };
     let pane = daemon.engine.turn(begin).await??;
     let done = effect(pane).await;
+    let typed = kind.typed().and_then(|text| typed_of(&done, text));
     let (operation, reply) = (op.clone(), reply_of(done));
     let answer = reply.clone();
     let conclude = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         // Once more: tmux may have taken the keys long after they were recorded.
-        if let Some(text) = kind.typed() {
+        if is_typed {
             turn.emit(Event::KeysPressed(id));
-            turn.volatile.prompts.typed(pane.tag, text);
+        }
+        if let Some(text) = typed {
+            turn.volatile.prompts.typed(pane.tag, &text);
         }
         turn.volatile.prompts.delivered(pane.tag, now);
         operation.record_answer(turn, &answer);
@@ -80,6 +83,15 @@ pub(super) async fn act(
     // Before a prompt may begin, so that these keys do not count as pressed during it.
     drop(grant);
     reply
+}
+
+/// Returns what was typed of a text. In doubt its letters count, and no key that ends or discards a line.
+fn typed_of(effect: &Result<Answer, TmuxError>, text: &str) -> Option<String> {
+    match effect {
+        Ok(Answer::Done) => Some(text.to_owned()),
+        Err(error) if error.in_doubt() => Some(text.replace(char::is_control, "")),
+        _ => None,
+    }
 }
 
 /// Returns the reply for the result of an effect.
@@ -131,6 +143,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_line_counts_as_ended_only_if_the_key_for_that_was_taken() {
+        let text = "one\rtwo\u{15}";
+        assert_eq!(typed_of(&Ok(Answer::Done), text).as_deref(), Some(text));
+        assert_eq!(typed_of(&Ok(Answer::InMode), text), None);
+        assert_eq!(typed_of(&Err(TmuxError::NoServer), text), None);
+        let in_doubt = Err(TmuxError::TimedOut(Duration::from_secs(5)));
+        assert_eq!(typed_of(&in_doubt, text).as_deref(), Some("onetwo"));
+    }
 
     #[test]
     fn a_look_that_showed_nothing_leaves_nothing_in_doubt() {
