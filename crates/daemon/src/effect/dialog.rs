@@ -132,6 +132,8 @@ pub(crate) struct DialogChoice {
     agent: Agent,
     pane: PaneRef,
     dialog: Dialog,
+    /// The request that the dialog is on record as.
+    ask: u64,
     key: Key,
 }
 
@@ -164,7 +166,7 @@ pub(crate) fn choice(
     let agent = daemon.loaded().settings.agent_of(session).clone();
     let name = shown.detail.clone().unwrap_or_default();
     let dialog = Dialog { name, text: ask.text.clone(), is_startup: false };
-    Ok(Some(DialogChoice { session: session.id, agent, pane, dialog, key }))
+    Ok(Some(DialogChoice { session: session.id, agent, pane, dialog, ask: ask.id, key }))
 }
 
 /// Presses the key of a choice, if its dialog is on the screen, and waits until it closes. The caller holds
@@ -189,13 +191,15 @@ pub(crate) async fn choose(daemon: &Daemon, choice: &DialogChoice) -> Result<(),
     conflict("the key was pressed, but its dialog stays open: look at its terminal")
 }
 
-/// Records that a dialog was answered; the agent counts as idle until it reports.
+/// Records that a dialog was answered; the agent counts as idle until it reports, or another dialog is seen.
 pub(crate) fn answered(turn: &mut Turn<'_>, choice: &DialogChoice) {
     let (session, now) = (choice.session, turn.now());
-    let Some(before) = turn.pool().activity_in(session, choice.pane.tag).cloned() else { return };
-    let Some(ask) = before.ask.as_ref().filter(|ask| ask.kind == AskKind::Dialog) else { return };
-    let told = AgentEvent::AskAnswered { session, ask: ask.id, allowed: true, by: "approve".to_owned() };
+    let told = AgentEvent::AskAnswered { session, ask: choice.ask, allowed: true, by: "approve".to_owned() };
     turn.emit(Event::Agent(told));
+    let Some(before) = turn.pool().activity_in(session, choice.pane.tag).cloned() else { return };
+    if before.ask.as_ref().is_none_or(|ask| ask.id != choice.ask) {
+        return;
+    }
     let after = protocol::Activity {
         state: protocol::ActivityState::Idle,
         since: now,
