@@ -1,6 +1,5 @@
 //! Guarded effects on a pane and its session, and captures of its text.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use protocol::tmux::HIDDEN_SESSION;
@@ -34,6 +33,8 @@ pub struct Client {
     pub control: bool,
     /// True if the client cannot type.
     pub read_only: bool,
+    /// Time of its last activity (attach or key), in seconds since the Unix epoch.
+    pub active_at: u64,
 }
 
 /// The use that its user makes of a pane.
@@ -54,7 +55,8 @@ const PANE_USE: &str = "#{session_activity} #{window_activity} #{pane_pipe}";
 /// The terminal of a dead pane is closed, and another program's may have its name.
 const PANE_TERMINAL: &str = "#{session_id}\t#{?pane_dead,,#{pane_tty}}";
 
-const CLIENT: &str = "#{client_pid}\t#{client_control_mode}\t#{client_readonly}\t#{client_name}";
+const CLIENT: &str =
+    "#{client_pid}\t#{client_control_mode}\t#{client_readonly}\t#{client_activity}\t#{client_name}";
 
 impl Device {
     /// Captures the text of a pane, live or dead, with escape sequences for colours if `ansi`. Empty unless
@@ -226,8 +228,7 @@ impl Device {
         lines.map(|line| client(line).ok_or_else(|| format::malformed(line))).collect()
     }
 
-    /// Lists the clients that show the pane with this terminal: first those that can type, and of them the one that was used
-    /// last. `None` if it is no pane's of this server.
+    /// Lists the clients that show the pane with this terminal. `None` if it is no pane's of this server.
     ///
     /// # Errors
     /// [`TmuxError::NotFound`] if another server answers, or the session ends meanwhile.
@@ -249,16 +250,14 @@ impl Device {
             return Ok(None);
         }
         let mut all = Vec::new();
-        let format = format!("#{{client_activity}}\t{CLIENT}");
         for session in sessions {
             let target = session.to_string();
-            let text = self.on_server(server, &[&["list-clients", "-t", &target, "-F", &format]]).await?;
+            let text = self.on_server(server, &[&["list-clients", "-t", &target, "-F", CLIENT]]).await?;
             for line in text.split_inclusive(|&b| b == b'\n') {
-                all.push(viewer(line).ok_or_else(|| format::malformed(line))?);
+                all.push(client(line).ok_or_else(|| format::malformed(line))?);
             }
         }
-        all.sort_by_key(|(active_at, client)| (client.read_only, client.control, Reverse(*active_at)));
-        Ok(Some(all.into_iter().map(|(_, client)| client).collect()))
+        Ok(Some(all))
     }
 
     /// Reads what is to be known of a pane before its adoption.
@@ -354,19 +353,14 @@ fn pane_terminal(line: &[u8]) -> Option<(TmuxSessionId, &[u8])> {
     Some((format::field(fields.next())?, fields.next()?))
 }
 
-/// A client, with the time of its last activity.
-fn viewer(line: &[u8]) -> Option<(u64, Client)> {
-    let end = line.iter().position(|&b| b == b'\t')?;
-    Some((format::field(Some(&line[..end]))?, client(&line[end + 1..])?))
-}
-
 fn client(line: &[u8]) -> Option<Client> {
-    let mut fields = line.strip_suffix(b"\n")?.splitn(4, |&b| b == b'\t');
+    let mut fields = line.strip_suffix(b"\n")?.splitn(5, |&b| b == b'\t');
     let pid = format::field(fields.next())?;
     let control = format::field::<u8>(fields.next())? == 1;
     let read_only = format::field::<u8>(fields.next())? == 1;
+    let active_at = format::field(fields.next())?;
     let name = String::from_utf8(fields.next()?.to_vec()).ok()?;
-    Some(Client { name, pid, control, read_only })
+    Some(Client { name, pid, control, read_only, active_at })
 }
 
 /// Returns the last `n` lines, without the blank ones at the end.
@@ -398,9 +392,10 @@ mod tests {
 
     #[test]
     fn clients_parse_or_fail() {
-        let expected = Client { name: "/dev/pts/3".to_owned(), pid: 9, control: false, read_only: true };
-        assert_eq!(client(b"9\t0\t1\t/dev/pts/3\n"), Some(expected));
-        for bad in ["", "9\t0\t1\t/dev/pts/3", "x\t0\t1\ty\n", "9\t0\t1\n"] {
+        let expected =
+            Client { name: "/dev/pts/3".to_owned(), pid: 9, control: false, read_only: true, active_at: 5 };
+        assert_eq!(client(b"9\t0\t1\t5\t/dev/pts/3\n"), Some(expected));
+        for bad in ["", "9\t0\t1\t5\t/dev/pts/3", "x\t0\t1\t5\ty\n", "9\t0\t1\t5\n"] {
             assert_eq!(client(bad.as_bytes()), None, "{bad}");
         }
     }

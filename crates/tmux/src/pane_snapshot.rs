@@ -30,9 +30,9 @@ pub struct PaneSnapshot {
     pub title: String,
     /// Visible lines with their colours, each ended by a line feed.
     pub screen: Vec<u8>,
-    /// Time of the last key from a client that may type into the pane, in seconds since the Unix epoch.
-    /// `None` if no writable terminal is attached to a session that shows the pane.
-    pub typed_at: Option<u64>,
+    /// Time of the last key from each terminal that may type into the pane, in seconds since the Unix epoch. Their order
+    /// is known to who knows when the clock was set.
+    pub typed_at: Vec<u64>,
     /// Time of the session's last activity (creation, attach or key), in seconds since the Unix epoch.
     pub active_at: Option<u64>,
     /// True if a client in control mode may type into the pane: that is no activity for tmux.
@@ -91,7 +91,7 @@ impl PaneSnapshot {
             bracketed: None,
             title: String::new(),
             screen: Vec::new(),
-            typed_at: None,
+            typed_at: Vec::new(),
             active_at: None,
             has_control_client: false,
         }
@@ -112,7 +112,7 @@ fn client(pane: &str) -> String {
 
 pub(crate) fn read(text: &[u8], mark: &str) -> Option<PaneSnapshot> {
     let (facts, mut rest) = format::take_line(text)?;
-    let (mut typed_at, mut has_control_client) = (None, false);
+    let (mut typed_at, mut has_control_client) = (Vec::new(), false);
     loop {
         let (line, after) = format::take_line(rest)?;
         rest = after;
@@ -120,9 +120,9 @@ pub(crate) fn read(text: &[u8], mark: &str) -> Option<PaneSnapshot> {
             break;
         }
         has_control_client |= line == CONTROL;
-        let is_time = !line.is_empty() && line != CONTROL;
-        let at = if is_time { Some(format::field(Some(line))?) } else { None };
-        typed_at = typed_at.max(at);
+        if !line.is_empty() && line != CONTROL {
+            typed_at.push(format::field(Some(line))?);
+        }
     }
     let tab = facts.iter().position(|&b| b == b'\t')?;
     let numbers: Vec<&[u8]> = facts[..tab].split(|&b| b == b' ').collect();
@@ -164,16 +164,19 @@ mod tests {
         let found = snapshot(&format!("{FACTS}\n\n1700000009\n1700000007\nMARK\n\x1b[31mred\n\n")).unwrap();
         assert_eq!((found.size, found.cursor), (Size { width: 80, height: 24 }, (3, 4)));
         assert_eq!((found.cursor_shown, found.alternate, found.in_mode), (true, false, false));
-        assert_eq!((found.title.as_str(), found.typed_at), ("title of\tit", Some(1_700_000_009)));
+        assert_eq!(
+            (found.title.as_str(), found.typed_at),
+            ("title of\tit", vec![1_700_000_009, 1_700_000_007])
+        );
         assert_eq!((found.screen.as_slice(), found.bracketed), (&b"\x1b[31mred\n\n"[..], None));
         let second = snapshot("80 24 3 4 0 1 2 1  0\tx\nMARK\n").unwrap();
         assert_eq!(
             (second.bracketed, second.in_mode, second.dead, second.typed_at),
-            (Some(false), true, true, None)
+            (Some(false), true, true, Vec::new())
         );
         assert_eq!((found.active_at, second.active_at), (Some(1_700_000_005), None));
         let control = snapshot(&format!("{FACTS}\n1700000003\ncontrol\nMARK\n")).unwrap();
-        assert_eq!((control.typed_at, control.has_control_client), (Some(1_700_000_003), true));
+        assert_eq!((control.typed_at, control.has_control_client), (vec![1_700_000_003], true));
         for bad in ["", "MARK\n", "80 24 3 4 1 0 0 5 \tx\nMARK\n", "80 24 3 4 1 0 0 0 5 \tx\nsoon\nMARK\n"] {
             assert_eq!(snapshot(bad), None, "{bad}");
         }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use agents::Confirm;
 use pool::Agent;
 use pool::slots::LossSource;
-use protocol::{Event, ProcId, Reason, SessionId, Tag};
+use protocol::{Activity, ActivityState, Event, ProcId, Reason, SessionId, Source, Tag};
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
 use crate::effect::last_screen::save_screen;
 use crate::engine::{Daemon, Turn, pane_of};
 use crate::host::blocking_pool::Purpose;
-use crate::sense::pane_state::read_screen;
+use crate::sense::pane_state::{read_screen, wait_for_keys};
 
 /// Number of further samples in which a process, or work on the screen, has to show up before it counts, and the
 /// time between them: an agent's hooks and helpers may run for a moment after its turn.
@@ -70,6 +70,8 @@ async fn expected_loss(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Lo
     let Some(run) = record.incarnation.as_ref().filter(|run| run.tag == tag) else { return Loss::None };
     let Some(pane) = pane_of(run) else { return Loss::None };
     let agent = daemon.loaded().settings.agent_of(&record).clone();
+    // Its screen does not show keys of a moment ago yet, and no hook has reported what they began.
+    drop(wait_for_keys(daemon, session, &agent).await);
     if agent.shows_composer() {
         match shown_loss(daemon, &agent, pane).await {
             Loss::None => {}
@@ -129,11 +131,26 @@ async fn background_work(daemon: &Daemon, init_and_program: (ProcId, ProcId), ag
 
 /// Hangs up. The error says why the session continues: a client is attached, or tmux failed.
 async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(), String> {
-    let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await.ok().flatten();
-    let Some(record) = record else { return Ok(()) };
+    let look = move |turn: &mut Turn<'_>| {
+        let record = turn.pool().session(session)?;
+        let is_told = |source| matches!(source, Source::Hook | Source::Transcript);
+        let began = |known: &Activity| known.state == ActivityState::Busy && is_told(known.source);
+        let activity = turn.pool().activity_in(session, tag).filter(|known| began(known));
+        let went_to_work =
+            activity.is_some_and(|known| turn.pool().is_earlier(turn.now(), record.changed_at, known.since));
+        Some((record.clone(), went_to_work))
+    };
+    let Some((record, went_to_work)) = daemon.engine.turn(look).await.ok().flatten() else { return Ok(()) };
     let run = record.incarnation.as_ref().filter(|run| run.tag == tag);
     if run.is_none() || record.reason == Some(Reason::Restarted) {
         return Err("it was restarted meanwhile".to_owned());
+    }
+    // Somebody else ends it, as they asked.
+    if !record.is_being_parked() {
+        return Ok(());
+    }
+    if went_to_work {
+        return Err("it went to work meanwhile".to_owned());
     }
     let Some(pane) = run.and_then(pane_of) else { return Ok(()) };
     save_screen(daemon, session, tag).await;

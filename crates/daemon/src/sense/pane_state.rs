@@ -1,18 +1,34 @@
 //! The state of a pane: its screen, its input, the program in its foreground.
 
+use std::time::Duration;
+
 use agents::Confirm;
 use agents::screen::Screen;
 use pool::Agent;
 use pool::agent::ScreenReading;
 use pool::prompt::{Blocked, PaneSnapshot};
 use process::inspect::tty::{InputMode, ShellState};
-use protocol::{ActivityState, Incarnation, SessionId, Source, Tag, Timestamp};
+use protocol::{ActivityState, Incarnation, Refusal, SessionId, Source, Tag, Timestamp};
 use tmux::{Answer, PaneRef};
+use tokio::time::sleep;
 
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::sense::sample_target::{self, is_same_program};
 use crate::sense::{bracketed_paste, unfinished_line};
+
+/// Time for an agent to draw keys that were pressed.
+const DRAW_TIME: Duration = Duration::from_millis(300);
+
+/// Waits until keys that were pressed a moment ago are drawn on a screen that tells whether a prompt may be typed.
+pub(crate) async fn wait_for_keys(daemon: &Daemon, session: SessionId, agent: &Agent) -> Result<(), Refusal> {
+    if !agent.shows_composer() && agent.confirm != Confirm::Prompt {
+        return Ok(());
+    }
+    let age = daemon.engine.turn(move |turn| pool::prompt::keys_age(turn, session)).await?;
+    sleep(age.map_or(Duration::ZERO, |age| DRAW_TIME.saturating_sub(age))).await;
+    Ok(())
+}
 
 /// Returns the state that decides whether a prompt may be typed; the error is the reason why it cannot be determined.
 pub(crate) async fn read_pane(
@@ -23,6 +39,7 @@ pub(crate) async fn read_pane(
 ) -> Result<PaneSnapshot, Blocked> {
     let (seen, look) = read_screen(daemon, agent, pane).await?;
     let (tag, started_at, ready_limit) = (run.tag, run.started_at, daemon.loaded().settings.ready_limit);
+    let (typed_at, active_at) = (seen.typed_at.clone(), seen.active_at);
     let reported = move |turn: &mut Turn<'_>| {
         let session = turn.pool().tagged(tag);
         let activity = session.and_then(|session| turn.pool().activity_in(session.id, tag));
@@ -34,8 +51,10 @@ pub(crate) async fn read_pane(
         let said_idle_ago = said_idle.map(|activity| turn.age(activity.since));
         // Agents that never enabled bracketed pastes within the limit do without.
         let is_starting = turn.age(started_at) < ready_limit;
-        let times = (said_idle_ago, seen.typed_at.map(ago), seen.active_at.map(ago));
-        let active_at = seen.active_at.map(|seconds| Timestamp(seconds.saturating_mul(1000)));
+        // The greatest time may be from before the clock was set back.
+        let typed_ago = typed_at.into_iter().map(ago).min();
+        let times = (said_idle_ago, typed_ago, active_at.map(ago));
+        let active_at = active_at.map(|seconds| Timestamp(seconds.saturating_mul(1000)));
         let left_at = turn.volatile.prompts.left_view_at(tag, active_at);
         let keys_at = session.and_then(|session| session.keys_at);
         let keys_at = turn.pool().latest_shown(turn.now(), keys_at.into_iter().chain(left_at));

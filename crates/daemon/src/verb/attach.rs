@@ -5,12 +5,13 @@ use std::sync::Arc;
 use protocol::paths::is_same;
 use protocol::reply::AttachCommand;
 use protocol::request::Attach;
-use protocol::{Lifecycle, OsBytes, Refusal, Reply, Response, Session, TmuxSessionId};
+use protocol::{Lifecycle, OsBytes, Refusal, Reply, Response, Session, Timestamp, TmuxSessionId};
+use tmux::act::Client;
 use tmux::{ServerRef, TmuxError};
 
 use crate::decide::lock;
 use crate::effect::slot::Requester;
-use crate::engine::{Daemon, in_doubt, pane_of};
+use crate::engine::{Daemon, Turn, in_doubt, pane_of};
 use crate::verb::operation::Awaiter;
 use crate::verb::start::{StartOptions, start_next};
 use crate::verb::transition::{is_about_to_run, wait_while};
@@ -58,6 +59,12 @@ async fn wake(daemon: &Arc<Daemon>, session: Session, options: StartOptions) -> 
     session_view::resolve(daemon, id.into()).await
 }
 
+/// Returns the client that was used last: of those that can type, if there is one.
+fn last_used(turn: &Turn<'_>, viewers: Vec<Client>) -> Option<Client> {
+    let age = |client: &Client| turn.age(Timestamp(client.active_at.saturating_mul(1000)));
+    viewers.into_iter().min_by_key(|client| (client.read_only, client.control, age(client)))
+}
+
 /// Returns the command for the caller's terminal: inside this tmux server it switches the client that shows it, inside
 /// another one it nests, in a new window if asked.
 async fn command(
@@ -77,7 +84,7 @@ async fn command(
         ))
     })?;
     if let Some(viewers) = viewers {
-        let Some(viewer) = viewers.first() else {
+        let Some(viewer) = daemon.engine.turn(move |turn| last_used(turn, viewers)).await? else {
             return refused(
                 "this runs inside of the pool's tmux server, where nobody is attached who could see it: run \
                  `attach` in a terminal of your own, or read the session with `capture`",

@@ -155,7 +155,13 @@ impl SimTmux {
         self.detach_all();
         let sessions: Vec<TmuxSessionId> = self.state().sessions.values().copied().collect();
         if let Some(session) = rng.pick(&sessions) {
-            let client = Client { name: "/dev/pts/9".to_owned(), pid: 9, control: false, read_only: false };
+            let client = Client {
+                name: "/dev/pts/9".to_owned(),
+                pid: 9,
+                control: false,
+                read_only: false,
+                active_at: 0,
+            };
             self.0.fake.attach(*session, client);
             self.note_active(*session);
         }

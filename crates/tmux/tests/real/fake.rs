@@ -25,7 +25,7 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     let size = Size { width: 61, height: 17 };
     assert_eq!(driver.resize(pane, size).await.unwrap(), Answer::Done);
     let snapshot = driver.snapshot(pane).await.unwrap();
-    assert_eq!((snapshot.answer, snapshot.size, snapshot.typed_at), (Answer::Done, size, None));
+    assert_eq!((snapshot.answer, snapshot.size, snapshot.typed_at), (Answer::Done, size, vec![]));
     assert_eq!((snapshot.in_mode, snapshot.dead), (false, false));
     let mut other = pane;
     other.server.pid += 1;

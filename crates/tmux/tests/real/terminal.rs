@@ -28,7 +28,7 @@ async fn a_glance_shows_the_pane_as_it_is() {
     let seen = snapshot().await;
     assert_eq!((seen.answer, seen.size), (Answer::Done, Size { width: 80, height: 24 }));
     assert_eq!((seen.cursor, seen.alternate, seen.in_mode, seen.dead), ((7, 2), true, false, false));
-    assert_eq!((seen.title.as_str(), seen.typed_at), ("a title", None));
+    assert_eq!((seen.title.as_str(), seen.typed_at), ("a title", vec![]));
     let screen = String::from_utf8(seen.screen).unwrap();
     assert_eq!(screen.lines().count(), 24);
     assert!(screen.starts_with("\n\n    \x1b[31mred"), "{screen:?}");
@@ -63,7 +63,7 @@ async fn who_types_is_seen_and_who_only_looks_is_not() {
     let rig = Rig::new();
     let pane = rig.start("a", "exec sleep 1000").await.pane;
     let other = rig.start("b", "exec sleep 1000").await.pane;
-    let typed_at = async |pane| rig.device.snapshot(pane).await.unwrap().typed_at;
+    let typed_at = async |pane| rig.device.snapshot(pane).await.unwrap().typed_at.into_iter().max();
     let (_onlooker, _) = attach(&rig, "-r").await;
     assert_eq!(typed_at(pane).await, None);
     let (user, client) = attach(&rig, "").await;

@@ -1,7 +1,6 @@
 //! One attempt to type the next prompt of a session, under the session's lock.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use agents::Confirm;
 use pool::prompt::Blocked;
@@ -10,7 +9,6 @@ use protocol::{
     Incarnation, Message, MessageReason, MessageState, MessageStatus, Refusal, Session, SessionId, Token,
 };
 use tmux::{Answer, PaneRef};
-use tokio::time::sleep;
 
 use crate::decide::prompt::{is_in_conversation, typed_text};
 use crate::decide::worker::expire;
@@ -18,10 +16,7 @@ use crate::effect::dialog;
 use crate::engine::{Daemon, Turn, pane_of};
 use crate::loops::deliver::prompt::ClaimedPrompt;
 use crate::loops::deliver::{enter, record_gate};
-use crate::sense::pane_state::{collects_lines, read_pane};
-
-/// Time for an agent to draw keys that were pressed.
-const DRAW_TIME: Duration = Duration::from_millis(300);
+use crate::sense::pane_state::{collects_lines, read_pane, wait_for_keys};
 
 /// Bound of what is put before a text so that its agent takes it as a prompt, and of the blanks behind it, in bytes.
 const MARK_MAX: usize = 80;
@@ -94,16 +89,6 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
     };
     enter::record_not_typed(daemon, &prompt, why).await?;
     Ok(Attempt::NotTyped)
-}
-
-/// Waits until keys that were pressed a moment ago are drawn on a screen that tells whether a prompt may be typed.
-async fn wait_for_keys(daemon: &Daemon, session: SessionId, agent: &Agent) -> Result<(), Refusal> {
-    if !agent.shows_composer() && agent.confirm != Confirm::Prompt {
-        return Ok(());
-    }
-    let age = daemon.engine.turn(move |turn| pool::prompt::keys_age(turn, session)).await?;
-    sleep(age.map_or(Duration::ZERO, |age| DRAW_TIME.saturating_sub(age))).await;
-    Ok(())
 }
 
 /// A session with a prompt to type.

@@ -22,7 +22,8 @@ impl SimTmux {
         state.screens.begin_line(pane.pane, stays.then_some(now));
         let session = state.sessions.get(&pane.pane).copied().filter(|_| stays);
         drop(state);
-        let client = Client { name: "/dev/pts/8".to_owned(), pid: 8, control: false, read_only: false };
+        let client =
+            Client { name: "/dev/pts/8".to_owned(), pid: 8, control: false, read_only: false, active_at: 0 };
         session.into_iter().for_each(|session| self.0.fake.attach(session, client.clone()));
         Some(pane)
     }
