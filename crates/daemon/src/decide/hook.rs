@@ -71,7 +71,10 @@ fn apply(turn: &mut Turn<'_>, daemon: &Daemon, (hook, origin): (Hook, Origin)) -
     asks::note_open_asks(turn, session.id, &open);
     // The report of a start is no sign that it was given anything.
     if !matches!(hook.signal, HookEvent::Started { .. }) {
-        turn.volatile.prompts.delivered(hook.tag, hook.at);
+        // A late report says nothing of what was typed since.
+        let before = turn.volatile.prompts.delivered_at().get(&hook.tag).copied();
+        let at = turn.pool().latest(turn.now(), before.into_iter().chain([hook.at]));
+        turn.volatile.prompts.delivered(hook.tag, at);
     }
     // One message for each turn, whether its end is told by the agent's record, by a hook, or first by the one.
     let ends_turn = matches!(hook.signal, HookEvent::TurnOver { .. });

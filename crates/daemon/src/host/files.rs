@@ -7,12 +7,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 
 use nix::fcntl::OFlag;
 use protocol::job::{ExitRecord, Job, RUN_FILES, Started};
 use protocol::usage::Account;
-use protocol::{Exit, ProcId, Tag};
+use protocol::{Exit, ProcId, Tag, Timestamp};
+use world::clock::timestamp;
 
 /// The state of an incarnation's job after it was withdrawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,14 +42,16 @@ pub(crate) fn write_job(run: &Path, job: &Job) -> io::Result<PathBuf> {
 
 /// Returns the time of the last write to a session's output: to its log, or to that of its standard error where
 /// that is kept apart. `None` if there is no log.
-pub(crate) fn last_written(log: &Path) -> Option<SystemTime> {
-    written(log, &fs::metadata(log).ok()?)
+pub(crate) fn last_written(log: &Path, now: Timestamp) -> Option<Timestamp> {
+    written(log, &fs::metadata(log).ok()?, now)
 }
 
 /// As [`last_written`], of a log with this metadata.
-pub(crate) fn written(log: &Path, meta: &Metadata) -> Option<SystemTime> {
-    let other = fs::metadata(apart(log)).and_then(|found| found.modified());
-    meta.modified().ok().map(|written| other.map_or(written, |other| other.max(written)))
+pub(crate) fn written(log: &Path, meta: &Metadata, now: Timestamp) -> Option<Timestamp> {
+    let other = fs::metadata(apart(log)).and_then(|found| found.modified()).ok();
+    let written = meta.modified().ok()?;
+    // A time that is still to come is from before the clock was set back.
+    other.into_iter().chain([written]).map(timestamp).max_by_key(|at| (*at <= now, *at))
 }
 
 /// True if a session's program has written anything, also to a standard error that is kept apart.
@@ -229,6 +231,20 @@ mod tests {
             private: None,
             stderr: None,
         }
+    }
+
+    #[test]
+    fn the_last_write_of_two_logs_is_not_one_from_before_the_clock_was_set_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join(protocol::logs::CURRENT);
+        fs::create_dir(dir.path().join(protocol::logs::STDERR)).unwrap();
+        let minute = |n: u64| std::time::UNIX_EPOCH + std::time::Duration::from_secs(60 * n);
+        for (path, at) in [(&log, minute(20)), (&apart(&log), minute(59))] {
+            File::create(path).unwrap().set_modified(at).unwrap();
+        }
+        let last = |now| last_written(&log, timestamp(now));
+        assert_eq!(last(minute(60)), Some(timestamp(minute(59))));
+        assert_eq!(last(minute(21)), Some(timestamp(minute(20))));
     }
 
     #[test]

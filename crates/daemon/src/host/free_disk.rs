@@ -2,7 +2,6 @@
 //! so that the records which settle the old ones can still be written.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,17 +20,8 @@ const BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct FreeDisk {
     dir: PathBuf,
     sample: Mutex<DiskSample>,
-    /// True while a sample is being taken.
-    sampling: AtomicBool,
-}
-
-/// A sample that is being taken, until this is dropped.
-struct Sampling<'a>(&'a AtomicBool);
-
-impl Drop for Sampling<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
+    /// Held while a sample is being taken.
+    sampling: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -45,7 +35,7 @@ struct DiskSample {
 impl FreeDisk {
     /// Free space of the file system of this directory; nothing is sampled yet.
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir, sample: Mutex::default(), sampling: AtomicBool::new(false) }
+        Self { dir, sample: Mutex::default(), sampling: tokio::sync::Mutex::default() }
     }
 
     /// Samples again if queueing `more` bytes needs it: the last sample is too old, or too much was queued on
@@ -55,11 +45,14 @@ impl FreeDisk {
             sample.at.is_some_and(|at| at.elapsed() < AGE_MAX)
                 && sample.queued.saturating_add(more) <= BYTES_MAX
         };
-        // One sample at a time: a file system that hangs keeps one sender waiting, and takes one thread.
-        if is_usable(&self.lock()) || self.sampling.swap(true, Ordering::AcqRel) {
+        if is_usable(&self.lock()) {
             return;
         }
-        let _done = Sampling(&self.sampling);
+        // One sample at a time, for all who wait: a file system that hangs takes one thread.
+        let Ok(_sampling) = self.sampling.try_lock() else {
+            drop(self.sampling.lock().await);
+            return;
+        };
         let dir = self.dir.clone();
         let free = blocking.with_timeout(Purpose::Housekeeping, move || processes.free_disk(&dir)).await;
         if let Some(free) = free {

@@ -9,7 +9,8 @@ use agents::Adapter;
 use pool::agent::{self, AgentObservation};
 use pool::{Agent, QueueRules, prompt, queue};
 use protocol::{
-    ActivityState, AgentEvent, Event, MessageReason, MessageState, Notes, Refusal, SessionId, Tag, Timestamp,
+    ActivityState, AgentEvent, Event, MessageReason, MessageState, Notes, Refusal, SessionId, Source, Tag,
+    Timestamp,
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -134,6 +135,9 @@ fn decide(
             continue;
         }
         note_marks(turn, &target, &sample);
+        if is_overtaken(turn, &target, began) {
+            continue;
+        }
         let foreground = sample.foreground.as_ref();
         let shown = foreground.and_then(|found| {
             let run = (target.id, target.tag);
@@ -154,9 +158,10 @@ fn decide(
         let interrupted_at = transcript::interrupted_at(&sample);
         let observation = AgentObservation {
             // Output of an earlier incarnation does not count.
-            quiet_since: sample
-                .quiet_since
-                .map(|at| at.max(target.active_before_adoption.unwrap_or(target.started_at))),
+            quiet_since: sample.quiet_since.map(|at| {
+                let began = target.active_before_adoption.unwrap_or(target.started_at);
+                turn.pool().latest(turn.now(), [at, began])
+            }),
             idle_quiet,
             marks: sample.marks,
             delivered_at: turn.volatile.prompts.delivered_at().get(&target.tag).copied(),
@@ -192,6 +197,15 @@ fn decide(
     Effects { parks: usage_limit::tick(turn, daemon), answers }
 }
 
+/// True if somebody has looked at the program in the foreground since the samples were begun, as who follows a prompt does: the
+/// sample may show a command that has ended since.
+fn is_overtaken(turn: &Turn<'_>, target: &SampleTarget, began: Timestamp) -> bool {
+    let known = turn.pool().activity_in(target.id, target.tag);
+    known.is_some_and(|known| {
+        known.source == Source::Process && turn.pool().is_earlier(turn.now(), began, known.since)
+    })
+}
+
 /// True if the agent became idle.
 fn is_idle(event: &Event) -> bool {
     let Event::Agent(AgentEvent::ActivityChanged { activity, .. }) = event else { return false };
@@ -222,7 +236,10 @@ fn note_marks(turn: &mut Turn<'_>, target: &SampleTarget, sample: &Sample) {
 fn note_sampled(turn: &mut Turn<'_>, tag: Tag, began: Timestamp) {
     let before = turn.volatile.agents.note_observation(tag, began);
     let typed_at = turn.volatile.prompts.delivered_at().get(&tag).copied();
-    if typed_at.is_some_and(|typed| typed < began && before.is_none_or(|before| before <= typed)) {
+    let is_later = |typed, at| turn.pool().is_earlier(turn.now(), typed, at);
+    if typed_at
+        .is_some_and(|typed| is_later(typed, began) && before.is_none_or(|before| !is_later(typed, before)))
+    {
         turn.wake();
     }
 }

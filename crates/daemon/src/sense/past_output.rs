@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::{Lifecycle, Reason, Refusal, Session, SessionId, Timestamp};
-use world::clock::timestamp;
 
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
@@ -15,8 +14,9 @@ use crate::host::files;
 pub(crate) async fn note(daemon: Arc<Daemon>) -> Result<(), Refusal> {
     let context = Arc::clone(&daemon);
     let logs = daemon.engine.turn(move |turn| logs(turn, &context)).await?;
+    let now = daemon.world.clock.now();
     let look = move || {
-        let written = |(session, log): (SessionId, PathBuf)| Some((session, last_output(&log)?));
+        let written = |(session, log): (SessionId, PathBuf)| Some((session, last_output(&log, now)?));
         logs.into_iter().filter_map(written).collect::<Vec<_>>()
     };
     let found = daemon.blocking.with_timeout(Purpose::Logs, look).await.unwrap_or_default();
@@ -46,6 +46,6 @@ fn may_lack_output(session: &Session) -> bool {
 
 /// Returns the time of the last output in a log; `None` if there is none, as in that of an adopted session at
 /// first.
-fn last_output(log: &Path) -> Option<Timestamp> {
-    files::last_written(log).filter(|_| files::has_output(log)).map(timestamp)
+fn last_output(log: &Path, now: Timestamp) -> Option<Timestamp> {
+    files::last_written(log, now).filter(|_| files::has_output(log))
 }

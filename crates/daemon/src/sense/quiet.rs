@@ -8,7 +8,6 @@ use std::time::Duration;
 use protocol::{Lifecycle, Refusal, SessionId, Timestamp};
 
 use tokio::time::Instant;
-use world::clock::timestamp;
 
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::{Purpose, WORK_LIMIT};
@@ -32,8 +31,8 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     let Some(running_logs) = daemon.engine.turn(move |turn| running_logs(turn, &context)).await? else {
         return Ok(());
     };
-    let all = running_logs.clone();
-    let look = move || all.into_iter().filter_map(written).collect();
+    let (all, now) = (running_logs.clone(), daemon.world.clock.now());
+    let look = move || all.into_iter().filter_map(|log| written(log, now)).collect();
     let place = (Purpose::Logs, daemon.paths.sessions.as_path());
     let found = match daemon.blocking.one_at_a_time(place, ANSWER_LIMIT, look).await {
         Some(found) => found,
@@ -59,7 +58,8 @@ async fn one_by_one(daemon: &Daemon, running_logs: Vec<RunningLog>) -> Vec<(Sess
     for running_log in running_logs.into_iter().take_while(|_| Instant::now() < until) {
         let log = running_log.log.clone();
         let place = (Purpose::Logs, log.as_path());
-        let look = daemon.blocking.one_at_a_time(place, ANSWER_LIMIT, move || written(running_log));
+        let now = daemon.world.clock.now();
+        let look = daemon.blocking.one_at_a_time(place, ANSWER_LIMIT, move || written(running_log, now));
         found.extend(look.await.flatten());
     }
     found
@@ -80,7 +80,7 @@ fn running_logs(turn: &Turn<'_>, daemon: &Daemon) -> Option<Vec<RunningLog>> {
     Some(running.filter_map(running_log).collect())
 }
 
-fn written(running_log: RunningLog) -> Option<(SessionId, [Timestamp; 2])> {
-    let modified = files::last_written(&running_log.log)?;
-    Some((running_log.session, [timestamp(modified), running_log.started_at]))
+fn written(running_log: RunningLog, now: Timestamp) -> Option<(SessionId, [Timestamp; 2])> {
+    let modified = files::last_written(&running_log.log, now)?;
+    Some((running_log.session, [modified, running_log.started_at]))
 }

@@ -114,9 +114,11 @@ where
                 Err(_) => goes_on = !lock(&queue).is_empty() && self.start_reader(&queue),
             }
         }
-        // Without a free thread, the earlier states are the samples.
-        let unread: Vec<Sampled> = lock(&queue).drain(..).collect();
-        samples.extend(unread.into_iter().map(|sampled| self.finish(sampled, &mut awaited)));
+        // Without a free thread, these are not sampled in this round.
+        for (target, state) in lock(&queue).drain(..) {
+            awaited.remove(&target.tag);
+            self.states.insert(target.tag, state);
+        }
         self.pending.extend(awaited);
         samples
     }

@@ -171,7 +171,7 @@ impl SampleState {
         if let Ok(meta) = std::fs::metadata(&target.log) {
             self.has_output = self.has_output || meta.len() > 0 || files::has_output(&target.log);
             let before = target.active_before_adoption.filter(|_| !self.has_output);
-            self.quiet_since = quiet_since((&target.log, &meta), before);
+            self.quiet_since = quiet_since((&target.log, &meta, now), before);
             match target.agent.adapter {
                 Adapter::None => self.log.read_marks(target, &meta, now),
                 Adapter::Codex if target.known.state.is_at_work() => self.log.read_title(target, &meta, now),
@@ -237,10 +237,10 @@ impl SampleState {
 /// The time of the last output: before there is any in the log of an adopted session, that of its last activity
 /// in tmux.
 fn quiet_since(
-    (log, meta): (&Path, &Metadata),
+    (log, meta, now): (&Path, &Metadata, Timestamp),
     active_before_adoption: Option<Timestamp>,
 ) -> Option<Timestamp> {
-    active_before_adoption.or_else(|| files::written(log, meta).map(timestamp))
+    active_before_adoption.or_else(|| files::written(log, meta, now))
 }
 
 /// Takes into account what the log of a zsh tells of its questions.
@@ -307,8 +307,9 @@ mod tests {
         fs::write(&log, "").unwrap();
         let before = Timestamp(1_000);
         let meta = fs::metadata(&log).unwrap();
-        assert_eq!(quiet_since((&log, &meta), Some(before)), Some(before));
-        assert!(quiet_since((&log, &meta), None).is_some_and(|wrote| wrote > before));
+        let now = Timestamp(u64::MAX);
+        assert_eq!(quiet_since((&log, &meta, now), Some(before)), Some(before));
+        assert!(quiet_since((&log, &meta, now), None).is_some_and(|wrote| wrote > before));
     }
 
     #[test]
