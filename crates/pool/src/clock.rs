@@ -58,8 +58,9 @@ impl Moment {
 /// Returns the clock after a reading and the step, if the wall clock diverged from its expected reading since
 /// `last`.
 pub fn step(clock: &Clock, last: Reading, now: Reading) -> Option<(Clock, ClockStep)> {
-    let expected = last.wall.after(awake(last.awake_ms, now));
-    (differ(expected, now.wall) >= millis(STEP)).then(|| stepped(clock, expected, now))
+    let passed = awake(last.awake_ms, now);
+    let is_step = differ(last.wall.after(passed), now.wall) >= millis(STEP);
+    is_step.then(|| stepped(clock, dated(last.wall, passed, now.wall), now))
 }
 
 /// The clock after a reading without a step.
@@ -82,15 +83,16 @@ pub fn at_start(
     } else if !never_read && same_boot && now.awake_ms >= clock.awake_ms {
         let passed = awake(clock.awake_ms, now);
         let tolerated = millis(passed) / DRIFT + millis(STEP);
-        let expected = clock.read_at.after(passed);
-        (differ(expected, now.wall) >= tolerated).then_some(expected)
+        let is_step = differ(clock.read_at.after(passed), now.wall) >= tolerated;
+        is_step.then(|| dated(clock.read_at, passed, now.wall))
     } else {
         // The machine was off, or the clock was not read.
         let known = since.unwrap_or_default().max(clock.read_at);
         let expected = known..=known.after(OFF_MAX);
-        (!expected.contains(&now.wall)).then(|| now.wall.clamp(known, known.after(OFF_MAX)))
+        let before = now.wall.clamp(known, known.after(OFF_MAX));
+        (!expected.contains(&now.wall)).then(|| ClockStep::new(before, now.wall))
     };
-    match step.map(|before| stepped(clock, before, now)) {
+    match step.map(|step| stepped(clock, step, now)) {
         Some((clock, step)) => (clock, Some(step)),
         None => (refreshed(clock, clock.seq, now), None),
     }
@@ -105,6 +107,10 @@ pub(crate) fn shifted(step: ClockStep, at: Timestamp) -> Timestamp {
 /// The time since `at`, without skipped time. If the wall clock showed `at` more than once, because it was
 /// set back, the latest of these moments counts: nothing is taken for older than it is.
 pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {
+    // One a little ahead is from before an adjustment too small to be recorded as a step.
+    if at > now && at.since(now) < STEP {
+        return Duration::ZERO;
+    }
     moment_by(clock, at, now).until(moment(clock, now))
 }
 
@@ -271,9 +277,19 @@ pub(crate) fn first_moment(clock: &Clock, at: Timestamp, now: Timestamp) -> Opti
     known.last()
 }
 
-fn stepped(clock: &Clock, before: Timestamp, now: Reading) -> (Clock, ClockStep) {
+/// The step between a reading of the wall clock and the present one, after so much time awake. When it was set between the two
+/// is unknown, and files have times from before and after it. Nothing is to be taken for older than it is: a clock that
+/// was set back was so since the last reading, any other one only now.
+fn dated(last: Timestamp, passed: Duration, now: Timestamp) -> ClockStep {
+    let expected = last.after(passed);
+    match now.0.checked_sub(millis(passed)) {
+        Some(back) if now < expected => ClockStep::new(last, Timestamp(back)),
+        _ => ClockStep::new(expected, now),
+    }
+}
+
+fn stepped(clock: &Clock, step: ClockStep, now: Reading) -> (Clock, ClockStep) {
     let mut steps = clock.steps.clone();
-    let step = ClockStep::new(before, now.wall);
     steps.push(step);
     if steps.len() > STEPS_MAX {
         join(&mut steps);

@@ -20,8 +20,8 @@
 //! - Out: [`inbox`] lists what waits for a person, [`session::view()`] shows a session, and [`redaction`]
 //!   removes secrets from what is published.
 //!
-//! Shared: [`clock`] (ages without steps of the wall clock), [`deadlines`] (on the monotonic clock), and the
-//! [`Settings`].
+//! Shared: [`clock`] (ages without steps of the wall clock), [`shift_pauses`] (at a step), [`deadlines`] (on the monotonic
+//! clock), and the [`Settings`].
 //!
 //! Within the crate, files import each other directly and never through a `mod.rs`, and their imports form no
 //! circle; the `mod.rs` of a feature gives each public item its one path.
@@ -43,6 +43,7 @@ pub mod deadlines;
 pub mod inbox;
 pub mod lock;
 pub mod observe;
+mod pauses;
 mod pool;
 pub mod prompt;
 pub mod queue;
@@ -57,6 +58,7 @@ mod turn;
 mod volatile;
 pub mod worker;
 
+pub use pauses::shift_pauses;
 pub use pool::{Operation, OperationState, Pool};
 pub use settings::{
     Adoption, Agent, EnforceableLimits, EnvFilter, QueueRules, ReapRules, RestartRules, Settings,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use protocol::{Event, MessageId, PROMPT, Seq, SessionId, Stamped, Timestamp};
 
 use crate::agent::former_conversation::end_of_facts;
-use crate::clock::Reading;
+use crate::clock::{Moment, Reading};
 use crate::deadlines::Mono;
 use crate::observe::state::Beginning;
 use crate::pool::Pool;
@@ -99,6 +99,11 @@ impl<'a> Turn<'a> {
         self.reading
     }
 
+    /// Now, in the time that records are compared by.
+    pub fn moment(&self) -> Moment {
+        self.pool.moment(self.now(), self.now())
+    }
+
     /// Now, by the monotonic clock.
     pub fn mono(&self) -> Mono {
         self.mono
@@ -111,8 +116,8 @@ impl<'a> Turn<'a> {
 
     /// The beginning of an observation that began this long ago.
     pub fn beginning(&self, age: Duration) -> Beginning {
-        let (now, age_ms) = (self.pool.moment(self.now(), self.now()), protocol::time::millis(age));
-        Beginning { moment: now.before(age), mono: Mono(self.mono.0.saturating_sub(age_ms)) }
+        let age_ms = protocol::time::millis(age);
+        Beginning { moment: self.moment().before(age), mono: Mono(self.mono.0.saturating_sub(age_ms)) }
     }
 
     /// The events so far.

@@ -99,7 +99,7 @@ impl ClientOperation {
         let run = session.incarnation.as_ref();
         begun
             .zip(run)
-            .is_some_and(|(begun, run)| turn.pool().is_surely_earlier(turn.now(), begun.at, run.started_at))
+            .is_some_and(|(begun, run)| turn.pool().is_earlier(turn.now(), begun.at, run.started_at))
     }
 
     /// True if a requester still waits for its answer.

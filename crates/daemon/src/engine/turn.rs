@@ -120,9 +120,8 @@ impl<'a> Turn<'a> {
     /// Records a step of the wall clock, and shifts the pauses that it would end or lengthen.
     pub(super) fn clock_stepped(&mut self, (clock, step): (Clock, ClockStep)) {
         log_step(step);
-        let starts = pool::session::shift_due_starts(self.pool(), step);
-        let probes = pool::queue::shift_probes(self.pool(), step);
-        self.emit_all(starts.into_iter().chain(probes));
+        let shifted = pool::shift_pauses(self.pool(), step);
+        self.emit_all(shifted);
         let seq = self.pool().seq();
         self.emit(Event::ClockRead(Clock { seq, ..clock }));
         self.wake();

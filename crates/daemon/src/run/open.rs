@@ -96,8 +96,7 @@ pub(super) fn begin(
     let (clock, step) = pool::clock::at_start(pool.clock(), same_boot, last, reading);
     if let Some(step) = step {
         turn::log_step(step);
-        events.extend(pool::session::shift_due_starts(&pool, step));
-        events.extend(pool::queue::shift_probes(&pool, step));
+        events.extend(pool::shift_pauses(&pool, step));
     }
     events.push(Event::ClockRead(Clock { seq: pool.seq(), ..clock }));
     match start.continuity {

@@ -159,7 +159,7 @@ fn time_of_handler(turn: &Turn<'_>, daemon: &Daemon, id: MessageId) -> Result<Op
     let status = &message.status;
     let was_held =
         status.state == MessageState::Cancelled && status.token.is_some() && message.kind != PROMPT;
-    let is_from_before = turn.pool().is_surely_earlier(turn.now(), status.changed_at, daemon.started_at);
+    let is_from_before = !turn.pool().is_surely_earlier(turn.now(), daemon.started_at, status.changed_at);
     let left = window.saturating_sub(turn.age(status.changed_at));
     Ok(Some(left).filter(|left| was_held && is_from_before && !left.is_zero()))
 }

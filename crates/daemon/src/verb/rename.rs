@@ -47,7 +47,7 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
             }
         };
         // Observations from before now show the old name.
-        let now = turn.now();
+        let now = turn.moment();
         turn.volatile.observed.renamed(id, now);
         // Where it is in doubt, a repeat asks tmux again.
         if reply.as_ref().err().is_none_or(|refusal| refusal.code != ErrorCode::Unavailable) {

@@ -26,8 +26,7 @@ pub(super) fn view_of(
 ) -> SessionView {
     let lock = lock::view(turn, session.id);
     let observed = &turn.volatile.observed;
-    let pane = session.running().and_then(|run| run.pane);
-    let pane = pane.and_then(|id| observed.state().panes.get(&id));
+    let pane = session.running().and_then(|run| observed.pane_of(run));
     let current_dir = pane.and_then(|pane| pane.current_dir.clone());
     let loaded = daemon.loaded();
     let agent = loaded.settings.agent_of(session);

@@ -43,9 +43,8 @@ fn dir_of(view: &SessionView) -> PathBuf {
 
 fn log_of(turn: &Turn<'_>, daemon: &Daemon, view: &SessionView) -> LogOf {
     let session = &view.session;
-    let pane = session.incarnation.as_ref().and_then(|run| run.pane);
-    let pane = pane.filter(|_| session.lifecycle.holds_slot());
-    let seen = pane.and_then(|pane| turn.volatile.observed.state().panes.get(&pane));
+    let run = session.incarnation.as_ref().filter(|_| session.lifecycle.holds_slot());
+    let seen = run.and_then(|run| turn.volatile.observed.pane_of(run));
     let size =
         seen.map_or((session.spec.size.rows, session.spec.size.cols), |pane| (pane.height, pane.width));
     LogOf { session: session.id, dir: daemon.paths.logs_of(session.id), size }

@@ -35,11 +35,11 @@ fn resolve(turn: &Turn<'_>, target: &SessionRef) -> Result<Session, Refusal> {
     let (name, pane) =
         parse_tmux_target(&target.0).map_or((None, target.0.as_str()), |(name, pane)| (Some(name), pane));
     let by_pane = pane.parse().ok().and_then(|pane: PaneId| {
-        let runs = |session: &&Session| session.lifecycle.holds_slot();
-        turn.pool()
-            .sessions()
-            .filter(runs)
-            .find(|s| s.incarnation.as_ref().is_some_and(|run| run.pane == Some(pane)))
+        let shows = |s: &&Session| s.incarnation.as_ref().is_some_and(|run| run.pane == Some(pane));
+        let runs = turn.pool().sessions().filter(|s| s.lifecycle.holds_slot()).filter(shows);
+        // Another pane of this id may be that of an older tmux server.
+        let observed = &turn.volatile.observed;
+        runs.min_by_key(|s| s.incarnation.as_ref().is_none_or(|run| observed.pane_of(run).is_none()))
     });
     let Some(session) = by_pane else { return session::resolve(turn.pool(), target).cloned() };
     if let Some(name) = name.filter(|name| *name != session.name.as_str()) {

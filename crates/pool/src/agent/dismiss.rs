@@ -59,7 +59,7 @@ pub fn keep_bells_answered(pool: &Pool, volatile: &mut Volatile, (last, now): (T
     for session in pool.sessions() {
         let Some(tag) = session.tag() else { continue };
         if !pool.activity_in(session.id, tag).is_some_and(rings) {
-            let recorded = session.verified_at.map_or(last, |at| at.max(last)).min(now);
+            let recorded = pool.latest(now, session.verified_at.into_iter().chain([last])).min(now);
             let before = Timestamp(recorded.0.saturating_sub(time::millis(UNRECORDED)));
             volatile.agents.answer_bell([tag], before);
         }

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use protocol::Timestamp;
+use protocol::clock::ClockStep;
+use protocol::{Activity, Event, Session, Timestamp};
+
+use crate::agent::activity::activity_changed;
+use crate::clock;
+use crate::pool::Pool;
 
 /// Pause of an agent whose usage limit does not say when it ends, also if it meets the limit again. Limits of minutes
 /// are over by then; for longer ones a failed retry costs little.
@@ -14,6 +19,23 @@ const RETRY_PAUSE: Duration = Duration::from_secs(30);
 
 /// Longest of these pauses, which double.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// Longest time for which the report of a limit may be under way.
+const REPORTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Moves the ends of limits whose lengths are not known by a step of the clock: these are pauses, not times that were told.
+pub(crate) fn shift_unknown_limits(pool: &Pool, step: ClockStep) -> Vec<Event> {
+    let shifted = |session: &Session| {
+        let before = pool.activity(session.id)?;
+        let until = before.limited_until?;
+        let earliest = pool.time_after(step.before, before.since, UNKNOWN_LIMIT_PAUSE);
+        let limited_until = Some(clock::shifted(step, until));
+        let after = Activity { limited_until, ..before.clone() };
+        let is_pause = (earliest..=earliest.after(REPORTED_WITHIN)).contains(&until);
+        activity_changed(session, before, after).filter(|_| is_pause)
+    };
+    pool.sessions().filter_map(shifted).collect()
+}
 
 /// Time until which a limited agent gets no prompt: the end of its limit, which its report made at `at` may tell in words.
 /// If that has passed and the agent still meets its limit, the end of a pause that doubles.

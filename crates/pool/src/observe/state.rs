@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::diff::Change;
-use protocol::tmux::{Server, TmuxState, TmuxTransport};
-use protocol::{Event, PaneId, SessionId, Timestamp};
+use protocol::tmux::{Server, TmuxPane, TmuxState, TmuxTransport};
+use protocol::{Event, Incarnation, PaneId, ServerId, SessionId, Tag, Timestamp};
 
 use crate::clock::Moment;
 use crate::deadlines::Mono;
@@ -72,7 +72,7 @@ pub struct Observed {
     transport: Option<TmuxTransport>,
     foreign: Option<ForeignSessions>,
     adopting: BTreeSet<PaneId>,
-    renamed_at: BTreeMap<SessionId, Timestamp>,
+    renamed_at: BTreeMap<SessionId, Moment>,
     unattended: BTreeSet<SessionId>,
     first: bool,
     watcher: Option<Peer>,
@@ -111,6 +111,11 @@ impl Observed {
     /// The observed state of tmux.
     pub fn state(&self) -> &TmuxState {
         &self.state
+    }
+
+    /// The pane of an incarnation, if it is observed: another server numbers its panes anew.
+    pub fn pane_of(&self, run: &Incarnation) -> Option<&TmuxPane> {
+        self.state.panes.get(&run.pane?).filter(|pane| pane.tag == Some(run.tag))
     }
 
     /// Names of the sessions in tmux, as last observed.
@@ -255,18 +260,21 @@ impl Observed {
     }
 
     /// Stores that the pool itself renamed a session.
-    pub fn renamed(&mut self, session: SessionId, now: Timestamp) {
+    pub fn renamed(&mut self, session: SessionId, now: Moment) {
         self.renamed_at.insert(session, now);
     }
 
     /// Time at which the pool itself last renamed a session.
-    pub(crate) fn renamed_at(&self, session: SessionId) -> Option<Timestamp> {
+    pub(crate) fn renamed_at(&self, session: SessionId) -> Option<Moment> {
         self.renamed_at.get(&session).copied()
     }
 
-    /// Removes a pane whose end the reaper saw, ahead of the watcher.
-    pub fn remove_pane(&mut self, pane: PaneId) {
-        self.state.panes.remove(&pane);
+    /// Removes a pane whose end the reaper saw, ahead of the watcher. Another server numbers its panes anew.
+    pub fn remove_pane(&mut self, server: ServerId, pane: PaneId, tag: Tag) {
+        let is_its = self.state.panes.get(&pane).is_some_and(|found| found.tag == Some(tag));
+        if self.state.server == Server::Up(server) && is_its {
+            self.state.panes.remove(&pane);
+        }
     }
 
     /// Forgets sessions that were deleted.

@@ -160,7 +160,7 @@ pub fn account_reported(pool: &Pool, tag: Tag, account: Account) -> Option<Event
 /// True if an event holds although others act on its session meanwhile.
 fn holds(pool: &Pool, volatile: &Volatile, event: &Event, began: (Moment, Timestamp)) -> bool {
     match event {
-        Event::SessionRenamed { session, .. } => may_be_renamed(pool, volatile, *session, began),
+        Event::SessionRenamed { session, .. } => may_be_renamed(volatile, *session, began.0),
         Event::SessionStopped { session, exit, .. } if may_be_older(pool, *session, *exit, began) => false,
         Event::SessionStopped { session, .. }
         | Event::SessionParked { session, .. }
@@ -226,14 +226,9 @@ fn is_at_the_reaper(pool: &Pool, volatile: &Volatile, id: SessionId) -> bool {
 }
 
 /// False while the pool itself renames the session, and for observations from before it had.
-fn may_be_renamed(
-    pool: &Pool,
-    volatile: &Volatile,
-    id: SessionId,
-    (began, now): (Moment, Timestamp),
-) -> bool {
+fn may_be_renamed(volatile: &Volatile, id: SessionId, began: Moment) -> bool {
     volatile.locks.holder(id).is_none_or(|held| held.is_user_lock && held.inside.is_none())
-        && volatile.observed.renamed_at(id).is_none_or(|at| pool.moment(now, at) < began)
+        && volatile.observed.renamed_at(id).is_none_or(|at| at < began)
 }
 
 /// True if an operation is starting the session, and will tell the outcome.

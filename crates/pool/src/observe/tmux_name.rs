@@ -10,7 +10,7 @@ use crate::pool::Pool;
 pub fn tmux_name<'a>(pool: &Pool, observed: &'a Observed, session: &Session) -> Option<&'a str> {
     // An observation from before the pool's own renaming shows the old name.
     let renamed = observed.renamed_at(session.id);
-    if renamed.is_some_and(|at| observed.seen_at().is_none_or(|seen| seen < at)) {
+    if renamed.is_some_and(|at| observed.listed_from().is_none_or(|listed| listed < at)) {
         return None;
     }
     let shown = shown_in(observed, session).filter(|_| session.lifecycle != Lifecycle::Starting)?;

@@ -55,7 +55,7 @@ pub fn resolve(pool: &Pool, asked: &ResolveMessage, now: Timestamp) -> Result<Ve
     let message = pending(pool, session, asked.id)?;
     if wanted == MessageState::Queued {
         let left = CONFIRMS_WITHIN.saturating_sub(pool.age(now, message.since));
-        if state == MessageState::Typed && message.since <= now && !left.is_zero() {
+        if state == MessageState::Typed && !left.is_zero() {
             let left = left.as_secs() + 1;
             return conflict(
                 asked.id,

@@ -79,8 +79,7 @@ pub(crate) fn put_off(
 }
 
 /// Moves the probes by a step of the clock, so that their pauses keep their length.
-#[must_use]
-pub fn shift_probes(pool: &Pool, step: ClockStep) -> Vec<Event> {
+pub(crate) fn shift_probes(pool: &Pool, step: ClockStep) -> Vec<Event> {
     let shifted = |(session, kind, breaker): (SessionId, &str, &Breaker)| {
         let probe_at = Some(clock::shifted(step, breaker.probe_at?));
         Some(breaker_changed(session, kind, Breaker { probe_at, ..breaker.clone() }, false))

@@ -72,7 +72,7 @@ pub use admin::{
 };
 pub use archived::ArchivedMessages;
 pub use backoff::{PROBE_PAUSE_MAX, RETRY_PAUSE_MAX};
-pub use breaker::{apply_rules, shift_probes};
+pub use breaker::apply_rules;
 pub use claim::{ClaimQuery, begin_typing, came_due, claimable, claimed, next_due};
 pub use doubt::{doubt, doubt_cut_off, settle_doubts, waits_for_person};
 pub use expiry::{EXPIRY_BATCH, expired, is_overdue};

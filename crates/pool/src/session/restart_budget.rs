@@ -55,8 +55,7 @@ fn recent_starts(pool: &Pool, budget: &Budget, rules: &RestartRules, now: Timest
 }
 
 /// Moves due starts by a step of the clock, so that their pauses keep their length.
-#[must_use]
-pub fn shift_due_starts(pool: &Pool, step: ClockStep) -> Vec<Event> {
+pub(crate) fn shift_due_starts(pool: &Pool, step: ClockStep) -> Vec<Event> {
     let event = |session: &Session| {
         let due_at = Some(clock::shifted(step, session.budget.due_at?));
         let budget = Budget { due_at, ..session.budget.clone() };

@@ -75,7 +75,8 @@ fn a_clock_that_is_set_back_makes_nothing_older() {
     machine.passes(1000, -i64::try_from(HOUR).unwrap());
     machine.passes(2000, 0);
     assert_eq!(machine.age(11 * HOUR + 1500), 1500, "before or after it was set back: the later counts");
-    assert_eq!(machine.age(11 * HOUR + 500), HOUR + 2500, "said only before");
+    assert_eq!(machine.age(11 * HOUR + 500), 2500, "perhaps after it, and before that was noticed");
+    assert_eq!(machine.age(11 * HOUR - 500), HOUR + 3500, "said only before");
     assert_eq!(machine.age(10 * HOUR), 2 * HOUR + 3000);
     // The clock was a year ahead.
     let mut machine = Machine::new(9000 * HOUR);
@@ -135,7 +136,8 @@ fn an_event_of_before_the_clock_was_set_back_says_nothing_of_how_long_the_machin
 #[test]
 fn the_latest_is_what_happened_last_and_not_the_greatest_number() {
     let mut machine = Machine::new(10 * HOUR);
-    machine.passes(2 * HOUR, -i64::try_from(HOUR).unwrap());
+    machine.passes(2 * HOUR, 0);
+    machine.passes(0, -HOUR_MS);
     machine.passes(1000, 0);
     let (before, after) = (Timestamp(11 * HOUR + HOUR / 2), Timestamp(11 * HOUR + 500));
     assert_eq!(clock::latest(&machine.clock, machine.last.wall, [before, after]), Some(after));
@@ -157,7 +159,7 @@ fn the_time_so_long_ago_is_behind_all_that_is_younger() {
         (111 * HOUR + HOUR / 2, 11 * HOUR - 1000)
     );
     machine.passes(1000, -i64::try_from(100 * HOUR).unwrap());
-    assert_eq!(ago(&machine, HOUR), 12 * HOUR + 999, "111 hours by then, and all later was shown since");
+    assert_eq!(ago(&machine, HOUR), 12 * HOUR - 1, "111 hours by then, and all later was shown since");
 }
 
 /// A time that the clock showed before it was set back is not taken for one of an adjustment.
@@ -165,6 +167,7 @@ fn the_time_so_long_ago_is_behind_all_that_is_younger() {
 fn a_time_a_little_later_than_now_is_of_the_last_stretch_unless_an_earlier_one_contains_it() {
     let mut machine = Machine::new(10 * HOUR);
     machine.passes(1000, HOUR_MS);
+    machine.passes(1000, 0);
     machine.passes(1000, -HOUR_MS);
     let now = machine.last.wall;
     let moment = |at| clock::moment_of(&machine.clock, Timestamp(at), now);
@@ -385,4 +388,32 @@ fn what_was_before_the_clock_was_set_back_is_earlier_than_what_came_after() {
         world.pool.is_earlier(now, suspended_at, a_moment_later)
             && world.pool.is_earlier(now, now, a_moment_later)
     );
+}
+
+#[test]
+fn what_was_written_before_a_step_back_was_noticed_is_no_older_than_it_is() {
+    // Set back by an hour, and noticed half a second later.
+    let mut machine = Machine::new(12 * HOUR);
+    machine.passes(1000, 0);
+    machine.passes(500, -HOUR_MS);
+    machine.passes(5000, 0);
+    assert_eq!(machine.age(11 * HOUR + 1200), 5300, "a file that was written in between");
+    // Set back while no daemon ran, 50 minutes before it starts.
+    let first = Reading { wall: Timestamp(12 * HOUR), awake_ms: HOUR };
+    let (known, _) = clock::at_start(&Clock::default(), false, None, first);
+    let now = Reading { wall: Timestamp(11 * HOUR + 50 * 60_000), awake_ms: HOUR + 50 * 60_000 };
+    let (clock, step) = clock::at_start(&known, true, None, now);
+    assert_eq!(step, Some(ClockStep::new(first.wall, Timestamp(11 * HOUR))));
+    let written = Timestamp(now.wall.0 - 10_000);
+    assert_eq!(clock::age(&clock, now.wall, written), Duration::from_secs(10));
+}
+
+#[test]
+fn a_time_that_is_ahead_by_an_adjustment_has_no_age() {
+    let mut machine = Machine::new(12 * HOUR);
+    machine.passes(HOUR, -HOUR_MS);
+    machine.passes(HOUR / 2, 0);
+    let at = machine.last.wall.0;
+    machine.passes(100, -800);
+    assert_eq!(machine.age(at), 0, "it is no hour old");
 }

@@ -11,6 +11,7 @@ use pool::{Turn, Volatile, agent, prompt, queue};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::activity::ASK_MAX;
+use protocol::clock::ClockStep;
 use protocol::hook::{Hook, HookEvent, Notice, Start};
 use protocol::message::RESULT_MAX;
 use protocol::policy::{OnFailedTurn, OnInterrupted};
@@ -663,12 +664,21 @@ fn a_limit_without_a_time_holds_for_a_while() {
     stage.says(limited("you have hit your usage limit"));
     let until = stage.now().after(agent::UNKNOWN_LIMIT_PAUSE);
     assert_eq!(stage.activity().limited_until, Some(until), "it met it again");
+    // The clock was days ahead, and is set right: the pause keeps its length.
+    let step = ClockStep::new(stage.now(), Timestamp(stage.now().0 - 500));
+    let shifted = pool::shift_pauses(&stage.world.pool, step);
+    let [Event::Agent(AgentEvent::ActivityChanged { activity, .. })] = &shifted[..] else {
+        panic!("{shifted:?}")
+    };
+    assert_eq!(activity.limited_until, Some(Timestamp(until.0 - 500)));
     let notes = Notes { resumes: 0, ..stage.world.pool.notes(session).cloned().unwrap() };
     stage.world.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
     // Four and a half minutes after the beginning of all clocks it is 0:04.
     stage.world.now = 270_000;
     stage.says(limited("rate_limit: You've hit your session limit · resets 12:05am (UTC)"));
     assert_eq!(stage.activity().limited_until, Some(Timestamp(300_000)), "it says when");
+    let step = ClockStep::new(stage.now(), Timestamp(1000));
+    assert_eq!(pool::shift_pauses(&stage.world.pool, step), [], "and no clock changes that");
     // The displayed minute has begun, and the limit is not over.
     stage.world.now = 310_000;
     stage.says(limited("rate_limit: You've hit your session limit · resets 12:05am (UTC)"));

@@ -260,6 +260,6 @@ fn a_clock_that_is_set_neither_ends_nor_lengthens_a_pause() {
     };
     world.emit(due(10_000));
     let step = |before, after| ClockStep::new(Timestamp(before), Timestamp(after));
-    assert_eq!(session::shift_due_starts(&world.pool, step(9_000, 90_000)), [due(91_000)]);
-    assert_eq!(session::shift_due_starts(&world.pool, step(9_000, 1_000)), [due(2_000)]);
+    assert_eq!(pool::shift_pauses(&world.pool, step(9_000, 90_000)), [due(91_000)]);
+    assert_eq!(pool::shift_pauses(&world.pool, step(9_000, 1_000)), [due(2_000)]);
 }

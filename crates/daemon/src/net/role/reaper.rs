@@ -376,9 +376,9 @@ fn stop(turn: &mut Turn<'_>, findings: &Findings, candidate: &Candidate) {
         turn.emit_all(account);
         turn.emit(pool::session::run_ended(candidate.session, reason, exit));
     }
-    if let Some(pane) = candidate.pane.filter(|_| candidate.remove_pane) {
+    if let Some((server, pane)) = candidate.server.zip(candidate.pane).filter(|_| candidate.remove_pane) {
         // The reaper saw it gone, sooner than the watcher.
-        turn.volatile.observed.remove_pane(pane);
+        turn.volatile.observed.remove_pane(server, pane, candidate.tag);
     }
     turn.volatile.reaping.forget_verdict(candidate.tag);
 }

@@ -13,10 +13,10 @@ use protocol::clock::{Clock, ClockStep};
 use protocol::job::{JOB_VERSION, Started};
 use protocol::reap::Outcome;
 use protocol::tmux::{TmuxPane, TmuxState};
-use protocol::{Event, Exit, Lifecycle, Reason, SessionId, Timestamp, TmuxSessionId, WindowId};
+use protocol::{Event, Exit, Lifecycle, PaneId, Reason, SessionId, Tag, Timestamp, TmuxSessionId, WindowId};
 
 use super::{Engine, ONE};
-use crate::world::{pane, process, up};
+use crate::world::{pane, process, server, up};
 
 /// The kinds of the events about a session.
 fn kinds(outcome: &ObserveOutcome, id: SessionId) -> Vec<&'static str> {
@@ -146,11 +146,12 @@ fn a_name_given_in_tmux_counts_unless_the_pool_itself_renames() {
         user(engine);
         operation(engine, OuterLock::Current);
     }));
-    assert!(renames(&|engine| engine.volatile.observed.renamed(ONE, engine.now())), "seen after that");
-    assert!(!renames(&|engine| {
-        let soon = protocol::Timestamp(engine.world.now + 1);
-        engine.volatile.observed.renamed(ONE, soon);
-    }));
+    let renamed = |engine: &mut Engine, now: Timestamp| {
+        let moment = engine.world.pool.moment(now, now);
+        engine.volatile.observed.renamed(ONE, moment);
+    };
+    assert!(renames(&|engine| renamed(engine, Timestamp(engine.world.now - 1))), "seen after that");
+    assert!(!renames(&|engine| renamed(engine, Timestamp(engine.world.now + 1))));
 }
 
 #[test]
@@ -273,4 +274,18 @@ fn a_listing_is_no_younger_once_the_clock_was_set_back() {
     let (now, pool) = (engine.now(), &engine.world.pool);
     let outcome = observe::take_in(pool, &mut engine.volatile, &update, &findings, now);
     assert_eq!(kinds(&outcome, ONE), [""; 0]);
+}
+
+#[test]
+fn a_verdict_on_a_pane_of_another_server_removes_no_pane_of_this_one() {
+    let mut engine = Engine::with_live(1);
+    let there = with_pane(&engine);
+    drop(engine.update(there, Duration::ZERO));
+    let shown = |engine: &Engine| engine.volatile.observed.state().panes.len();
+    let (id, tag) = (PaneId(1), engine.tag(ONE));
+    engine.volatile.observed.remove_pane(server(2), id, tag);
+    engine.volatile.observed.remove_pane(server(1), id, Tag([9; 16]));
+    assert_eq!(shown(&engine), 1);
+    engine.volatile.observed.remove_pane(server(1), id, tag);
+    assert_eq!(shown(&engine), 0);
 }

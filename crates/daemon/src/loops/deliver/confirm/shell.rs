@@ -250,7 +250,7 @@ fn progress_of(
         let Some(activity) = activity.filter(|activity| activity.source == Source::Process) else {
             return ShellProgress::Unseen;
         };
-        let is_new = turn.pool().is_surely_earlier(turn.now(), began_at, activity.since);
+        let is_new = turn.pool().is_earlier(turn.now(), began_at, activity.since);
         match activity.state {
             ActivityState::Busy if is_new => ShellProgress::Running,
             // It was busy with the prompt.
