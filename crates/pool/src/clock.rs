@@ -228,7 +228,7 @@ fn skipped(step: &ClockStep) -> i64 {
 }
 
 /// The moment of a time that is no later than `now`: in the last stretch between two steps that contains it, or at the
-/// joined step within which the clock showed it; else at the end of the last stretch before it.
+/// joined step within which the clock showed it, or may have; else at the end of the last stretch before it.
 pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     let mut shift = all_skipped(clock);
     let (mut end, mut behind) = (now, None);
@@ -243,8 +243,10 @@ pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
             behind = behind.or(Some(moment(end)));
         }
         if let Some(step) = step {
-            if step.joined.is_some_and(|(low, high)| (low..=high).contains(&at)) {
-                return moment(start);
+            if let Some((low, _)) = step.joined.filter(|(low, high)| (*low..=*high).contains(&at)) {
+                // Before it was set back it went on as usual; how it passed between joined steps is unknown.
+                let shown_on = if low == step.before { at.since(low) } else { Duration::ZERO };
+                return moment(start).after(shown_on).min(moment(end).max(moment(start)));
             }
             (shift, end) = (shift.saturating_sub(skipped(step)), step.before);
         }
@@ -278,12 +280,14 @@ pub(crate) fn first_moment(clock: &Clock, at: Timestamp, now: Timestamp) -> Opti
 }
 
 /// The step between a reading of the wall clock and the present one, after so much time awake. When it was set between the two
-/// is unknown, and files have times from before and after it. Nothing is to be taken for older than it is: a clock that
-/// was set back was so since the last reading, any other one only now.
+/// is unknown, and there are times from before and after it. Nothing is to be taken for older than it is: a clock that
+/// was set back was so since the last reading, and may have shown its former time until now; any other one was set now.
 fn dated(last: Timestamp, passed: Duration, now: Timestamp) -> ClockStep {
     let expected = last.after(passed);
     match now.0.checked_sub(millis(passed)) {
-        Some(back) if now < expected => ClockStep::new(last, Timestamp(back)),
+        Some(back) if now < expected => {
+            ClockStep { joined: Some((last, expected)), ..ClockStep::new(last, Timestamp(back)) }
+        }
         _ => ClockStep::new(expected, now),
     }
 }

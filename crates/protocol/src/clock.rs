@@ -28,7 +28,8 @@ pub struct ClockStep {
     pub before: Timestamp,
     /// The time that it showed.
     pub after: Timestamp,
-    /// The lowest and the highest time that it showed between steps that became this one, if there were several.
+    /// The lowest and the highest time that it showed between steps that became this one, if there were several; or, from
+    /// `before` on, that it may still have shown when it was set back.
     pub joined: Option<(Timestamp, Timestamp)>,
 }
 

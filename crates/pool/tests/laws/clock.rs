@@ -403,9 +403,11 @@ fn what_was_written_before_a_step_back_was_noticed_is_no_older_than_it_is() {
     let (known, _) = clock::at_start(&Clock::default(), false, None, first);
     let now = Reading { wall: Timestamp(11 * HOUR + 50 * 60_000), awake_ms: HOUR + 50 * 60_000 };
     let (clock, step) = clock::at_start(&known, true, None, now);
-    assert_eq!(step, Some(ClockStep::new(first.wall, Timestamp(11 * HOUR))));
-    let written = Timestamp(now.wall.0 - 10_000);
-    assert_eq!(clock::age(&clock, now.wall, written), Duration::from_secs(10));
+    let (before, after) = step.map(|step| (step.before, step.after)).unwrap();
+    assert_eq!((before, after), (first.wall, Timestamp(11 * HOUR)));
+    let age = |at: u64| clock::age(&clock, now.wall, Timestamp(at));
+    assert_eq!(age(now.wall.0 - 10_000), Duration::from_secs(10));
+    assert_eq!(age(12 * HOUR + 20 * 60_000), Duration::from_secs(30 * 60), "shown before it was set back");
 }
 
 #[test]
