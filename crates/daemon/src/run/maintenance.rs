@@ -54,29 +54,33 @@ pub fn maintain(options: &Options, command: &Maintenance) -> Result<String, Daem
     }
 }
 
-fn failed(error: StoreError) -> DaemonError {
+/// Returns the error of work on a database, or on the other file that it reads.
+fn failed(database: &Path, error: StoreError) -> DaemonError {
     match error {
         StoreError::Exists(path) => DaemonError::Exists(format!(
             "{} is there already: move it away first, an import never replaces a database",
             path.display()
         )),
-        StoreError::Export { .. } => DaemonError::Other(error.to_string()),
-        other => DaemonError::Storage(other.to_string()),
+        StoreError::Export { .. } | StoreError::Stream(_) => DaemonError::Other(error.to_string()),
+        other => DaemonError::Storage(format!("{}: {other}", database.display())),
     }
 }
 
 fn import(database: &Path, file: &Path) -> Result<String, DaemonError> {
     if file == Path::new("-") {
-        tools::import(database, &mut io::stdin().lock()).map_err(failed)?;
+        tools::import(database, &mut io::stdin().lock()).map_err(|error| failed(database, error))?;
     } else {
         let open = File::open(file).map_err(|error| DaemonError::io(file, error))?;
-        tools::import(database, &mut BufReader::new(open)).map_err(failed)?;
+        if open.metadata().is_ok_and(|found| found.is_dir()) {
+            return Err(DaemonError::Other(format!("{} is a directory", file.display())));
+        }
+        tools::import(database, &mut BufReader::new(open)).map_err(|error| failed(database, error))?;
     }
     Ok(format!("created {}; `poolctl up` starts the pool", database.display()))
 }
 
 fn check(database: &Path) -> Result<String, DaemonError> {
-    let (schema, checked) = tools::check_file(database).map_err(failed)?;
+    let (schema, checked) = tools::check_file(database).map_err(|error| failed(database, error))?;
     let Checked { records, bytes, problems, quarantined } = checked;
     let all: Vec<String> = problems.into_iter().chain(quarantined).collect();
     if all.is_empty() {
@@ -90,8 +94,8 @@ fn check(database: &Path) -> Result<String, DaemonError> {
 
 fn discard_quarantined(database: &Path) -> Result<String, DaemonError> {
     let mut store = open(database)?;
-    let discarded = store.delete_quarantined().map_err(failed)?;
-    store.close().map_err(failed)?;
+    let discarded = store.delete_quarantined().map_err(|error| failed(database, error))?;
+    store.close().map_err(|error| failed(database, error))?;
     Ok(format!("discarded {}", counted(discarded, "record")))
 }
 
@@ -102,12 +106,12 @@ fn check_exists(database: &Path) -> Result<(), DaemonError> {
 }
 
 fn open(database: &Path) -> Result<Store, DaemonError> {
-    Store::open(database, |_| {}).map(|(store, _)| store).map_err(failed)
+    Store::open(database, |_| {}).map(|(store, _)| store).map_err(|error| failed(database, error))
 }
 
 fn compact(database: &Path) -> Result<String, DaemonError> {
     let mut store = open(database)?;
-    let (before, after) = store.compact().map_err(failed)?;
-    store.close().map_err(failed)?;
+    let (before, after) = store.compact().map_err(|error| failed(database, error))?;
+    store.close().map_err(|error| failed(database, error))?;
     Ok(format!("{before} bytes before, {after} after"))
 }

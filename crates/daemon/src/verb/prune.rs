@@ -85,72 +85,107 @@ fn is_old(dir: &Path, older: Duration, ages: &FileAges) -> bool {
 async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -> Result<(), Refusal> {
     let known = |turn: &mut Turn<'_>| {
         let known = turn.pool().sessions().map(|s| s.id).collect::<BTreeSet<_>>();
-        let used = turn.pool().sessions().map(|s| s.spec.cwd.as_path().to_owned()).collect::<Vec<_>>();
-        (known, used, turn.pool().next_session(), turn.file_ages(), turn.now())
+        (known, turn.pool().next_session(), turn.file_ages(), turn.now())
     };
-    let (known, used, next, ages, now) = daemon.engine.turn(known).await?;
-    let used = [used.clone(), user_dirs::resolved(daemon, used).await].concat();
-    let processes = daemon.processes();
-    let leftovers = Leftovers { paths: daemon.paths.clone(), used, asked: asked.clone(), now };
+    let (known, next, ages, now) = daemon.engine.turn(known).await?;
+    let leftovers = Leftovers { paths: daemon.paths.clone(), asked: asked.clone(), ages, now };
+    let leftovers = Arc::new(leftovers);
     // A directory with an id that is not given out yet may be in creation.
     let keep = move |id: SessionId| known.contains(&id) || id.0 >= next;
-    let work = move || leftovers.remove(&keep, &ages, &*processes);
-    let failed =
-        |error: std::io::Error| Refusal::failed(format!("unused directories were not looked for: {error}"));
-    let found = daemon.blocking.without_timeout(Purpose::Removal, work).await.map_err(failed)?;
-    pruned.directories = found.directories;
-    pruned.bytes += found.bytes;
-    pruned.failed.extend(found.failed);
+    let context = Arc::clone(&leftovers);
+    let find = move || context.find(&keep);
+    let found = daemon.blocking.without_timeout(Purpose::Removal, find).await.map_err(not_looked_for)?;
+    let found = found.unwrap_or_else(|error| {
+        pruned.failed.push(error.to_string());
+        Vec::new()
+    });
+    let mut used = UsedDirs::default();
+    for UnrecordedDir { id, path, .. } in found {
+        // A session may be made in it while others are removed.
+        used.refresh(daemon).await?;
+        let (context, processes, dirs) = (Arc::clone(&leftovers), daemon.processes(), used.all.clone());
+        let remove = move || context.remove(id, &dirs, &*processes);
+        match daemon.blocking.without_timeout(Purpose::Removal, remove).await.map_err(not_looked_for)? {
+            Ok(None) => {}
+            Ok(Some(bytes)) => {
+                pruned.bytes += bytes;
+                pruned.directories.push(path.into());
+            }
+            Err(why) => pruned.failed.push(why),
+        }
+    }
     Ok(())
+}
+
+fn not_looked_for(error: std::io::Error) -> Refusal {
+    Refusal::failed(format!("unused directories were not looked for: {error}"))
+}
+
+/// The directories of the sessions on record.
+#[derive(Default)]
+struct UsedDirs {
+    on_record: Vec<PathBuf>,
+    /// Those, also without symbolic links.
+    all: Arc<[PathBuf]>,
+}
+
+impl UsedDirs {
+    async fn refresh(&mut self, daemon: &Daemon) -> Result<(), Refusal> {
+        let used = |turn: &mut Turn<'_>| {
+            turn.pool().sessions().map(|s| s.spec.cwd.as_path().to_owned()).collect::<Vec<_>>()
+        };
+        let on_record = daemon.engine.turn(used).await?;
+        if on_record != self.on_record {
+            let resolved = user_dirs::resolved(daemon, on_record.clone()).await;
+            self.all = on_record.iter().cloned().chain(resolved).collect();
+            self.on_record = on_record;
+        }
+        Ok(())
+    }
 }
 
 /// The removal of directories that belong to no session.
 struct Leftovers {
     paths: Paths,
-    /// The directories of the sessions on record, also without symbolic links.
-    used: Vec<PathBuf>,
     asked: Prune,
+    ages: FileAges,
     now: Timestamp,
 }
 
 impl Leftovers {
-    fn remove(&self, keep: &dyn Fn(SessionId) -> bool, ages: &FileAges, processes: &dyn Processes) -> Pruned {
-        let mut pruned = Pruned::default();
-        let found = match remove_tree::unrecorded_dirs(&self.paths.sessions, keep) {
-            Ok(found) => found,
-            Err(error) => {
-                pruned.failed.push(error.to_string());
-                return pruned;
-            }
-        };
+    fn find(&self, keep: &dyn Fn(SessionId) -> bool) -> std::io::Result<Vec<UnrecordedDir>> {
+        let mut found = remove_tree::unrecorded_dirs(&self.paths.sessions, keep)?;
         let older = Duration::from_millis(self.asked.older_ms);
-        let due = |leftover: &UnrecordedDir| {
+        found.retain(|leftover| {
             let wanted = self.asked.purge || !leftover.needs_purge;
-            wanted && is_old(&leftover.path, older, ages) && !self.is_in_use(leftover.id, processes)
-        };
-        for leftover in found.into_iter().filter(due) {
-            if self.asked.dry_run {
-                pruned.directories.push(leftover.path.into());
-                continue;
-            }
-            match self.remove_one(leftover.id) {
-                Ok(removed) => {
-                    pruned.bytes += removed.bytes;
-                    pruned.directories.push(leftover.path.into());
-                }
-                Err(why) => pruned.failed.push(why),
-            }
+            wanted && is_old(&leftover.path, older, &self.ages)
+        });
+        Ok(found)
+    }
+
+    /// Removes a directory that is not in use. Returns the number of bytes freed.
+    fn remove(
+        &self,
+        id: SessionId,
+        used: &[PathBuf],
+        processes: &dyn Processes,
+    ) -> Result<Option<u64>, String> {
+        if self.is_in_use(id, used, processes) {
+            return Ok(None);
         }
-        pruned
+        if self.asked.dry_run {
+            return Ok(Some(0));
+        }
+        self.remove_one(id).map(|removed| Some(removed.bytes))
     }
 
     /// True if another session has its directory there, or a program still uses the directories of a session, or may: of one
     /// that was left to tmux, or that a database which was put back does not have.
-    fn is_in_use(&self, id: SessionId, processes: &dyn Processes) -> bool {
+    fn is_in_use(&self, id: SessionId, used: &[PathBuf], processes: &dyn Processes) -> bool {
         let dir = self.paths.session(id);
         let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
         let is_below = |used: &PathBuf| used.starts_with(&dir) || used.starts_with(&real);
-        self.used.iter().any(is_below)
+        used.iter().any(is_below)
             || detached::has_log_writer(&self.paths.session(id))
             || detached::is_in_use(processes, &self.paths.meta_of(id))
     }

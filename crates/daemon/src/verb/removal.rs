@@ -358,13 +358,13 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
         }
     }
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
-    if purge && !asked.force {
-        // Another session may have been made in it since.
-        files_in_use::check_unused(daemon, id).await.map_err(|refusal| refusal.message)?;
-    }
     if detached::is_written_to(daemon, id).await {
         tracing::warn!(session = %id, why = STILL_WRITTEN, "its directory was not removed");
         return Err(STILL_WRITTEN.to_owned());
+    }
+    if purge && !asked.force {
+        // Another session may have been made in it since.
+        files_in_use::check_unused(daemon, id).await.map_err(|refusal| refusal.message)?;
     }
     let meta = daemon.paths.meta();
     let remove = move || {
