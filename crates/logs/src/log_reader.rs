@@ -182,7 +182,7 @@ pub(crate) fn bounds(dir: &Path) -> io::Result<(u64, u64)> {
 /// Reads a range of a log; less if it is trimmed meanwhile.
 pub(crate) fn read_range(dir: &Path, from: u64, end: u64) -> io::Result<Vec<u8>> {
     let mut reader = Reader::new(dir, from);
-    let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(0)];
+    let mut bytes = vec![0; usize::try_from(end.saturating_sub(from)).unwrap_or(0)];
     let mut filled = 0;
     while filled < bytes.len() {
         match reader.read(&mut bytes[filled..])? {

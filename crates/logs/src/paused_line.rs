@@ -60,13 +60,13 @@ pub fn paused_line(
 ) -> io::Result<Option<PausedLine>> {
     let entries = times::read(dir)?;
     let Some(begin) = incarnation_start(&entries, tag) else { return Ok(None) };
-    let (kept, end) = log_reader::bounds(dir)?;
-    let mut from = begin.max(kept).max(end.saturating_sub(BYTES));
-    let mut bytes = log_reader::read_range(dir, from, end)?;
-    if edits_lines && last(&bytes, PASTE_MODE).is_none() {
-        from = begin.max(kept).max(end.saturating_sub(EDITOR_BYTES));
-        bytes = log_reader::read_range(dir, from, end)?;
+    let Some(mut found) = last_output(dir, begin, BYTES)? else { return Ok(None) };
+    if edits_lines && last(&found.bytes, PASTE_MODE).is_none() {
+        let Some(more) = last_output(dir, begin, EDITOR_BYTES)? else { return Ok(None) };
+        found = more;
     }
+    let LastOutput { from, bytes } = found;
+    let end = from + bytes.len() as u64;
     let first = (from == begin).then_some(0);
     let editing = last(&bytes, EDITING);
     // While a shell edits a line, a list of completions or the output of a job has newlines of its own.
@@ -83,16 +83,15 @@ pub fn paused_line(
         before.offset > start && after.offset == before.offset && after.at.abs_diff(before.at) >= PAUSE_MS
     });
     let Some([_, resumed]) = pause.filter(|pair| pair[1].offset < end) else { return Ok(None) };
-    let shown = usize::try_from(resumed.offset - from).map_or(&bytes[line..], |to| &bytes[line..to]);
+    let to = usize::try_from(resumed.offset.saturating_sub(from)).unwrap_or(usize::MAX);
+    let shown = bytes.get(line..to).unwrap_or(&bytes[line..]);
     Ok(Some(PausedLine { row: cursor_row(shown, size), resumed_at: Timestamp(resumed.at), is_below }))
 }
 
 /// True if bracketed pastes are enabled, false if they are disabled, at the end of this incarnation's output; `None` if the
 /// log does not tell.
 pub fn pastes_enabled(dir: &Path, tag: Tag) -> io::Result<Option<bool>> {
-    let Some(begin) = incarnation_start(&times::read(dir)?, tag) else { return Ok(None) };
-    let (kept, end) = log_reader::bounds(dir)?;
-    let bytes = log_reader::read_range(dir, begin.max(kept).max(end.saturating_sub(BYTES)), end)?;
+    let Some(bytes) = last_output_of(dir, tag, BYTES)? else { return Ok(None) };
     let set = last(&bytes, EDITING).max(last(&bytes, EDITED));
     let is_known = set > last(&bytes, logs::NOTICE.as_bytes());
     Ok(set.filter(|_| is_known).map(|at| bytes[at..].starts_with(EDITING)))
@@ -101,9 +100,7 @@ pub fn pastes_enabled(dir: &Path, tag: Tag) -> io::Result<Option<bool>> {
 /// True if the output of this incarnation ends with a question of zsh about the line that it has just taken, of a correction
 /// for example: text in the next row, and no prompt. False if the log does not tell.
 pub fn asks_about_line(dir: &Path, tag: Tag) -> io::Result<bool> {
-    let Some(begin) = incarnation_start(&times::read(dir)?, tag) else { return Ok(false) };
-    let (kept, end) = log_reader::bounds(dir)?;
-    let bytes = log_reader::read_range(dir, begin.max(kept).max(end.saturating_sub(BYTES)), end)?;
+    let Some(bytes) = last_output_of(dir, tag, BYTES)? else { return Ok(false) };
     let taken = last(&bytes, EDITED).filter(|at| last(&bytes, EDITING) < Some(*at));
     let Some(taken) = taken else { return Ok(false) };
     let (row, rest) = (&bytes[taken + EDITED.len()..], b"\r\r\n");
@@ -127,10 +124,34 @@ pub fn was_line_taken(dir: &Path, offset: u64) -> io::Result<Option<bool>> {
 
 /// True if the end of this incarnation's output has the sequences of a shell that edits its lines.
 pub fn has_line_editor(dir: &Path, tag: Tag) -> io::Result<bool> {
-    let Some(begin) = incarnation_start(&times::read(dir)?, tag) else { return Ok(false) };
+    let bytes = last_output_of(dir, tag, EDITOR_BYTES)?;
+    Ok(bytes.is_some_and(|bytes| last(&bytes, PASTE_MODE).is_some()))
+}
+
+/// The end of an incarnation's output.
+struct LastOutput {
+    /// Its offset in the log.
+    from: u64,
+    bytes: Vec<u8>,
+}
+
+/// Returns the end of the output that begins at this offset, at most so many bytes of it; `None` if the log does not tell:
+/// somebody has emptied it, or it was trimmed meanwhile.
+fn last_output(dir: &Path, begin: u64, most: u64) -> io::Result<Option<LastOutput>> {
     let (kept, end) = log_reader::bounds(dir)?;
-    let bytes = log_reader::read_range(dir, begin.max(kept).max(end.saturating_sub(EDITOR_BYTES)), end)?;
-    Ok(last(&bytes, PASTE_MODE).is_some())
+    if begin > end {
+        return Ok(None);
+    }
+    let from = begin.max(kept).max(end.saturating_sub(most));
+    let bytes = log_reader::read_range(dir, from, end)?;
+    let is_whole = bytes.len() as u64 == end - from;
+    Ok(is_whole.then_some(LastOutput { from, bytes }))
+}
+
+/// As [`last_output`], of an incarnation.
+fn last_output_of(dir: &Path, tag: Tag, most: u64) -> io::Result<Option<Vec<u8>>> {
+    let Some(begin) = incarnation_start(&times::read(dir)?, tag) else { return Ok(None) };
+    Ok(last_output(dir, begin, most)?.map(|found| found.bytes))
 }
 
 /// Returns the place of the last of these sequences.
@@ -173,6 +194,21 @@ mod tests {
 
     fn found(row: &str, at: u64) -> Option<PausedLine> {
         Some(PausedLine { row: row.to_owned(), resumed_at: Timestamp(at), is_below: false })
+    }
+
+    #[test]
+    fn a_log_that_somebody_emptied_tells_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let tag: Tag = TAG.parse().unwrap();
+        fs::write(dir.path().join(logs::TIMES), format!("5000 100 {TAG}\n9000 120\n12000 120\n")).unwrap();
+        for output in ["", "$ \x1b[?2004h"] {
+            fs::write(dir.path().join(logs::CURRENT), output).unwrap();
+            assert_eq!(paused_line(dir.path(), tag, (24, 80), true).unwrap(), None);
+            assert_eq!(pastes_enabled(dir.path(), tag).unwrap(), None);
+            assert!(!asks_about_line(dir.path(), tag).unwrap());
+            assert!(!has_line_editor(dir.path(), tag).unwrap());
+            assert_eq!(was_line_taken(dir.path(), 100).unwrap(), None);
+        }
     }
 
     #[test]

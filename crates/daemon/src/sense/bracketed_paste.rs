@@ -27,7 +27,7 @@ fn read(logs: &Path, tag: Tag) -> io::Result<Option<bool>> {
     loop {
         let count = output.read(&mut block)?;
         // Also at the end of a log that was cleared.
-        if output.take_missed() > 0 || output.offset() - begin > READ_MAX {
+        if output.take_missed() > 0 || output.offset().saturating_sub(begin) > READ_MAX {
             return Ok(asked.then_some(true));
         }
         if count == 0 {
