@@ -95,6 +95,10 @@ fn stream(
 }
 
 fn next(connection: &mut Connection, limit: &RetryLimit) -> Result<Frame, StreamEnd> {
+    // Also of a stream that is faster than its reader.
+    if limit.left() == Some(Duration::ZERO) {
+        return Err(TransportError::Timeout.into());
+    }
     if let Some(frame) = arrived(connection)? {
         return Ok(frame);
     }

@@ -49,7 +49,7 @@ pub(crate) fn follow_to_end(
     }
     notify_end(context.unlimited_client(), session, move |last| drop(sender.send(last)));
     let incarnation = tail.follow(sink, &end)?;
-    tail.finish(sink, incarnation)
+    tail.finish(sink, incarnation, &end).map(drop)
 }
 
 /// Calls `notify` from another thread once the session is removed, or has ended and can neither be woken nor

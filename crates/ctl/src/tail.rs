@@ -134,37 +134,43 @@ impl Tail {
         Times::new(self.0.dir())
     }
 
-    /// Copies the rest of the log, and returns its length.
-    pub(crate) fn copy(&mut self, sink: &mut dyn Sink) -> Result<u64, Error> {
-        self.copy_until(sink, u64::MAX)
-    }
-
-    /// Copies up to this offset: a log that grows as fast as it is read has no end of its own.
+    /// Copies up to this offset, and returns the length: a log that grows as fast as it is read has no end of its own.
     pub(crate) fn copy_until(&mut self, sink: &mut dyn Sink, end: u64) -> Result<u64, Error> {
-        let mut block = vec![0; BLOCK];
         let mut copied = 0;
         loop {
-            let left =
-                usize::try_from(end.saturating_sub(self.0.offset())).map_or(BLOCK, |left| left.min(BLOCK));
-            // An empty buffer would read as the end of a file, and move on to the next one.
-            if left == 0 {
-                return Ok(copied);
+            match self.copy_block(sink, end)? {
+                0 => return Ok(copied),
+                read => copied += read,
             }
-            let read = self.0.read(&mut block[..left]).map_err(|error| self.unreadable(&error))?;
-            note_missed(self.0.take_missed());
-            // After a gap the offset may be beyond the end.
-            if read == 0 || self.0.offset() - read as u64 >= end {
-                return Ok(copied);
-            }
-            copied += read as u64;
-            sink.write(self.0.offset() - read as u64, &block[..read])?;
         }
+    }
+
+    /// Copies the next block up to this offset, and returns its length; 0 at the end.
+    fn copy_block(&mut self, sink: &mut dyn Sink, end: u64) -> Result<u64, Error> {
+        let left = usize::try_from(end.saturating_sub(self.0.offset())).map_or(BLOCK, |left| left.min(BLOCK));
+        // An empty buffer would read as the end of a file, and move on to the next one.
+        if left == 0 {
+            return Ok(0);
+        }
+        let mut block = vec![0; left];
+        let read = self.0.read(&mut block).map_err(|error| self.unreadable(&error))?;
+        note_missed(self.0.take_missed());
+        let offset = self.0.offset() - read as u64;
+        if offset >= end {
+            // After a gap. Who follows the log goes on with this block.
+            self.0 = Reader::new(self.0.dir(), offset);
+            return Ok(0);
+        }
+        if read > 0 {
+            sink.write(offset, &block[..read])?;
+        }
+        Ok(read as u64)
     }
 
     /// Copies the log while it grows, until a value arrives, which it returns.
     ///
     /// # Errors
-    /// As [`Tail::copy`], and the error that arrives instead of a value.
+    /// As [`Tail::copy_until`], and the error that arrives instead of a value.
     pub(crate) fn follow<T>(
         &mut self,
         sink: &mut dyn Sink,
@@ -173,7 +179,8 @@ impl Tail {
         let mut backoff = Backoff::new(SHORT_PAUSE, LONG_PAUSE);
         loop {
             let mut pause = Duration::ZERO;
-            if self.copy(sink)? == 0 {
+            // Block by block: a log that grows as fast as it is read has no end.
+            if self.copy_block(sink, u64::MAX)? == 0 {
                 sink.quiet()?;
                 pause = backoff.pause();
             } else {
@@ -190,10 +197,23 @@ impl Tail {
     }
 
     /// Copies the rest of the log after its program has ended, once the log writer of its last incarnation
-    /// has closed it.
-    pub(crate) fn finish(&mut self, sink: &mut dyn Sink, incarnation: Option<Tag>) -> Result<(), Error> {
+    /// has closed it. Returns the value that arrives before that is done, if one does.
+    ///
+    /// # Errors
+    /// As [`Tail::follow`].
+    pub(crate) fn finish<T>(
+        &mut self,
+        sink: &mut dyn Sink,
+        incarnation: Option<Tag>,
+        end: &Receiver<Result<T, Error>>,
+    ) -> Result<Option<T>, Error> {
         logs::wait_for_writer(self.0.dir(), incarnation);
-        self.copy(sink).map(drop)
+        while self.copy_block(sink, u64::MAX)? > 0 {
+            if let Ok(result) = end.try_recv() {
+                return result.map(Some);
+            }
+        }
+        Ok(None)
     }
 
     fn skip_to(&mut self, offset: u64) {
@@ -241,7 +261,7 @@ mod tests {
     fn nothing_is_lost_between_the_end_and_the_writer() {
         let dir = tempfile::tempdir().unwrap();
         let (mut tail, mut sink) = (Tail::new(&LogFiles { dir: dir.path().into() }), Collected::default());
-        assert_eq!(tail.copy(&mut sink).unwrap(), 0, "a log that is not there yet is empty");
+        assert_eq!(tail.copy_until(&mut sink, u64::MAX).unwrap(), 0, "a log that is not there yet is empty");
         let lock = File::create(dir.path().join(protocol::logs::LOCK)).unwrap();
         lock.lock_shared().unwrap();
         let tag = Tag([9; 16]);
@@ -255,9 +275,32 @@ mod tests {
             file.write_all(b"two\n").unwrap();
             drop(lock);
         });
-        tail.finish(&mut sink, Some(tag)).unwrap();
+        assert_eq!(tail.finish(&mut sink, Some(tag), &over).unwrap(), None);
         assert_eq!(sink.0, b"one\ntwo\n");
         late.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_left_to_copy_holds_up_neither_the_end_nor_an_interruption() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(protocol::logs::CURRENT), vec![b'x'; 3 * BLOCK]).unwrap();
+        let (mut tail, mut sink) = (Tail::new(&LogFiles { dir: dir.path().into() }), Collected::default());
+        let (sender, ends) = mpsc::channel();
+        sender.send(Ok("ended")).unwrap();
+        sender.send(Ok("interrupted")).unwrap();
+        assert_eq!(tail.follow(&mut sink, &ends).unwrap(), "ended");
+        assert_eq!(sink.0.len(), BLOCK);
+        assert_eq!(tail.finish(&mut sink, None, &ends).unwrap(), Some("interrupted"));
+        assert_eq!(sink.0.len(), 2 * BLOCK);
+    }
+
+    #[test]
+    fn after_a_gap_a_copy_up_to_an_offset_leaves_the_rest_to_who_follows() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(protocol::logs::part_name(100, false)), "rest\n").unwrap();
+        let (mut tail, mut sink) = (Tail::new(&LogFiles { dir: dir.path().into() }), Collected::default());
+        assert_eq!(tail.copy_until(&mut sink, 50).unwrap(), 0);
+        assert_eq!(tail.copy_until(&mut sink, u64::MAX).unwrap(), 5);
     }
 
     #[test]
@@ -269,7 +312,7 @@ mod tests {
             let (mut tail, mut sink) =
                 (Tail::new(&LogFiles { dir: dir.path().into() }), Collected::default());
             skip(&mut tail).unwrap();
-            tail.copy(&mut sink).unwrap();
+            tail.copy_until(&mut sink, u64::MAX).unwrap();
             String::from_utf8(sink.0).unwrap()
         };
         assert_eq!(rest(Tail::skip_to_first), "one\ntwo\nthree\n");

@@ -187,8 +187,10 @@ fn failed_record(client: &mut Client, error: &Error) -> Option<SessionView> {
 fn stream(context: &Context, tail: &mut Tail, ends: &Receiver<Result<End, Error>>) -> Result<End, Error> {
     let mut sink = CleanOutput::new(context.style.terminal);
     let end = tail.follow(&mut sink, ends)?;
-    if let End::Exited(view) = &end {
-        tail.finish(&mut sink, view.session.tag())?;
+    if let End::Exited(view) = &end
+        && tail.finish(&mut sink, view.session.tag(), ends)?.is_some()
+    {
+        out::note("poolctl: the rest of its output is not printed");
     }
     Ok(end)
 }
@@ -205,7 +207,7 @@ fn follow_errors(files: &LogFiles) -> Errors {
     let mut sink = ErrorOutput(Cleaner::new(if terminal { Mode::Safe } else { Mode::Plain }));
     let copy = move || {
         let run = tail.follow(&mut sink, &ends)?;
-        tail.finish(&mut sink, run)
+        tail.finish(&mut sink, run, &ends).map(drop)
     };
     Errors { end, thread: thread::spawn(copy) }
 }

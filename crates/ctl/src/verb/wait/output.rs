@@ -122,7 +122,7 @@ fn follow(
         drop(sender.send(last.map(Stop::Ended)));
     });
     if let Stop::Ended(incarnation) = tail.follow(search, stop)? {
-        tail.finish(search, incarnation)?;
+        tail.finish(search, incarnation, stop)?;
         search.search_rest();
     }
     Ok(())
@@ -140,6 +140,17 @@ fn search_screen(client: &mut Client, session: &SessionRef, run: Tag, search: &m
     if same {
         search.search(&screen.0, true);
     }
+}
+
+/// The mark before output that begins within a line, so that `^` does not match there.
+const WITHIN_LINE: &str = "\u{fffd}";
+
+/// Cuts so many bytes from the begin of a text that are within a line, and the rest of a character.
+fn begin_within(text: &mut Vec<u8>, excess: usize) {
+    let is_within_character = |byte: &&u8| **byte & 0xc0 == 0x80;
+    let cut = excess + WITHIN_LINE.len();
+    let rest = text[cut.min(text.len())..].iter().take_while(is_within_character).count();
+    text.splice(..(cut + rest).min(text.len()), WITHIN_LINE.bytes());
 }
 
 /// Searches for patterns in the bytes that are written to it.
@@ -166,9 +177,9 @@ impl Search {
         }
     }
 
-    /// Puts a mark before output that begins within a line, so that `^` does not match there.
+    /// Notes that the output begins within a line.
     fn begin_within_line(&mut self) {
-        self.text = "\u{fffd}".into();
+        self.text = WITHIN_LINE.into();
     }
 
     /// Searches a text. A match at its end counts only if it `is_whole`: else the line may go on.
@@ -207,8 +218,11 @@ impl Sink for Search {
         self.grew_at = Some(Instant::now());
         let excess = text.len().saturating_sub(WINDOW);
         // If possible, the kept text begins at the start of a line.
-        let cut = text[excess..].iter().position(|byte| *byte == b'\n').map_or(excess, |at| excess + at + 1);
-        text.drain(..if excess == 0 { 0 } else { cut });
+        match text[excess..].iter().position(|byte| *byte == b'\n').filter(|_| excess > 0) {
+            Some(at) => drop(text.drain(..=excess + at)),
+            None if excess > 0 => begin_within(&mut text, excess),
+            None => {}
+        }
         self.text = text;
         Ok(())
     }
@@ -266,5 +280,10 @@ mod tests {
         assert_eq!(search_in(&["y"], &pieces), None);
         assert_eq!(search_in(&["y"], &[&b"x".repeat(3 * WINDOW)]), None);
         assert_eq!(search_in(&["y"], &[&b"x".repeat(3 * WINDOW), b"y"]).map(|found| found.at), Some(0));
+        assert_eq!(
+            search_in(&["^[x\u{e9}]"], &[b"=", "\u{e9}x".repeat(WINDOW).as_bytes()]),
+            None,
+            "one line"
+        );
     }
 }
