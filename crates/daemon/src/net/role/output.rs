@@ -12,6 +12,7 @@ use protocol::{Frame, Lifecycle, OsBytes, Refusal, SessionId, Tag};
 
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::{BlockingPool, Purpose};
+use crate::host::dir_watcher::DirWatch;
 use crate::host::log_writer;
 use crate::host::outbox::{Outbox, PeerGone};
 use crate::net::connection::Connection;
@@ -30,10 +31,17 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection, (id,
         Ok(session) => session,
         Err(refusal) => return refuse(outbox, id, refusal),
     };
+    let dir = daemon.paths.logs_of(session);
+    // Before the first read, so that no change is missed.
+    let watch = daemon.dir_watcher.watch(&dir);
+    let log = match Log::open(daemon.blocking.clone(), dir, asked.from).await {
+        Ok(log) => log,
+        Err(refusal) => return refuse(outbox, id, refusal),
+    };
     tokio::select! {
         biased;
         // The peer is gone, the session has ended, or the file system does not answer.
-        followed = follow(daemon, outbox, session, asked.from) => drop(followed),
+        followed = follow(daemon, outbox, session, (log, watch)) => drop(followed),
         // A subscriber sends nothing more: anything read here ends the subscription.
         _ = reader.next() => {}
     }
@@ -48,12 +56,8 @@ async fn follow(
     daemon: &Arc<Daemon>,
     outbox: &Outbox,
     session: SessionId,
-    from: Option<u64>,
+    (mut log, mut watch): (Log, DirWatch),
 ) -> Result<(), PeerGone> {
-    let dir = daemon.paths.logs_of(session);
-    // Before the first read, so that no change is missed.
-    let mut watch = daemon.dir_watcher.watch(&dir);
-    let mut log = Log::open(daemon.blocking.clone(), dir, from).await?;
     // Tells the offset at which the output begins.
     outbox.send(Frame::Output { offset: log.offset, bytes: OsBytes(Vec::new()) }).await?;
     loop {
@@ -112,14 +116,18 @@ struct Block {
 
 impl Log {
     /// Opens the log at an offset, or at its end; an offset beyond that is of an earlier log.
-    async fn open(blocking: BlockingPool, dir: PathBuf, from: Option<u64>) -> Result<Self, PeerGone> {
+    async fn open(blocking: BlockingPool, dir: PathBuf, from: Option<u64>) -> Result<Self, Refusal> {
         let path = dir.clone();
         let begin = move || {
             let (_, end) = logs::bounds(&path)?;
             Ok::<_, io::Error>(from.map_or(end, |from| from.min(end)))
         };
-        let offset =
-            blocking.with_timeout(Purpose::Logs, begin).await.and_then(Result::ok).ok_or(PeerGone)?;
+        let unreadable =
+            |why: &str| Refusal::failed(format!("the log in {} cannot be read: {why}", dir.display()));
+        let begin = blocking.with_timeout(Purpose::Logs, begin).await;
+        let offset = begin
+            .ok_or_else(|| unreadable("its file system does not answer"))?
+            .map_err(|error| unreadable(&error.to_string()))?;
         Ok(Self { blocking, reader: Some(Reader::new(&dir, offset)), dir, offset })
     }
 
