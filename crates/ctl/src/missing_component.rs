@@ -1,16 +1,23 @@
-//! A note for whoever waits for the end of a session while a component that has to notice or to prove it is missing.
+//! A note for whoever waits for the end of a session while the component that has to notice or to prove it is missing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use protocol::{Lifecycle, SessionRef};
+use protocol::reply::Status;
+use protocol::{ActivityState, Lifecycle, Reason, SessionRef, SessionView, Timestamp};
 
-use crate::calls;
-use crate::show::out;
-use crate::{Client, Context, threads};
+use crate::show::{out, time};
+use crate::{Client, Context, calls, threads};
 
 /// Interval between looks at the pool, and the time before the first.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Time for which a component is missing: it may just reconnect.
+const RECONNECTS_WITHIN: Duration = Duration::from_secs(5);
+
+/// True once the note of this command was given.
+static TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Looks after the components until it is dropped.
 #[derive(Debug)]
@@ -28,10 +35,11 @@ impl MissingComponentNote {
         let (stop, stopped) = mpsc::channel::<()>();
         let mut client = context.client();
         let look = move || {
-            while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                if let Some(note) = missing(&mut client, &session) {
-                    return out::note(&format!("poolctl: {note}"));
-                }
+            while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout)
+                && !TOLD.load(Ordering::Relaxed)
+            {
+                let note = look(&mut client, &session).filter(|_| !TOLD.swap(true, Ordering::Relaxed));
+                note.into_iter().for_each(|note| out::note(&format!("poolctl: {note}")));
             }
         };
         // Without the thread there is no note, and the wait goes on.
@@ -40,22 +48,37 @@ impl MissingComponentNote {
     }
 }
 
-/// Returns what is missing, if the session's end depends on it.
-fn missing(client: &mut Client, session: &SessionRef) -> Option<String> {
+fn look(client: &mut Client, session: &SessionRef) -> Option<String> {
     let status = calls::status(client).ok()?;
-    let lacks = |name| status.components.iter().any(|one| one.name == name && !one.connected);
-    if lacks("tmux-watch") {
-        let why =
-            "tmux-watch is not connected, so nobody notices that a session ends; `poolctl up` starts it";
-        return Some(why.to_owned());
-    }
-    if !lacks("reaper") {
+    if status.components.iter().all(|component| component.connected) {
         return None;
     }
-    let view = calls::session(client, session.clone()).ok()?;
-    let is_ending = view.session.lifecycle == Lifecycle::Draining && view.session.exit.is_some();
-    is_ending.then(|| {
-        let name = &view.session.name;
-        format!("{name} has ended, but no reaper is connected to prove it; `poolctl up` starts it")
+    missing(&status, &calls::session(client, session.clone()).ok()?, time::now())
+}
+
+/// Returns what is missing, if the end of a session depends on it.
+fn missing(status: &Status, view: &SessionView, now: Timestamp) -> Option<String> {
+    let is_missing = |name| {
+        let component = status.components.iter().find(|component| component.name == name);
+        component.is_some_and(|one| !one.connected && now.since(one.since) >= RECONNECTS_WITHIN)
+    };
+    let session = &view.session;
+    let is_adopted = session.incarnation.as_ref().is_some_and(protocol::Incarnation::is_adopted);
+    let name = &session.name;
+    if is_missing("reaper") && is_ending(view) {
+        return Some(format!(
+            "{name} is to be ended, but no reaper is connected, which does it and proves it; `poolctl up` starts it"
+        ));
+    }
+    (is_missing("tmux-watch") && is_adopted).then(|| {
+        format!("tmux-watch is not connected, so the end of {name} is not noticed; `poolctl up` starts it")
     })
+}
+
+/// True if the reaper is to end a session: its program has ended, or its end was asked for and it does not work any more.
+fn is_ending(view: &SessionView) -> bool {
+    let (session, queue) = (&view.session, &view.queue);
+    let at_rest = queue.queued + queue.claimed == 0 && view.activity.state == ActivityState::Idle;
+    session.lifecycle == Lifecycle::Draining
+        && (session.exit.is_some() || session.reason != Some(Reason::Drained) || at_rest)
 }

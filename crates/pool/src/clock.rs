@@ -107,11 +107,14 @@ pub(crate) fn shifted(step: ClockStep, at: Timestamp) -> Timestamp {
 /// The time since `at`, without skipped time. If the wall clock showed `at` more than once, because it was
 /// set back, the latest of these moments counts: nothing is taken for older than it is.
 pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {
-    // One a little ahead is from before an adjustment too small to be recorded as a step.
-    if at > now && at.since(now) < STEP {
-        return Duration::ZERO;
-    }
-    moment_by(clock, at, now).until(moment(clock, now))
+    past_moment(clock, at, now).until(moment(clock, now))
+}
+
+/// The moment of a time of the past, of several the latest. One a little ahead of `now` is from before an adjustment too
+/// small to be recorded as a step, and counts as now.
+pub(crate) fn past_moment(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
+    let is_adjusted = at > now && at.since(now) < STEP;
+    moment_by(clock, if is_adjusted { now } else { at }, now)
 }
 
 /// The wall clock's time before a delay that has really passed. If the clock was set back since, a time before

@@ -8,7 +8,7 @@ use crate::pool::Pool;
 use crate::queue::breaker::shift_probes;
 use crate::session::restart_budget::shift_due_starts;
 
-/// Moves the ends of all pauses by a step that is not yet on record, so that they keep their length.
+/// Moves the ends of these pauses by a step that is not yet on record, so that they keep their length.
 #[must_use]
 pub fn shift_pauses(pool: &Pool, step: ClockStep) -> Vec<Event> {
     [shift_due_starts, shift_probes, shift_unknown_limits]

@@ -76,9 +76,9 @@ impl Pool {
         clock::age(&self.clock, now, at)
     }
 
-    /// The moment of a time that is no later than `now`; of several, the latest.
+    /// The moment of a time of the past; of several, the latest.
     pub fn moment(&self, now: Timestamp, at: Timestamp) -> Moment {
-        clock::moment_by(&self.clock, at, now)
+        clock::past_moment(&self.clock, at, now)
     }
 
     /// The latest of these times, none of which is later than `now`.

@@ -93,7 +93,7 @@ impl ClientOperation {
     }
 
     /// True if an earlier daemon began it before the session's present incarnation was started: what it was to change
-    /// was another one.
+    /// was another one. Where the clock was set back, it is rather not carried out than on the wrong one.
     pub(crate) fn is_older_than_run(&self, turn: &Turn<'_>, session: &Session) -> bool {
         let begun = turn.pool().operation(&self.id).filter(|_| self.interrupted_on.is_some());
         let run = session.incarnation.as_ref();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agents::Confirm;
 use pool::Agent;
 use pool::slots::LossSource;
-use protocol::{Activity, ActivityState, Event, ProcId, Reason, SessionId, Source, Tag};
+use protocol::{Activity, Event, Lifecycle, ProcId, Reason, SessionId, Source, Tag};
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
@@ -129,31 +129,11 @@ async fn background_work(daemon: &Daemon, init_and_program: (ProcId, ProcId), ag
     Loss::Known(LossSource::Processes, what)
 }
 
-/// Hangs up. The error says why the session continues: a client is attached, or tmux failed.
+/// Hangs up. The error says why the session continues: a client is attached, it went to work, or tmux failed.
 async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(), String> {
-    let look = move |turn: &mut Turn<'_>| {
-        let record = turn.pool().session(session)?;
-        let is_told = |source| matches!(source, Source::Hook | Source::Transcript);
-        let began = |known: &Activity| known.state == ActivityState::Busy && is_told(known.source);
-        let activity = turn.pool().activity_in(session, tag).filter(|known| began(known));
-        let went_to_work =
-            activity.is_some_and(|known| turn.pool().is_earlier(turn.now(), record.changed_at, known.since));
-        Some((record.clone(), went_to_work))
-    };
-    let Some((record, went_to_work)) = daemon.engine.turn(look).await.ok().flatten() else { return Ok(()) };
-    let run = record.incarnation.as_ref().filter(|run| run.tag == tag);
-    if run.is_none() || record.reason == Some(Reason::Restarted) {
-        return Err("it was restarted meanwhile".to_owned());
-    }
-    // Somebody else ends it, as they asked.
-    if !record.is_being_parked() {
-        return Ok(());
-    }
-    if went_to_work {
-        return Err("it went to work meanwhile".to_owned());
-    }
-    let Some(pane) = run.and_then(pane_of) else { return Ok(()) };
     save_screen(daemon, session, tag).await;
+    let find = move |turn: &mut Turn<'_>| pane_to_close(turn, session, tag);
+    let Some(pane) = daemon.engine.turn(find).await.unwrap_or(Ok(None))? else { return Ok(()) };
     crate::crash::point("park-hang-up");
     match daemon.tmux.kill_unattended(pane).await {
         Ok(Answer::Attached) => Err("a client attached meanwhile".to_owned()),
@@ -166,6 +146,29 @@ async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(
             tracing::debug!(%session, %error, "not hung up");
             if error.in_doubt() { Ok(()) } else { Err(format!("it was not hung up: {error}")) }
         }
+    }
+}
+
+/// Returns the pane of an incarnation that is still to be parked; `None` if somebody else ends it, as they asked.
+///
+/// # Errors
+/// The reason why the session continues.
+fn pane_to_close(turn: &Turn<'_>, session: SessionId, tag: Tag) -> Result<Option<PaneRef>, String> {
+    let Some(record) = turn.pool().session(session) else { return Ok(None) };
+    let run = record.incarnation.as_ref().filter(|run| run.tag == tag);
+    if run.is_none() || record.reason == Some(Reason::Restarted) {
+        return Err("it was restarted meanwhile".to_owned());
+    }
+    let is_told = |known: &&Activity| matches!(known.source, Source::Hook | Source::Transcript);
+    let is_new = |known: &&Activity| turn.pool().is_earlier(turn.now(), record.changed_at, known.since);
+    let told = turn.pool().activity_in(session, tag).filter(is_told).filter(is_new);
+    match record.lifecycle {
+        Lifecycle::Live => Err("it runs on".to_owned()),
+        _ if !record.is_being_parked() => Ok(None),
+        _ if told.is_some_and(|known| known.state.is_at_work()) => {
+            Err("it went to work meanwhile".to_owned())
+        }
+        _ => Ok(run.and_then(pane_of)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::observe::Report;
+use pool::observe::{Observer, Report};
 use protocol::Stamped;
 use protocol::tmux::TmuxState;
 use tokio::sync::{Notify, broadcast, watch};
@@ -21,12 +21,14 @@ pub(crate) struct ObservedTmux {
     pub(crate) complete: bool,
     /// Time since the observation began.
     pub(crate) age: Duration,
+    /// Who observed it.
+    pub(crate) by: Observer,
 }
 
 impl ObservedTmux {
-    /// An observation of the whole server, by the daemon or in a watcher's snapshot.
+    /// An observation of the whole server by the daemon.
     pub(crate) fn whole(state: TmuxState, age: Duration) -> Self {
-        Self { report: Report::Snapshot(state), complete: true, age }
+        Self { report: Report::Snapshot(state), complete: true, age, by: Observer::Daemon }
     }
 }
 

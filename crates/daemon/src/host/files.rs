@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::fcntl::OFlag;
+use pool::clock::STEP;
 use protocol::job::{ExitRecord, Job, RUN_FILES, Started};
 use protocol::usage::Account;
 use protocol::{Exit, ProcId, Tag, Timestamp};
@@ -50,8 +51,9 @@ pub(crate) fn last_written(log: &Path, now: Timestamp) -> Option<Timestamp> {
 pub(crate) fn written(log: &Path, meta: &Metadata, now: Timestamp) -> Option<Timestamp> {
     let other = fs::metadata(apart(log)).and_then(|found| found.modified()).ok();
     let written = meta.modified().ok()?;
-    // A time that is still to come is from before the clock was set back.
-    other.into_iter().chain([written]).map(timestamp).max_by_key(|at| (*at <= now, *at))
+    // A time far ahead of `now` is from before the clock was set back.
+    let soon = now.after(STEP);
+    other.into_iter().chain([written]).map(timestamp).max_by_key(|at| (*at < soon, *at))
 }
 
 /// True if a session's program has written anything, also to a standard error that is kept apart.
@@ -245,6 +247,8 @@ mod tests {
         let last = |now| last_written(&log, timestamp(now));
         assert_eq!(last(minute(60)), Some(timestamp(minute(59))));
         assert_eq!(last(minute(21)), Some(timestamp(minute(20))));
+        let just_before = minute(59) - std::time::Duration::from_millis(2);
+        assert_eq!(last(just_before), Some(timestamp(minute(59))), "written since `now` was read");
     }
 
     #[test]

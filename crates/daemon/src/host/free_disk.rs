@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use world::processes::Processes;
 
 use crate::host::blocking_pool::{BlockingPool, Purpose};
 
 /// Maximum age of a sample.
 const AGE_MAX: Duration = Duration::from_millis(100);
+
+/// Time for which a sender waits for a sample that another one takes.
+const SAMPLE_LIMIT: Duration = Duration::from_millis(50);
 
 /// Maximum bytes queued on the basis of one sample.
 const BYTES_MAX: u64 = 1 << 20;
@@ -48,9 +51,10 @@ impl FreeDisk {
         if is_usable(&self.lock()) {
             return;
         }
-        // One sample at a time, for all who wait: a file system that hangs takes one thread.
+        // One sample at a time, for all who wait: a file system that hangs keeps one sender waiting for long, and takes one
+        // thread.
         let Ok(_sampling) = self.sampling.try_lock() else {
-            drop(self.sampling.lock().await);
+            drop(timeout(SAMPLE_LIMIT, self.sampling.lock()).await);
             return;
         };
         let dir = self.dir.clone();

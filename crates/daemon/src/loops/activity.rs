@@ -159,8 +159,8 @@ fn decide(
         let observation = AgentObservation {
             // Output of an earlier incarnation does not count.
             quiet_since: sample.quiet_since.map(|at| {
-                let began = target.active_before_adoption.unwrap_or(target.started_at);
-                turn.pool().latest(turn.now(), [at, began])
+                let ran_from = target.active_before_adoption.unwrap_or(target.started_at);
+                turn.pool().latest(turn.now(), [at, ran_from])
             }),
             idle_quiet,
             marks: sample.marks,

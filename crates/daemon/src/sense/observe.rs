@@ -54,12 +54,13 @@ pub(crate) async fn take_in(
     let first = move |turn: &mut Turn<'_>| {
         let Some(sighting) = admit(turn)? else { return Ok((Step::Rejected, None)) };
         let began = turn.beginning(sighting.age);
-        if turn.volatile.observed.is_overtaken(&sighting.report, began) {
+        if turn.volatile.observed.is_overtaken(&sighting.report, sighting.by, began) {
             return Ok((Step::Rejected, None));
         }
         turn.publish_tmux(&sighting);
         let (pool, volatile) = turn.state();
-        let update = volatile.observed.update(pool, sighting.report, sighting.complete, began);
+        let ObservedTmux { report, complete, by, .. } = sighting;
+        let update = volatile.observed.update(pool, (report, complete), (by, began));
         let suspects = observe::suspects(pool, volatile, &update);
         if !suspects.is_empty() {
             return Ok((Step::Open(update, suspects), Some(done)));

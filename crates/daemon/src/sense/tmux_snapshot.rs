@@ -16,6 +16,9 @@ const SNAPSHOT_LIMIT: Duration = Duration::from_secs(6);
 /// Time limit of the daemon's own listing, for which requests wait.
 const LIST_LIMIT: Duration = Duration::from_secs(2);
 
+/// Number of listings until one is not overtaken by the watcher.
+const LISTINGS_MAX: u32 = 3;
+
 /// Maximum age of the last observation, without a watcher.
 const AGE_MAX: Duration = Duration::from_millis(500);
 
@@ -53,7 +56,18 @@ pub(crate) async fn take(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
     }
 }
 
+/// Lists tmux, once more if the watcher has reported something newer meanwhile, which was perhaps not all.
 async fn list_and_apply(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
+    for _ in 0..LISTINGS_MAX {
+        if list_once(daemon).await? {
+            break;
+        }
+    }
+    Ok(OBSERVER.to_owned())
+}
+
+/// Returns true if the listing was applied.
+async fn list_once(daemon: &Arc<Daemon>) -> Result<bool, Refusal> {
     let began = tokio::time::Instant::now();
     let listed = tokio::time::timeout(LIST_LIMIT, list(daemon)).await;
     let silent = |_| {
@@ -61,13 +75,8 @@ async fn list_and_apply(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
         TmuxState { server, ..TmuxState::default() }
     };
     let state = listed.unwrap_or_else(silent);
-    let admit = move |turn: &mut Turn<'_>| {
-        // A watcher's changes are not relative to this state.
-        turn.volatile.observed.request_resync();
-        Ok(Some(ObservedTmux::whole(state, began.elapsed())))
-    };
-    observe::take_in(daemon, admit, |_| {}).await?;
-    Ok(OBSERVER.to_owned())
+    let admit = move |_: &mut Turn<'_>| Ok(Some(ObservedTmux::whole(state, began.elapsed())));
+    observe::take_in(daemon, admit, |_| {}).await.map(|taken| taken.admitted)
 }
 
 /// Without a watcher, lists tmux before something is shown or acted on, unless the last observation is

@@ -64,19 +64,20 @@ pub(super) async fn act(
     };
     let pane = daemon.engine.turn(begin).await??;
     let done = effect(pane).await;
+    let is_done = matches!(done, Ok(Answer::Done)) || done.as_ref().is_err_and(TmuxError::in_doubt);
     let typed = kind.typed().and_then(|text| typed_of(&done, text));
     let (operation, reply) = (op.clone(), reply_of(done));
     let answer = reply.clone();
     let conclude = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         // Once more: tmux may have taken the keys long after they were recorded.
-        if is_typed {
-            turn.emit(Event::KeysPressed(id));
-        }
         if let Some(text) = typed {
+            turn.emit(Event::KeysPressed(id));
             turn.volatile.prompts.typed(pane.tag, &text);
         }
-        turn.volatile.prompts.delivered(pane.tag, now);
+        if is_done {
+            turn.volatile.prompts.delivered(pane.tag, now);
+        }
         operation.record_answer(turn, &answer);
     };
     daemon.engine.turn(conclude).await?;

@@ -24,6 +24,7 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10 * 60);
 const REPORTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Moves the ends of limits whose lengths are not known by a step of the clock: these are pauses, not times that were told.
+/// The record does not say which is which; who is parked meanwhile, or was retried, keeps the time.
 pub(crate) fn shift_unknown_limits(pool: &Pool, step: ClockStep) -> Vec<Event> {
     let shifted = |session: &Session| {
         let before = pool.activity(session.id)?;

@@ -67,6 +67,5 @@ fn was_seen(
 fn is_seen(observed: &Observed, run: &Incarnation) -> bool {
     let state = observed.state();
     let server = matches!(state.server, Server::Up(server) if run.server == Some(server));
-    let pane = run.pane.and_then(|pane| state.panes.get(&pane));
-    server && pane.is_some_and(|pane| pane.tag == Some(run.tag)) && run.missing_since.is_none()
+    server && observed.pane_of(run).is_some() && run.missing_since.is_none()
 }

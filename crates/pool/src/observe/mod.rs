@@ -22,7 +22,7 @@ pub use health::transport_health;
 pub use reconcile::{
     ABSENCE_PROOF, DiffScope, Observation, diff_scope, ended_by_tmux, reconcile, unconfirmed_runs,
 };
-pub use state::{Beginning, Observed, Peer, Report, Update};
+pub use state::{Beginning, Observed, Observer, Peer, Report, Update};
 pub use take_in::{
     Findings, ObserveOutcome, REPORT_DELAY_MAX, SuspectRun, Suspects, account_reported, correct_foreground,
     started_programs, suspects, take_in, with_processes,

@@ -37,6 +37,15 @@ pub enum Report {
     Alive,
 }
 
+/// Who observes tmux.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Observer {
+    /// The watcher of this connection. Its reports are in order.
+    Watcher(u64),
+    /// `poold` itself, for a request.
+    Daemon,
+}
+
 /// The beginning of an observation: later changes may be missing in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Beginning {
@@ -65,8 +74,8 @@ pub struct Observed {
     state: TmuxState,
     seen_at: Option<Timestamp>,
     listed_from: Option<Moment>,
-    /// Beginning of the latest observation that the state includes.
-    state_from: Mono,
+    /// The last observer, and the beginning of the latest observation that the state includes.
+    state_from: Option<(Observer, Mono)>,
     looked_at: Option<Timestamp>,
     resync: bool,
     transport: Option<TmuxTransport>,
@@ -90,7 +99,7 @@ impl Observed {
             state: unknown_state("not looked at yet"),
             seen_at: None,
             listed_from: None,
-            state_from: Mono(0),
+            state_from: None,
             looked_at: None,
             resync: false,
             transport: None,
@@ -208,12 +217,8 @@ impl Observed {
         self.looked_at.is_none_or(|at| pool.age(now, at) >= limit)
     }
 
-    /// Requires a snapshot from the watcher: its changes do not follow from the state.
-    pub fn request_resync(&mut self) {
-        self.resync = true;
-    }
-
-    /// Returns true if the watcher has to send a snapshot, once per [`Self::request_resync`].
+    /// Returns true if the watcher has to send a snapshot, as its changes do not follow from the state: once for each
+    /// observation by `poold` itself.
     pub fn take_resync(&mut self) -> bool {
         std::mem::take(&mut self.resync)
     }
@@ -282,16 +287,27 @@ impl Observed {
         self.renamed_at.retain(|session, _| pool.session(*session).is_some());
     }
 
-    /// True if this is a listing that began before the latest observation that the state includes: applied now, it would
-    /// take back what was seen since, and pass for as new as that.
-    pub fn is_overtaken(&self, report: &Report, began: Beginning) -> bool {
-        matches!(report, Report::Snapshot(_)) && began.mono < self.state_from
+    /// True if this is a listing that began before an observation by another observer that the state includes: applied now,
+    /// it would take back what was seen since, and pass for as new as that.
+    pub fn is_overtaken(&self, report: &Report, by: Observer, began: Beginning) -> bool {
+        let newer = self.state_from.is_some_and(|(other, from)| other != by && began.mono < from);
+        matches!(report, Report::Snapshot(_)) && newer
     }
 
     /// Applies a report, which is not overtaken, to the observed state.
-    pub fn update(&mut self, pool: &Pool, report: Report, complete: bool, began: Beginning) -> Update {
+    pub fn update(
+        &mut self,
+        pool: &Pool,
+        (report, complete): (Report, bool),
+        (by, began): (Observer, Beginning),
+    ) -> Update {
         if !matches!(report, Report::Alive) {
-            self.state_from = self.state_from.max(began.mono);
+            let latest = self.state_from.map_or(began.mono, |(_, from)| from.max(began.mono));
+            self.state_from = Some((by, latest));
+        }
+        if by == Observer::Daemon {
+            // A watcher's changes are not relative to this state.
+            self.resync = true;
         }
         let complete = complete && !matches!(report, Report::Alive);
         let only = match &report {

@@ -97,7 +97,7 @@ pub fn take_in(
     now: Timestamp,
 ) -> ObserveOutcome {
     volatile.reaping.note_exited(findings.exited.iter().copied());
-    let began = (update.began.moment, now);
+    let times = (update.began.moment, now);
     let evidence = Observation {
         state: volatile.observed.state(),
         now,
@@ -116,11 +116,11 @@ pub fn take_in(
     events.extend(started);
     events
         .extend(findings.accounts.iter().filter_map(|(tag, account)| account_reported(pool, *tag, *account)));
-    events.retain(|event| holds(pool, volatile, event, began));
+    events.retain(|event| holds(pool, volatile, event, times));
     let asks_for_more =
         |event: &Event| newly_missing(event).is_some() || matches!(event, Event::SessionPlaced { .. });
     let is_missing = events.iter().any(asks_for_more);
-    events.retain(|event| newly_missing(event).is_none_or(|id| !is_younger(pool, id, began)));
+    events.retain(|event| newly_missing(event).is_none_or(|id| !is_younger(pool, id, times)));
     events
         .iter()
         .filter_map(|event| left_unattended(pool, event))
@@ -158,10 +158,10 @@ pub fn account_reported(pool: &Pool, tag: Tag, account: Account) -> Option<Event
 }
 
 /// True if an event holds although others act on its session meanwhile.
-fn holds(pool: &Pool, volatile: &Volatile, event: &Event, began: (Moment, Timestamp)) -> bool {
+fn holds(pool: &Pool, volatile: &Volatile, event: &Event, times: (Moment, Timestamp)) -> bool {
     match event {
-        Event::SessionRenamed { session, .. } => may_be_renamed(volatile, *session, began.0),
-        Event::SessionStopped { session, exit, .. } if may_be_older(pool, *session, *exit, began) => false,
+        Event::SessionRenamed { session, .. } => may_be_renamed(volatile, *session, times.0),
+        Event::SessionStopped { session, exit, .. } if may_be_older(pool, *session, *exit, times) => false,
         Event::SessionStopped { session, .. }
         | Event::SessionParked { session, .. }
         | Event::SessionLost { session, .. }
@@ -201,10 +201,10 @@ fn ended_run(pool: &Pool, event: &Event) -> Option<Tag> {
 
 /// True if the observation may date from before the session ran. A program that ended by itself just now has
 /// left its pane, which is still to be seen.
-fn may_be_older(pool: &Pool, id: SessionId, exit: Option<Exit>, began: (Moment, Timestamp)) -> bool {
+fn may_be_older(pool: &Pool, id: SessionId, exit: Option<Exit>, times: (Moment, Timestamp)) -> bool {
     let by_itself = exit.is_some_and(|exit| !exit.is_hangup());
     let lost = |session: &Session| session.reason.is_some_and(is_loss);
-    by_itself && !pool.session(id).is_some_and(lost) && is_younger(pool, id, began)
+    by_itself && !pool.session(id).is_some_and(lost) && is_younger(pool, id, times)
 }
 
 /// True if the session changed after the observation began, or so shortly before it that the change may not

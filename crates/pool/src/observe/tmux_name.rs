@@ -10,7 +10,7 @@ use crate::pool::Pool;
 pub fn tmux_name<'a>(pool: &Pool, observed: &'a Observed, session: &Session) -> Option<&'a str> {
     // An observation from before the pool's own renaming shows the old name.
     let renamed = observed.renamed_at(session.id);
-    if renamed.is_some_and(|at| observed.listed_from().is_none_or(|listed| listed < at)) {
+    if renamed.is_some_and(|at| observed.listed_from().is_none_or(|listed| listed <= at)) {
         return None;
     }
     let shown = shown_in(observed, session).filter(|_| session.lifecycle != Lifecycle::Starting)?;
@@ -47,7 +47,5 @@ pub fn is_of_unknown_incarnation(pool: &Pool, observed: &Observed, name: &str) -
 
 /// Returns the tmux session that shows the pane of a session.
 fn shown_in(observed: &Observed, session: &Session) -> Option<protocol::TmuxSessionId> {
-    let run = session.running()?;
-    let pane = observed.state().panes.get(&run.pane?)?;
-    (pane.tag == Some(run.tag)).then_some(pane.session)
+    session.running().and_then(|run| observed.pane_of(run)).map(|pane| pane.session)
 }

@@ -664,13 +664,14 @@ fn a_limit_without_a_time_holds_for_a_while() {
     stage.says(limited("you have hit your usage limit"));
     let until = stage.now().after(agent::UNKNOWN_LIMIT_PAUSE);
     assert_eq!(stage.activity().limited_until, Some(until), "it met it again");
-    // The clock was days ahead, and is set right: the pause keeps its length.
-    let step = ClockStep::new(stage.now(), Timestamp(stage.now().0 - 500));
+    // The clock is set a day ahead: the pause keeps its length.
+    let day = std::time::Duration::from_secs(24 * 3600);
+    let step = ClockStep::new(stage.now(), stage.now().after(day));
     let shifted = pool::shift_pauses(&stage.world.pool, step);
     let [Event::Agent(AgentEvent::ActivityChanged { activity, .. })] = &shifted[..] else {
         panic!("{shifted:?}")
     };
-    assert_eq!(activity.limited_until, Some(Timestamp(until.0 - 500)));
+    assert_eq!(activity.limited_until, Some(until.after(day)));
     let notes = Notes { resumes: 0, ..stage.world.pool.notes(session).cloned().unwrap() };
     stage.world.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
     // Four and a half minutes after the beginning of all clocks it is 0:04.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use pool::clock::Reading;
 use pool::deadlines::Mono;
 use pool::lock::LockTable;
-use pool::observe::{Findings, ObserveOutcome, Report, Update};
+use pool::observe::{Findings, ObserveOutcome, Observer, Report, Update};
 use pool::slots::{RunIdentity, Tick, TickInputs};
 use pool::{Settings, Turn, Volatile, observe, slots};
 use protocol::session::SessionLock;
@@ -128,7 +128,7 @@ impl Engine {
         let (update, _) = self.turn(|turn, _| {
             let began = turn.beginning(age);
             let (pool, volatile) = turn.state();
-            volatile.observed.update(pool, report, true, began)
+            volatile.observed.update(pool, (report, true), (Observer::Watcher(1), began))
         });
         update
     }

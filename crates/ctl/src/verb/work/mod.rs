@@ -83,8 +83,11 @@ fn scope(context: &Context, args: &Args) -> Result<ClaimScope, Error> {
 /// are worked.
 fn note_missing(context: &Context, scope: &ClaimScope) {
     let ClaimScope::Sessions(Selection::Named(sessions)) = scope else { return };
-    let (mut client, has_others) = (context.client(), sessions.len() > 1);
-    for session in sessions.iter().filter(|_| has_others && !context.style.quiet) {
+    if sessions.len() == 1 || context.style.quiet {
+        return;
+    }
+    let mut client = context.client();
+    for session in sessions {
         let found = calls::session(&mut client, session.clone());
         if found.is_err_and(|error| error.code() == ErrorCode::NotFound) {
             out::note(&format!("poolctl: there is no session {session}; the others are worked"));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::observe::{Peer, Report};
+use pool::observe::{Observer, Peer, Report};
 use protocol::diff::Change;
 use protocol::reply::{WatchSetup, WatcherCommand};
 use protocol::request::{Observe, View};
@@ -153,6 +153,8 @@ struct Stream {
     seq: u64,
     /// True if the observed state is that of its last snapshot with all diffs since.
     in_sync: bool,
+    /// The number of the snapshot that was asked for and overtaken: the next one is newer, and answers it, too.
+    asked: u64,
     /// The parts received of an incomplete snapshot, and the number of the next part.
     partial: Option<(u32, TmuxState)>,
 }
@@ -198,9 +200,14 @@ impl Stream {
             View::Unchanged => Report::Unchanged,
             View::Alive => Report::Alive,
         };
-        let sighting =
-            ObservedTmux { report, complete: observe.complete, age: Duration::from_millis(observe.age_ms) };
-        let (asked, connection, received) = (observe.asked, self.connection, Instant::now());
+        let sighting = ObservedTmux {
+            report,
+            complete: observe.complete,
+            age: Duration::from_millis(observe.age_ms),
+            by: Observer::Watcher(self.connection),
+        };
+        let asked = observe.asked.max(self.asked);
+        let (connection, received) = (self.connection, Instant::now());
         let (clock, sent_at) =
             (Arc::clone(&daemon.world.clock), observe.sent_at_ms.map(Duration::from_millis));
         let is_whole = matches!(sighting.report, Report::Snapshot(_));
@@ -220,6 +227,9 @@ impl Stream {
         };
         let taken = take_in(daemon, admit, done).await?;
         self.in_sync = taken.admitted;
+        if is_whole {
+            self.asked = if taken.admitted { 0 } else { asked };
+        }
         if taken.is_missing {
             daemon.world.spawn("recheck", recheck(Arc::clone(daemon)));
         }

@@ -106,10 +106,9 @@ fn running<'a>(pool: &'a pool::Pool, volatile: &'a Volatile) -> impl Iterator<It
 /// Returns the number of running sessions that the last observation does not show. Those started after it do
 /// not count.
 fn missing(pool: &pool::Pool, (volatile, _): Observation<'_>) -> usize {
-    let seen_at = volatile.observed.seen_at();
-    running(pool, volatile)
-        .filter(|s| seen_at.is_some_and(|at| pool.is_earlier(at, s.changed_at, at)))
-        .count()
+    let listed = volatile.observed.seen_at().zip(volatile.observed.listed_from());
+    let is_older = |s: &&Session| listed.is_some_and(|(at, from)| pool.moment(at, s.changed_at) < from);
+    running(pool, volatile).filter(is_older).count()
 }
 
 /// Returns the servers of the running sessions that are not in the one that answers.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::deadlines::Mono;
 use pool::lock::{LockRequest, OuterLock, Ticket};
-use pool::observe::{Findings, ObserveOutcome, Peer, Report};
+use pool::observe::{Findings, ObserveOutcome, Observer, Peer, Report};
 use pool::{observe, reap};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -237,20 +237,25 @@ fn a_listing_that_a_newer_one_has_overtaken_is_not_applied() {
     engine.pass(10_000);
     let there = with_pane(&engine);
     drop(engine.update(there.clone(), Duration::from_secs(1)));
-    let is_overtaken = |engine: &mut Engine, report: Report, age_ms| {
+    let is_overtaken = |engine: &mut Engine, report: Report, (by, age_ms)| {
         let age = Duration::from_millis(age_ms);
-        engine.turn(|turn, _| turn.volatile.observed.is_overtaken(&report, turn.beginning(age))).0
+        engine.turn(|turn, _| turn.volatile.observed.is_overtaken(&report, by, turn.beginning(age))).0
     };
     let listing = || Report::Snapshot(up(1, vec![]));
-    assert!(is_overtaken(&mut engine, listing(), 1001), "it may lack what the other one showed");
-    assert!(!is_overtaken(&mut engine, listing(), 999));
-    assert!(!is_overtaken(&mut engine, Report::Diff(Vec::new()), 1001), "changes follow from the state");
+    let (own, watcher) = (Observer::Daemon, Observer::Watcher(1));
+    assert!(is_overtaken(&mut engine, listing(), (own, 1001)), "it may lack what the other one showed");
+    assert!(!is_overtaken(&mut engine, listing(), (own, 999)));
+    assert!(!is_overtaken(&mut engine, listing(), (watcher, 1001)), "a watcher's reports are in order");
+    assert!(
+        !is_overtaken(&mut engine, Report::Diff(Vec::new()), (own, 1001)),
+        "changes follow from the state"
+    );
     engine.turn(|turn, _| {
         let began = turn.beginning(Duration::ZERO);
         let (pool, volatile) = turn.state();
-        drop(volatile.observed.update(pool, Report::Diff(Vec::new()), false, began));
+        drop(volatile.observed.update(pool, (Report::Diff(Vec::new()), false), (watcher, began)));
     });
-    assert!(is_overtaken(&mut engine, listing(), 1), "changes were seen since");
+    assert!(is_overtaken(&mut engine, listing(), (own, 1)), "changes were seen since");
     assert_eq!(engine.volatile.observed.state(), &there);
 }
 
