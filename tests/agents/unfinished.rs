@@ -194,6 +194,11 @@ fn half_a_line_that_keys_left_in_a_program_without_hooks_holds_a_prompt_back() {
     wait_until("it is echoed", PATIENCE, || screen(&pool, "cat") == "half");
     let message = pool.ok(&["send", "cat", "prompt"]);
     await_reason(&pool, "cat", &message, REASON);
+    // A key that is refused ends no line.
+    pool.tmux_text(&["copy-mode", "-t", "=cat:"]);
+    pool.ctl(&["keys", "cat", "Enter"]).expect(1);
+    pool.tmux_text(&["send-keys", "-t", "=cat:", "-X", "cancel"]);
+    await_reason(&pool, "cat", &message, REASON);
     pool.ok(&["keys", "cat", "Enter"]);
     await_done(&pool, "cat", &message);
     wait_until("it is a line of its own", PATIENCE, || {

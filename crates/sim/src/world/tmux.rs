@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::{PaneId, ProcId, Tag, TmuxSessionId};
-use tmux::act::Client;
 use tmux::fake::Fake;
 use tmux::{Call, Create, DEADLINE, PaneRef, ServerRef, TmuxError};
 use tokio::sync::{Notify, oneshot};
@@ -155,14 +154,7 @@ impl SimTmux {
         self.detach_all();
         let sessions: Vec<TmuxSessionId> = self.state().sessions.values().copied().collect();
         if let Some(session) = rng.pick(&sessions) {
-            let client = Client {
-                name: "/dev/pts/9".to_owned(),
-                pid: 9,
-                control: false,
-                read_only: false,
-                active_at: 0,
-            };
-            self.0.fake.attach(*session, client);
+            self.0.fake.attach(*session, person::terminal(9));
             self.note_active(*session);
         }
     }

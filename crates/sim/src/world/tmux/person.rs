@@ -22,9 +22,7 @@ impl SimTmux {
         state.screens.begin_line(pane.pane, stays.then_some(now));
         let session = state.sessions.get(&pane.pane).copied().filter(|_| stays);
         drop(state);
-        let client =
-            Client { name: "/dev/pts/8".to_owned(), pid: 8, control: false, read_only: false, active_at: 0 };
-        session.into_iter().for_each(|session| self.0.fake.attach(session, client.clone()));
+        session.into_iter().for_each(|session| self.0.fake.attach(session, terminal(8)));
         Some(pane)
     }
 
@@ -107,4 +105,10 @@ fn pick(rng: &mut Rng, state: &State, is_so: impl Fn(&State, PaneId) -> bool) ->
     let panes: Vec<PaneRef> =
         panes.map(|(pane, (tag, _))| PaneRef { server, pane: *pane, tag: *tag }).collect();
     rng.pick(&panes).copied()
+}
+
+/// A person's terminal of this number, attached by a client with this pid.
+pub(super) fn terminal(number: u32) -> Client {
+    let name = format!("/dev/pts/{number}");
+    Client { name, pid: number, control: false, read_only: false, active_at: 0 }
 }
