@@ -103,9 +103,10 @@ fn an_export_makes_the_same_pool_elsewhere() {
     other.ok(&["import", export.to_str().unwrap()]);
     // Exported offline, before a daemon starts a new epoch on it.
     let again = other.path("again");
-    let copy = with_database("", &other.database());
-    // The limit of attempts that is shown is the pool's own.
-    let third = Pool::bare("[queue]\nmax_attempts = 1\n");
+    // The limit of attempts that is shown, and the longest pause of a kind that fails, are the pool's own.
+    let config = "[queue]\nmax_attempts = 1\nbreaker_pause = '10m'\n";
+    let copy = with_database(config, &other.database());
+    let third = Pool::bare(config);
     copy.start(Program::Poold);
     copy.await_poold();
     copy.ok(&["export", again.to_str().unwrap()]);
