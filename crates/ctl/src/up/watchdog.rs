@@ -4,10 +4,11 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use process::runtime::awake::awake;
+use protocol::millis;
 use protocol::reply::Status;
 
 use crate::Context;
-use crate::show::time;
 use crate::up::health;
 
 /// Unanswered requests in a row after which `poold` counts as hung.
@@ -58,7 +59,7 @@ fn is_in_long_operation(run: &Path) -> bool {
     let recovers = read("recovery").is_some_and(|text| text.split(' ').next().is_some_and(lives));
     let compacts = read("compacting").is_some_and(|text| {
         let mut words = text.split_whitespace();
-        let within = |until: &str| until.parse().is_ok_and(|until: u64| time::now().0 < until);
+        let within = |until: &str| until.parse().is_ok_and(|until| millis(awake()) < until);
         words.next().is_some_and(lives) && words.next().is_some_and(within)
     });
     recovers || compacts
@@ -74,9 +75,9 @@ mod tests {
         let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text).unwrap();
         let me = std::process::id();
         assert!(!is_in_long_operation(dir.path()));
-        write("compacting", format!("{me} {}\n", time::now().0 + 60_000));
+        write("compacting", format!("{me} {}\n", millis(awake()) + 60_000));
         assert!(is_in_long_operation(dir.path()));
-        write("compacting", format!("{me} {}\n", time::now().0 - 1));
+        write("compacting", format!("{me} {}\n", millis(awake()) - 1));
         assert!(!is_in_long_operation(dir.path()), "the time is over");
         write("recovery", format!("{me} 30\n"));
         assert!(is_in_long_operation(dir.path()));

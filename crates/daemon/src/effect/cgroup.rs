@@ -31,20 +31,23 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) {
     if daemon.cgroups.with_state(is_known) {
         return;
     }
+    let number = daemon.cgroups.begin_look();
     let prepared = daemon.blocking.with_timeout(Purpose::Processes, move || prepare(&wanted, server)).await;
     let found = match prepared.unwrap_or_else(|| Err("control groups do not answer".to_owned())) {
         Ok((subtree, controllers)) => {
             let missing = missing(&controllers);
-            CgroupState { inputs, subtree: Some(subtree), controllers, missing, failed_at: None }
+            CgroupState { inputs, subtree: Some(subtree), controllers, missing, failed_at: None, number }
         }
         Err(why) => {
             let failed_at = Some(Instant::now());
-            CgroupState { inputs, missing: Some(why), failed_at, ..CgroupState::default() }
+            CgroupState { inputs, missing: Some(why), failed_at, number, ..CgroupState::default() }
         }
     };
     let has = |name: &str| found.controllers.iter().any(|controller| controller == name);
     let bounds = EnforceableLimits { memory: has("memory"), tasks: has("pids"), cpu: has("cpu") };
-    daemon.cgroups.with_state(|state| *state = found);
+    if !daemon.cgroups.end_look(found) {
+        return;
+    }
     daemon.config.send_modify(|loaded| {
         Arc::make_mut(&mut Arc::make_mut(loaded).settings).enforceable = bounds;
     });

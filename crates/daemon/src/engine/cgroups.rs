@@ -1,6 +1,7 @@
 //! The control groups that can be created on this machine.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use process::cgroup::Subtree;
@@ -12,7 +13,11 @@ use crate::config::CgroupPlacement;
 
 /// The control groups that can be created, shared between tasks.
 #[derive(Default)]
-pub(crate) struct Cgroups(Mutex<CgroupState>);
+pub(crate) struct Cgroups {
+    state: Mutex<CgroupState>,
+    /// Number of looks so far.
+    begun: AtomicU64,
+}
 
 /// The result of the last look at the machine's control groups.
 #[derive(Default)]
@@ -28,11 +33,29 @@ pub(crate) struct CgroupState {
     pub(crate) missing: Option<String>,
     /// The time at which nothing was found.
     pub(crate) failed_at: Option<Instant>,
+    /// The number of the look.
+    pub(crate) number: u64,
 }
 
 impl Cgroups {
     pub(crate) fn with_state<R>(&self, access: impl FnOnce(&mut CgroupState) -> R) -> R {
-        access(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        access(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the number of a look that begins.
+    pub(crate) fn begin_look(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Stores the result of a look. Returns false if one that began later has ended before.
+    pub(crate) fn end_look(&self, found: CgroupState) -> bool {
+        self.with_state(|state| {
+            let is_newest = found.number > state.number;
+            if is_newest {
+                *state = found;
+            }
+            is_newest
+        })
     }
 
     /// Returns the part of the capacity that `status` shows.

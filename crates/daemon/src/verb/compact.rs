@@ -36,7 +36,8 @@ async fn compact_now(daemon: &Arc<Daemon>) -> Reply {
     }
     let limit = BASE_LIMIT + Duration::from_secs(bytes / BYTES_PER_SECOND);
     let notice = daemon.paths.run.join("compacting");
-    let until = daemon.world.clock.now().after(limit).0;
+    // In the time awake: neither a sleep of the machine nor a step of the clock ends it.
+    let until = protocol::time::millis(daemon.world.clock.awake() + limit);
     // Only a hint for `poolctl up`.
     drop(std::fs::write(&notice, format!("{} {until}\n", std::process::id())));
     daemon.engine.set_long_work(Some(limit));
