@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use protocol::request::{Until, Wait};
-use protocol::{ErrorCode, Lifecycle, Request, SessionId, SessionRef, SessionView};
+use protocol::{ErrorCode, Lifecycle, Message, Request, SessionRef, SessionView, Timestamp};
 
 use crate::show::{out, session, time};
-use crate::{Context, Error, expect_session};
+use crate::{Context, Error, calls, expect_session};
 
 /// Time limit for an agent to become ready: many that start at once take some seconds.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -49,17 +49,30 @@ pub(crate) fn wait(
     Ok(view)
 }
 
-/// Waits until the agent of a session that a message woke is ready, as long as [`wait`] does. The name is that by which
+/// Waits until the agent of the session that a message woke is ready, as long as [`wait`] does. The name is that by which
 /// the user asked for it.
-pub(crate) fn woken(context: &Context, (session, name): (SessionId, &SessionRef)) -> Result<(), Error> {
+pub(crate) fn woken(context: &Context, message: &Message, name: &SessionRef) -> Result<(), Error> {
     let limit = limit(context, None);
-    if until_ready(context, session.into(), limit)?.is_none() {
+    let session = SessionRef::from(message.session);
+    let shown = calls::session(&mut context.client_within(Some(limit)), session.clone())?;
+    check_started(&shown, |failed_at| failed_at >= message.created_at)?;
+    if until_ready(context, session, limit)?.is_none() {
         out::note(&format!(
             "poolctl: the message is queued, but {name} was not ready within {} s: see `poolctl show {name}`",
             limit.as_secs()
         ));
     }
     Ok(())
+}
+
+/// Refuses if the start of a session failed at a time that counts.
+fn check_started(view: &SessionView, counts: impl Fn(Timestamp) -> bool) -> Result<(), Error> {
+    let session = &view.session;
+    if session.lifecycle != Lifecycle::Failed || !counts(session.changed_at) {
+        return Ok(());
+    }
+    let (why, name) = (session::why_ended(view), &session.name);
+    Err(Error::failed(format!("{why}: once that is mended, `poolctl restart {name}`")))
 }
 
 /// The time to wait: at most what its user allows, and what the verb has left.
@@ -77,6 +90,9 @@ fn until_ready(
     let wait = Wait { session, until: vec![Until::Ready], timeout_ms: Some(time::millis(limit)) };
     match context.client_within(Some(limit)).ask(Request::Wait(wait)).and_then(expect_session) {
         Ok(ready) if ready.session.lifecycle == Lifecycle::Live => Ok(Some(ready)),
+        Ok(failed) if failed.session.lifecycle == Lifecycle::Failed => {
+            check_started(&failed, |_| true).map(|()| Some(failed))
+        }
         // A program that is no agent may have finished its work.
         Ok(over) if over.confirm != "hook" => Ok(Some(over)),
         Ok(over) => {

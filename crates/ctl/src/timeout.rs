@@ -58,12 +58,12 @@ fn silent_tmux(status: &Status) -> Option<String> {
     SILENT.contains(&status.tmux.state.as_str()).then(detail)
 }
 
-/// The passing state of a session, for whose end others wait.
+/// The state of a session for whose end others wait, or for whose next start after a failed one.
 fn passing_state(view: &SessionView) -> Option<String> {
     let name = &view.session.name;
     let locked = view.lock.as_ref().map(|lock| format!("{name} is locked: {}", lock.purpose));
     match view.session.lifecycle {
-        Lifecycle::Starting | Lifecycle::Draining => Some(session::why_ended(view)),
+        Lifecycle::Starting | Lifecycle::Draining | Lifecycle::Failed => Some(session::why_ended(view)),
         _ => {
             view.slot_wait.map(|position| format!("{name} waits for a slot, position {position}")).or(locked)
         }

@@ -108,18 +108,12 @@ fn started(
     view: &SessionView,
     (limit, until): (&RetryLimit, Instant),
 ) -> Result<Option<SessionView>, Error> {
-    let session = SessionRef::from(view.session.id);
+    let id = SessionRef::from(view.session.id);
     loop {
-        if Instant::now() >= until && calls::session(client, session.clone())?.slot_wait.is_some() {
-            return Ok(None);
-        }
         let left = limit.left();
         let step = LOOK_INTERVAL.min(left.unwrap_or(LOOK_INTERVAL));
-        let wait = Wait {
-            session: session.clone(),
-            until: vec![Until::Started],
-            timeout_ms: Some(time::millis(step)),
-        };
+        let wait =
+            Wait { session: id.clone(), until: vec![Until::Started], timeout_ms: Some(time::millis(step)) };
         match client.ask(Request::Wait(wait)).and_then(expect_session) {
             Ok(view) if matches!(view.session.lifecycle, Lifecycle::Lost | Lifecycle::Failed) => {
                 return Err(Error::failed(session::why_ended(&view)));
@@ -129,6 +123,14 @@ fn started(
                 return Err(error);
             }
             Err(_) => {}
+        }
+        let shown = calls::session(client, id.clone())?;
+        // It was lost: its start has failed since, and is perhaps tried again for a prompt that waits.
+        if shown.session.lifecycle == Lifecycle::Failed {
+            return Err(Error::failed(session::why_ended(&shown)));
+        }
+        if Instant::now() >= until && shown.slot_wait.is_some() {
+            return Ok(None);
         }
     }
 }

@@ -130,8 +130,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let asked = if args.result { Some(Stage::Done) } else { args.wait };
     let stage = asked.unwrap_or(Stage::Queued);
     // The id is printed even if the session does not start.
+    let wait = MessageWait::new(context, &sent.message);
     let ready = if args.wake && asked != Some(Stage::Queued) {
-        ready::woken(context, (sent.message.session, &session))
+        ready::woken(context, &sent.message, &session)
     } else {
         Ok(())
     };
@@ -140,14 +141,16 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         true => out::json(&document(message, sent.held_back.as_ref())).map_err(|error| naming(id, error)),
         false => Ok(()),
     };
+    if let Err(error) = ready {
+        return print(&sent.message).and(Err(naming(id, error)));
+    }
     let queued = sent.message.clone();
-    let message = match wait(context, sent.message, stage) {
+    let message = match wait_for(context, sent.message, (wait, stage)) {
         Ok(message) => message,
         // Whoever does not learn the id would send it once more.
         Err(error) => return print(&queued).and(Err(naming(id, error))),
     };
     print(&message)?;
-    ready?;
     let code = exit_code(&session, &message, stage)?;
     if args.result && !context.style.json {
         print_result(context, &message)?;
@@ -208,8 +211,11 @@ fn naming(id: MessageId, error: Error) -> Error {
 }
 
 /// Waits until the message has reached the stage, or cannot reach it.
-fn wait(context: &Context, message: Message, stage: Stage) -> Result<Message, Error> {
-    let mut wait = MessageWait::new(context, &message);
+fn wait_for(
+    context: &Context,
+    message: Message,
+    (mut wait, stage): (MessageWait, Stage),
+) -> Result<Message, Error> {
     let _progress = (stage != Stage::Queued)
         .then(|| context.progress_of(progress(context.client(), message.session.into(), message.id)));
     match stage {

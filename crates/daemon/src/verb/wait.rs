@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::clock::Moment;
 use protocol::request::{Until, Wait};
 use protocol::{
     ActivityState, AskKind, Lifecycle, MessageId, MessageState, PROMPT, Refusal, Reply, Response, Session,
@@ -18,9 +19,13 @@ pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
     let session = session_view::resolve(daemon, asked.session).await?;
     let (id, until, context) = (session.id, asked.until, Arc::clone(daemon));
     let for_exit = until.contains(&Until::Exit);
+    let mut began = None;
     let check = move |turn: &mut Turn<'_>| {
-        let (hold, fail): (Vec<Reply>, Vec<Reply>) =
-            until.iter().filter_map(|until| result(turn, &context, id, until)).partition(Reply::is_ok);
+        let began = *began.get_or_insert_with(|| turn.moment());
+        let (hold, fail): (Vec<Reply>, Vec<Reply>) = until
+            .iter()
+            .filter_map(|until| result(turn, &context, (id, began), until))
+            .partition(Reply::is_ok);
         // That one cannot become true any more counts only where no other one is.
         hold.into_iter().chain(fail).next()
     };
@@ -123,6 +128,11 @@ fn is_settled(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
     session.lifecycle == Lifecycle::Live || !runs_or_starts(turn, daemon, session)
 }
 
+/// True if a start of the session has failed since then, whether or not it is tried again.
+fn has_failed_to_start(turn: &Turn<'_>, session: &Session, began: Moment) -> bool {
+    session.lifecycle == Lifecycle::Failed && turn.pool().moment(turn.now(), session.changed_at) >= began
+}
+
 /// True if the session is running or ending, or will start by itself.
 pub(crate) fn runs_or_starts(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
     let settings = &daemon.loaded().settings;
@@ -206,8 +216,14 @@ fn activity_result(
     })
 }
 
-/// Returns the answer once a condition is true, or cannot become true any more.
-fn result(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Option<Reply> {
+/// Returns the answer once a condition is true, or cannot become true any more; for a start, also once it has failed since
+/// the wait began.
+fn result(
+    turn: &Turn<'_>,
+    daemon: &Daemon,
+    (id, began): (SessionId, Moment),
+    until: &Until,
+) -> Option<Reply> {
     let Some(session) = turn.pool().session(id) else {
         let why = format!("{id} was removed during the wait");
         return Some(Err(Refusal::not_found(why)));
@@ -215,6 +231,9 @@ fn result(turn: &Turn<'_>, daemon: &Daemon, id: SessionId, until: &Until) -> Opt
     match until {
         Until::Exit => (!session.lifecycle.holds_slot()).then(|| session_view::reply(turn, daemon, id)),
         Until::Activity(state) => activity_result(turn, daemon, session, *state),
+        Until::Started | Until::Ready if has_failed_to_start(turn, session, began) => {
+            Some(session_view::reply(turn, daemon, id))
+        }
         Until::Started => is_settled(turn, daemon, session).then(|| session_view::reply(turn, daemon, id)),
         Until::Ready => is_ready(turn, daemon, session).then(|| session_view::reply(turn, daemon, id)),
         Until::QueueEmpty => empty_queue(turn, daemon, session),
