@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocol::paths::{DEFAULT_POOL, Env};
 use protocol::{Paths, SessionRef, Token};
@@ -33,6 +33,7 @@ pub(crate) struct Context {
     /// The token of the lock under which this command runs.
     pub lock: Option<Token>,
     limit: Option<Limit>,
+    began: Instant,
     current: Option<String>,
     workspace: Option<String>,
     message: Option<String>,
@@ -70,6 +71,7 @@ impl Context {
         let token = told("POOL_LOCK_TOKEN").map(|token| token.parse::<Token>());
         let lock = token.transpose().map_err(|error| Error::usage(format!("POOL_LOCK_TOKEN: {error}")))?;
         Ok(Self {
+            began: Instant::now(),
             paths,
             names_socket: global.socket.is_some(),
             style: style(global, variable("NO_COLOR").is_some()),
@@ -100,6 +102,11 @@ impl Context {
     /// The time limit of a verb that waits or follows; `None` is unlimited.
     pub(crate) fn waiting_limit(&self) -> Option<Duration> {
         self.limit.and_then(|limit| limit.0)
+    }
+
+    /// The time that is left of a user's limit, since this command began; `None` is unlimited.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.waiting_limit().map(|limit| limit.saturating_sub(self.began.elapsed()))
     }
 
     /// The time limit of any other request; `None` is unlimited.

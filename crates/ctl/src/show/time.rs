@@ -104,9 +104,11 @@ fn split_offset(text: &str) -> Option<(&str, i64)> {
 /// # Errors
 /// A sentence for the user.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let duration = match text.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => humantime::parse_duration(text)
+    let seconds =
+        text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'));
+    let duration = match seconds {
+        Some(seconds) => Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
+        None => humantime::parse_duration(text)
             .map_err(|error| format!("{error}; write it like 500ms, 90s or 2h"))?,
     };
     if duration > LONGEST { Err("longer than 100 years".into()) } else { Ok(duration) }
@@ -178,6 +180,7 @@ mod tests {
     fn durations_are_read_as_people_write_them() {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("0.25"), Ok(Duration::from_millis(250)));
         assert_eq!(parse_duration("1h 30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(parse_duration("3153600000"), Ok(LONGEST));
         for long in ["3153600001", "18446744073709551615", "18446744073709551615s", "101years"] {

@@ -14,7 +14,9 @@ use crate::up::service;
 use crate::{Client, Context, Error, supervisor_lock};
 
 /// Time limit for an answer of `poold`.
-const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// The same at the end of the command's own time limit.
+const ANSWER_LEAST: Duration = Duration::from_millis(100);
 /// Interval at which the status is requested.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Limit for the watcher to see the tmux server, once all daemons are connected.
@@ -24,7 +26,12 @@ const LOG_LINES: usize = 5;
 
 /// The pool's present status; `None` if `poold` does not answer.
 pub(crate) fn status(context: &Context) -> Option<Status> {
-    status_within(context, ANSWER_LIMIT)
+    status_within(context, answer_limit(context))
+}
+
+/// The time for an answer: what is left to this command, if that is less.
+fn answer_limit(context: &Context) -> Duration {
+    context.left().map_or(ANSWER_LIMIT, |left| left.clamp(ANSWER_LEAST, ANSWER_LIMIT))
 }
 
 /// The pool's present status; `None` if `poold` does not answer within this time.
@@ -39,8 +46,9 @@ pub(crate) fn status_within(context: &Context, limit: Duration) -> Option<Status
 /// A usage error with what runs.
 pub(crate) fn check_is_pool(context: &Context) -> Result<(), Error> {
     let Paths { pool, state, socket, up_lock, .. } = &context.paths;
-    let mut client = Client::new(context, Some(ANSWER_LIMIT)).of_any_pool();
-    let found = client.ask_once(Request::Status, ANSWER_LIMIT).and_then(expect_status).ok();
+    let limit = answer_limit(context);
+    let mut client = Client::new(context, Some(limit)).of_any_pool();
+    let found = client.ask_once(Request::Status, limit).and_then(expect_status).ok();
     let what = match found {
         Some(found) if found.pool != pool.as_str() || !is_same(found.state_dir.as_path(), state) => {
             let dir = found.state_dir.as_path().display();
@@ -89,7 +97,9 @@ pub(crate) fn wait(context: &Context, mut supervised: impl FnMut() -> bool) -> R
                 logs(&context.paths)
             )));
         }
-        if context.limit().is_some_and(|limit| began.elapsed() >= limit) {
+        let left =
+            context.left().or_else(|| context.limit().map(|limit| limit.saturating_sub(began.elapsed())));
+        if left.is_some_and(|left| left.is_zero()) {
             let missing = missing(found.as_ref());
             return Err(Error::timeout(format!(
                 "the pool is not up yet: {missing}; the supervisor keeps trying, {}{}",

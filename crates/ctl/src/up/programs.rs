@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 
 use protocol::{ErrorCode, OsBytes, Paths, Refusal};
+use serde_json::Value;
 
+use crate::show::out;
 use crate::{Context, Error, exit};
 
 /// The variable that sets what a daemon logs.
@@ -91,21 +92,20 @@ pub(crate) fn check_config(context: &Context) -> Result<(), Error> {
     if is_defect { printed(&output).map(drop) } else { Ok(()) }
 }
 
-/// Runs a task of `poold` that needs no daemon. This process is replaced by it, so that its output is what
-/// people see; with `--json` its output is returned.
+/// Runs a task of `poold`, and prints what it says: as it is, or in this document.
 ///
 /// # Errors
-/// It cannot be run; with `--json` also its failure.
-pub(crate) fn run_poold(context: &Context, args: &[&OsStr]) -> Result<String, Error> {
-    if context.style.json {
-        return poold_output(context, args);
-    }
-    let mut command = poold(context);
-    let error = command.args(args).exec();
-    Err(not_run(&command, error))
+/// It cannot be run, or its failure.
+pub(crate) fn run_poold(
+    context: &Context,
+    args: &[&OsStr],
+    document: impl FnOnce(&str) -> Value,
+) -> Result<(), Error> {
+    let said = poold_output(context, args)?;
+    if context.style.json { out::json(&document(&said)) } else { out::line(&said) }
 }
 
-/// Returns what such a task prints.
+/// Returns what a task of `poold` prints.
 ///
 /// # Errors
 /// It cannot be run, or its failure.

@@ -262,7 +262,7 @@ impl Service {
 
 /// True if another supervisor runs this daemon. Called while this supervisor's own daemon does not run.
 fn is_run_by_another(context: &Context, name: &str) -> bool {
-    let Some(found) = health::status(context) else { return false };
+    let Some(found) = health::status_within(context, health::ANSWER_LIMIT) else { return false };
     name == service::NAMES[0] || status::component(&found, name).is_some_and(|component| component.connected)
 }
 

@@ -25,18 +25,14 @@ pub(crate) struct Args {
 /// Prints the damaged records.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     if args.discard {
-        let text = programs::run_poold(context, &[OsStr::new("--discard-quarantined")])?;
-        out::json(&json!({"said": text}))?;
+        programs::run_poold(context, &[OsStr::new("--discard-quarantined")], |said| json!({"said": said}))?;
         return Ok(exit::OK);
     }
     let mut client = context.unlimited_client();
     if args.offline || !client.is_listening() {
-        let text = programs::run_poold(context, &[OsStr::new("--check")])?;
-        // A damaged record would have been an error.
-        let document = json!({
-            "records": null, "bytes": null, "problems": [], "quarantined": [], "said": text,
-        });
-        out::json(&document)?;
+        // A damaged record is an error.
+        let document = |said: &str| json!({"records": null, "bytes": null, "problems": [], "quarantined": [], "said": said});
+        programs::run_poold(context, &[OsStr::new("--check")], document)?;
         return Ok(exit::OK);
     }
     let progress = context.progress("the check");

@@ -20,9 +20,8 @@ pub(crate) struct Args {
 /// Returns once it is done.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if args.offline {
-        let text = programs::run_poold(context, &[OsStr::new("--compact")])?;
-        out::json(&json!({"before_bytes": null, "after_bytes": null, "said": text}))?;
-        return Ok(());
+        let document = |said: &str| json!({"before_bytes": null, "after_bytes": null, "said": said});
+        return programs::run_poold(context, &[OsStr::new("--compact")], document);
     }
     let _progress = context.progress("the database to be compacted");
     match context.unlimited_client().ask(Request::Compact)? {

@@ -28,8 +28,8 @@ pub(crate) fn run(context: &Context, command: ConfigCommand) -> Result<u8, Error
     match command {
         ConfigCommand::Show => return show(context),
         ConfigCommand::Check => {
-            let checked = programs::run_poold(context, &[OsStr::new("--check-config")])?;
-            print(context, "checked", &checked)?;
+            let document = |said: &str| json!({"checked": said});
+            programs::run_poold(context, &[OsStr::new("--check-config")], document)?;
         }
         ConfigCommand::Path => print(context, "path", &context.paths.config.display().to_string())?,
         ConfigCommand::Reload => {

@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use protocol::Refusal;
 use serde_json::json;
 
-use crate::show::out;
 use crate::up::programs;
 use crate::{Context, Error};
 
@@ -19,8 +19,8 @@ pub(crate) struct Args {
 /// Runs `poold --import`: only `poold` writes the database.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if context.client().is_listening() {
-        return Err(Error::refused("poold runs: stop it first with `poolctl down`"));
+        return Err(Refusal::conflict("poold runs: stop it first with `poolctl down`").into());
     }
-    let text = programs::run_poold(context, &[OsStr::new("--import"), args.file.as_os_str()])?;
-    out::json(&json!({"said": text}))
+    let args = [OsStr::new("--import"), args.file.as_os_str()];
+    programs::run_poold(context, &args, |said| json!({"said": said}))
 }
