@@ -15,11 +15,11 @@ pub struct WorkerSection {
     /// The sessions whose messages it works: `all`, names separated by commas, `agent:KIND` and `label:K=V`
     /// (of several, all have to match), or `pool` for a queue of its own (`poolctl send @NAME`).
     pub sessions: String,
-    /// Maximum number of handlers at a time for messages of one session.
+    /// Maximum number of handlers at a time for messages of one session, of whatever kinds; 1 by default.
     pub session_concurrency: u32,
-    /// Maximum number of handlers at a time.
+    /// Maximum number of handlers at a time; 4 by default.
     pub concurrency: u32,
-    /// Time without a message after which its host ends.
+    /// Time without a message after which its host ends; 3m by default.
     pub idle_end: String,
     /// Time for which a claim holds without a heartbeat, from 1s to 24h, instead of that of `[queue]`.
     pub lease: Option<String>,
@@ -31,7 +31,7 @@ pub struct WorkerSection {
     pub max_restarts: Option<u32>,
     /// Workers that get its messages when they fail, in this order, or once it is no longer started.
     pub fallback: Vec<String>,
-    /// Number of attempts after which a message goes to the next of them.
+    /// Number of attempts after which a message goes to the next of them; 3 by default.
     pub fallback_after: u32,
     /// Resource limits of its host with all handlers, like `mem=2G,nice=10`.
     pub limits: String,
