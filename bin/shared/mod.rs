@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use process::runtime::containment::is_contained;
 use protocol::Paths;
 use protocol::paths::{Env, PathError};
 use tracing_subscriber::EnvFilter;
@@ -53,7 +54,7 @@ impl Common {
     }
 
     /// Starts logging to standard error, at the level of `-v` or `POOL_LOG`. A line that cannot be written, on a full disk
-    /// for instance, is lost. A panic is logged and aborts the process.
+    /// for instance, is lost. A panic is logged, and aborts the process unless it is contained.
     fn start(&self) {
         let level = ["info", "debug", "trace"][usize::from(self.verbose.min(2))];
         let given = std::env::var("POOL_LOG").ok().filter(|given| !given.is_empty());
@@ -66,7 +67,9 @@ impl Common {
         log.with_ansi(ansi).log_internal_errors(false).init();
         std::panic::set_hook(Box::new(|panic| {
             tracing::error!(%panic, backtrace = %std::backtrace::Backtrace::force_capture(), "panic");
-            std::process::abort();
+            if !is_contained() {
+                std::process::abort();
+            }
         }));
         if is_wrong {
             tracing::warn!(

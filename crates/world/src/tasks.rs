@@ -2,6 +2,7 @@
 
 use std::io;
 
+use process::runtime::containment::contain;
 use tokio::sync::oneshot;
 
 use crate::{BoxFuture, World};
@@ -13,7 +14,7 @@ pub type Blocking = Box<dyn FnOnce() + Send>;
 pub trait Tasks: Send + Sync {
     /// Runs a task to its end, beside the caller. The name is for logs and traces.
     fn spawn(&self, name: &'static str, task: BoxFuture<'static, ()>);
-    /// Runs work that may block, beside the tasks.
+    /// Runs work that may block, beside the tasks. Its panic ends it alone.
     fn block(&self, work: Blocking);
 }
 
@@ -27,7 +28,7 @@ impl Tasks for TokioTasks {
     }
 
     fn block(&self, work: Blocking) {
-        drop(tokio::task::spawn_blocking(work));
+        drop(tokio::task::spawn_blocking(|| contain(work)));
     }
 }
 
@@ -52,7 +53,7 @@ impl World {
     /// Runs work that may block, and returns its result. It runs to its end even if the future is dropped.
     ///
     /// # Errors
-    /// The process ends.
+    /// The process ends, or the work panics.
     pub async fn block<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let (sender, result) = oneshot::channel();
         self.tasks.block(Box::new(move || drop(sender.send(work()))));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pool::Agent;
 use pool::agent::ScreenReading;
+use process::runtime::containment::contain;
 use protocol::Tag;
 use tmux::PaneRef;
 use tokio::sync::{Semaphore, mpsc};
@@ -146,7 +147,8 @@ where
         self.world.tasks.block(Box::new(move || {
             let next = || lock(&queue).pop_front();
             while let Some((target, mut state)) = next() {
-                read_files(&target, &mut state);
+                // A session that cannot be read keeps the rest of its state, and is tried again.
+                contain(|| read_files(&target, &mut state));
                 // The receiver is gone when the daemon ends.
                 drop(sender.send(Finished::Files((target, state))));
             }
