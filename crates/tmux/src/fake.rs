@@ -67,6 +67,12 @@ impl Default for Fake {
     }
 }
 
+/// The terminal of a person, by a number that is also the pid of its client.
+pub fn terminal(number: u32) -> Client {
+    let name = format!("/dev/pts/{number}");
+    Client { name, pid: number, control: false, read_only: false, active_at: 0 }
+}
+
 impl Fake {
     /// Schedules failures for the next calls, in order.
     pub fn fail(&self, faults: impl IntoIterator<Item = Fault>) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::{PaneId, ProcId, Tag, TmuxSessionId};
-use tmux::fake::Fake;
+use tmux::fake::{self, Fake};
 use tmux::{Call, Create, DEADLINE, PaneRef, ServerRef, TmuxError};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
@@ -154,7 +154,7 @@ impl SimTmux {
         self.detach_all();
         let sessions: Vec<TmuxSessionId> = self.state().sessions.values().copied().collect();
         if let Some(session) = rng.pick(&sessions) {
-            self.0.fake.attach(*session, person::terminal(9));
+            self.0.fake.attach(*session, fake::terminal(9));
             self.note_active(*session);
         }
     }

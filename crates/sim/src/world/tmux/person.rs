@@ -2,8 +2,7 @@
 //! program in a pane.
 
 use protocol::{PaneId, ProcId, Tag};
-use tmux::act::Client;
-use tmux::{Answer, Driver, PaneRef};
+use tmux::{Answer, Driver, PaneRef, fake};
 use world::clock::Clock;
 
 use super::{FOREIGN, SimTmux, State};
@@ -22,7 +21,7 @@ impl SimTmux {
         state.screens.begin_line(pane.pane, stays.then_some(now));
         let session = state.sessions.get(&pane.pane).copied().filter(|_| stays);
         drop(state);
-        session.into_iter().for_each(|session| self.0.fake.attach(session, terminal(8)));
+        session.into_iter().for_each(|session| self.0.fake.attach(session, fake::terminal(8)));
         Some(pane)
     }
 
@@ -105,10 +104,4 @@ fn pick(rng: &mut Rng, state: &State, is_so: impl Fn(&State, PaneId) -> bool) ->
     let panes: Vec<PaneRef> =
         panes.map(|(pane, (tag, _))| PaneRef { server, pane: *pane, tag: *tag }).collect();
     rng.pick(&panes).copied()
-}
-
-/// A person's terminal of this number, attached by a client with this pid.
-pub(super) fn terminal(number: u32) -> Client {
-    let name = format!("/dev/pts/{number}");
-    Client { name, pid: number, control: false, read_only: false, active_at: 0 }
 }
