@@ -1,5 +1,6 @@
 //! Arguments that several verbs take, and the parsers of their values.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use protocol::ids::OP_ID_MAX;
 use protocol::message::KIND_MAX;
 
+use crate::Error;
 use crate::show::time;
 
 /// Flags of every verb.
@@ -80,6 +82,21 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     if key.is_empty() { Err("the key is empty".into()) } else { Ok((key.to_owned(), value.to_owned())) }
 }
 
+/// The labels by which sessions are selected: those that have all of them.
+///
+/// # Errors
+/// Usage: a label has two values, which no session has.
+pub(crate) fn selected(labels: &[(String, String)]) -> Result<BTreeMap<String, String>, Error> {
+    let mut selected = BTreeMap::new();
+    for (key, value) in labels {
+        if let Some(before) = selected.insert(key.clone(), value.clone()).filter(|before| before != value) {
+            let why = format!("no session has two values of a label: {key}={before} and {key}={value}");
+            return Err(Error::usage(why));
+        }
+    }
+    Ok(selected)
+}
+
 /// Parses the kind of a message.
 pub(crate) fn kind(text: &str) -> Result<String, String> {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
@@ -111,5 +128,12 @@ mod tests {
                 && op_id(&"x".repeat(65)).is_err()
                 && op_id("é").is_err()
         );
+    }
+
+    #[test]
+    fn sessions_are_selected_by_one_value_of_a_label() {
+        let labels = |text: &[&str]| selected(&text.iter().map(|one| pair(one).unwrap()).collect::<Vec<_>>());
+        assert_eq!(labels(&["a=1", "b=", "a=1"]).unwrap().len(), 2);
+        assert!(labels(&["a=1", "b=", "a=2"]).unwrap_err().to_string().ends_with("a=1 and a=2"));
     }
 }

@@ -83,7 +83,10 @@ impl FromStr for Selection {
                     if key.is_empty() {
                         return Err(WRONG);
                     }
-                    labels.insert(key.to_owned(), value.to_owned());
+                    let before = labels.insert(key.to_owned(), value.to_owned());
+                    if before.is_some_and(|before| before != value) {
+                        return Err("no session has two values of a label");
+                    }
                 }
                 None if is_session(part) => named.push(SessionRef(part.to_owned())),
                 _ => return Err(WRONG),
@@ -248,6 +251,7 @@ mod tests {
             "label:x",
             "web,",
             "agent:",
+            "label:x=1,label:x=2",
         ] {
             assert!(wrong.parse::<Selection>().is_err(), "{wrong}");
         }

@@ -70,8 +70,9 @@ impl Device {
         let target = pane.pane.to_string();
         let start = match lines {
             Lines::Visible => "0".to_owned(),
-            Lines::Last(n) => format!("-{n}"),
-            Lines::All => "-".to_owned(),
+            // tmux takes a number beyond its integers for none.
+            Lines::Last(n) if i32::try_from(n).is_ok() => format!("-{n}"),
+            Lines::Last(_) | Lines::All => "-".to_owned(),
         };
         let mut command = vec!["capture-pane", "-p", "-t", &target, "-S", &start];
         if ansi {

@@ -43,7 +43,11 @@ impl Key {
             "Enter" | "KPEnter" => Some('\r'),
             "BSpace" => Some('\u{7f}'),
             "Space" => Some(' '),
-            name => match (only_character(name), name.strip_prefix("C-").and_then(only_character)) {
+            // The keypad gives what is on its key.
+            name => match (
+                only_character(name.strip_prefix("KP").unwrap_or(name)),
+                name.strip_prefix("C-").and_then(only_character),
+            ) {
                 (Some(character), _) => Some(character),
                 (None, Some(letter)) if letter.is_ascii_alphabetic() => {
                     Some(char::from(letter.to_ascii_lowercase() as u8 & 0x1f))
@@ -136,6 +140,13 @@ mod tests {
         {
             assert_eq!(key(text).as_deref(), Ok(name));
         }
+    }
+
+    #[test]
+    fn a_key_gives_the_character_that_it_types() {
+        let given = |text: &str| text.parse::<Key>().unwrap().character();
+        let keys = ["x", "KP1", "KPEnter", "C-U", "F1"].map(given);
+        assert_eq!(keys, [Some('x'), Some('1'), Some('\r'), Some('\u{15}'), None]);
     }
 
     #[test]
