@@ -86,4 +86,6 @@ fn t21_the_cap_holds_under_many_at_once() {
     pool.ok(&["new", "more", "--", "sleep", "1000"]);
     fs::write(pool.path("config.toml"), "[pool]\nmax_session = 4\n").unwrap();
     assert!(pool.ctl(&["config", "reload"]).expect(2).stderr.contains("max_sessions"));
+    let told = pool.status()["problems"].to_string();
+    assert!(told.contains("would not start again") && told.contains("max_sessions"), "{told}");
 }

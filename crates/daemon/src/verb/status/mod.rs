@@ -16,7 +16,7 @@ use protocol::{Activity, ActivityState, Lifecycle, Reason, Reply, Response, Sess
 use tmux::TmuxError;
 
 use crate::effect::cgroup;
-use crate::engine::{BUILD, Daemon, Turn};
+use crate::engine::{BUILD, Daemon, LoadedConfig, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::{self};
 use crate::sense::machine_capacity;
@@ -30,6 +30,7 @@ pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
     cgroup::refresh(daemon).await;
     let mut programs = Vec::from_iter(program_problem(daemon).await);
     programs.extend(reaper_command_problem(daemon).await);
+    programs.extend(config_problem(daemon).await);
     let context = Arc::clone(daemon);
     let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context, programs)));
     daemon.engine.turn(read).await
@@ -68,7 +69,19 @@ async fn reaper_command_problem(daemon: &Daemon) -> Option<String> {
     })
 }
 
-/// Composes the overview. `programs` are the problems of programs that are missing.
+/// Time in which the configuration file is read.
+const CONFIG_LIMIT: Duration = Duration::from_millis(500);
+
+/// Returns the problem of a configuration file that was changed, and that the next start of `poold` would refuse.
+async fn config_problem(daemon: &Daemon) -> Option<String> {
+    let (paths, umask) = (daemon.paths.clone(), daemon.settings().umask);
+    let read = move || LoadedConfig::read(&paths, umask).err().map(|error| error.to_string());
+    let place = (Purpose::UserDirs, daemon.paths.config.as_path());
+    let mistake = daemon.blocking.one_at_a_time(place, CONFIG_LIMIT, read).await.flatten()?;
+    Some(format!("poold would not start again with its configuration: {mistake}; `poolctl config check`"))
+}
+
+/// Composes the overview. `programs` are the problems of programs that are missing, and of files.
 fn overview(turn: &Turn<'_>, daemon: &Daemon, programs: Vec<String>) -> Status {
     let (pool, volatile, capacity) = (turn.pool(), &*turn.volatile, machine_capacity::latest(daemon));
     let observed = (volatile, capacity);
