@@ -23,6 +23,7 @@ use crate::host::dir_watcher::DirWatcher;
 use crate::host::display_cache::DisplayCache;
 use crate::host::free_disk::FreeDisk;
 use crate::host::machine_sample::MachineSample;
+use crate::host::removals::Removals;
 
 /// The state that all parts of the daemon share.
 pub(crate) struct Daemon {
@@ -65,6 +66,8 @@ pub(crate) struct Daemon {
     pub(crate) cgroups: Cgroups,
     /// Free space on the file system of the database.
     pub(crate) disk: FreeDisk,
+    /// Directories that are being removed.
+    pub(crate) removals: Arc<Removals>,
     /// The last sample of the machine's resources.
     pub(crate) machine: watch::Sender<MachineSample>,
     /// Watches the directories of sessions' logs.

@@ -19,6 +19,7 @@ pub(crate) mod machine_sample;
 pub(crate) mod outbox;
 pub(crate) mod program_path;
 pub(crate) mod random;
+pub(crate) mod removals;
 pub(crate) mod remove_tree;
 pub(crate) mod short_tmp;
 pub(crate) mod theme;

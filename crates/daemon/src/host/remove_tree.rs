@@ -38,13 +38,32 @@ pub(crate) struct UnrecordedDir {
 ///
 /// The first entry that could not be removed, with its path and the number of further failures.
 pub(crate) fn remove_session_dir(sessions: &Path, id: SessionId, purge: bool) -> io::Result<Removed> {
-    remove(sessions, id, purge, &mut |_| ())
+    remove(sessions, id, if purge { Extent::All } else { Extent::Unused }, &mut |_| ())
+}
+
+/// Removes what the pool itself made in a session's directory, in which another session works.
+///
+/// # Errors
+/// As [`remove_session_dir`].
+pub(crate) fn remove_pool_files(sessions: &Path, id: SessionId) -> io::Result<Removed> {
+    remove(sessions, id, Extent::PoolFiles, &mut |_| ())
+}
+
+/// How much of a session's directory is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// All of it.
+    All,
+    /// What the pool made, and an empty `work/`.
+    Unused,
+    /// What the pool made.
+    PoolFiles,
 }
 
 fn remove(
     sessions: &Path,
     id: SessionId,
-    purge: bool,
+    extent: Extent,
     after_pass: &mut dyn FnMut(&Walk),
 ) -> io::Result<Removed> {
     let path = sessions.join(id.to_string());
@@ -55,12 +74,14 @@ fn remove(
         return Ok(Removed::default());
     };
     let mut removal = Removal { bytes: 0, first: None, failures: 0, after_pass };
-    if purge {
+    if extent == Extent::All {
         removal.tree(&top, sessions, &name);
     } else {
         for part in POOL_DIRS {
             removal.tree(&dir, &path, part);
         }
+    }
+    if extent == Extent::Unused {
         removal.if_empty(&dir, &path, WORK);
         removal.if_empty(&top, sessions, &name);
     }
@@ -511,14 +532,14 @@ mod tests {
             }
         };
         fs::create_dir(session.join("logs/busy")).unwrap();
-        remove(&sessions, ID, true, &mut add).unwrap();
+        remove(&sessions, ID, Extent::All, &mut add).unwrap();
         assert!(!session.exists() && count == 4);
         fs::create_dir_all(session.join("logs/busy")).unwrap();
         let mut for_ever = |walk: &Walk| {
             count += 1;
             fs::write(walk.path().join(count.to_string()), "").unwrap();
         };
-        let error = remove(&sessions, ID, false, &mut for_ever).unwrap_err();
+        let error = remove(&sessions, ID, Extent::Unused, &mut for_ever).unwrap_err();
         names(&error, &session.join("logs/busy"));
         assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty);
     }
@@ -536,7 +557,7 @@ mod tests {
                 fs::rename(session.join("tmp").join(&at), outside.join("moved")).unwrap();
             }
         };
-        let error = remove(&sessions, ID, true, &mut moving).unwrap_err();
+        let error = remove(&sessions, ID, Extent::All, &mut moving).unwrap_err();
         assert!(error.to_string().contains("moved away meanwhile"), "{error}");
         assert!(outside.join("precious").exists());
         remove_session_dir(&sessions, ID, true).unwrap();

@@ -139,6 +139,7 @@ pub(super) fn daemon(site: Site, parts: Parts) -> Result<Daemon, DaemonError> {
         closing: Default::default(),
         cgroups: Default::default(),
         disk: FreeDisk::new(site.paths.state.clone()),
+        removals: Arc::default(),
         machine: watch::channel(Default::default()).0,
         dir_watcher: if site.polls_dirs { DirWatcher::polling() } else { DirWatcher::default() },
         launch_permits: Semaphore::new(LAUNCHES),

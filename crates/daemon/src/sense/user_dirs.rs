@@ -24,8 +24,19 @@ pub(crate) async fn check(daemon: &Daemon, path: &Path) -> Result<(), Refusal> {
 
 /// Checks the working directory of a session, as [`check`] does; its own one is made by its launch.
 pub(crate) async fn check_cwd(daemon: &Daemon, (id, cwd): (SessionId, &OsBytes)) -> Result<(), Refusal> {
-    let is_own = cwd.as_path().starts_with(daemon.paths.session(id));
-    if is_own { Ok(()) } else { check(daemon, cwd.as_path()).await }
+    let cwd = cwd.as_path();
+    if cwd.starts_with(daemon.paths.session(id)) {
+        return Ok(());
+    }
+    check(daemon, cwd).await?;
+    if daemon.removals.is_empty() {
+        return Ok(());
+    }
+    let real = resolved(daemon, vec![cwd.to_owned()]).await;
+    if daemon.removals.covers(cwd) || real.iter().any(|real| daemon.removals.covers(real)) {
+        return Err(Refusal::failed(format!("{} is being removed", cwd.display())));
+    }
+    Ok(())
 }
 
 /// Returns directories without symbolic links; one that does not exist, or does not answer, as it is.

@@ -6,7 +6,16 @@ use std::sync::Arc;
 use protocol::{Refusal, SessionId};
 
 use crate::engine::{Daemon, Turn};
+use crate::host::removals::Removal;
 use crate::sense::user_dirs;
+
+/// Begins to remove the files of a session: from now on nothing is started in them.
+pub(super) async fn begin_removal(daemon: &Daemon, id: SessionId) -> Removal {
+    let dir = daemon.paths.session(id);
+    let mut dirs = user_dirs::resolved(daemon, vec![dir.clone()]).await;
+    dirs.push(dir);
+    daemon.removals.begin(dirs)
+}
 
 /// Refuses if the files of a session are those of another one, too, perhaps by a symbolic link.
 pub(super) async fn check_unused(daemon: &Arc<Daemon>, id: SessionId) -> Result<(), Refusal> {

@@ -102,6 +102,7 @@ async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pr
     let mut used = UsedDirs::default();
     for UnrecordedDir { id, path, .. } in found {
         // A session may be made in it while others are removed.
+        let _removal = files_in_use::begin_removal(daemon, id).await;
         used.refresh(daemon).await?;
         let (context, processes, dirs) = (Arc::clone(&leftovers), daemon.processes(), used.all.clone());
         let remove = move || context.remove(id, &dirs, &*processes);

@@ -362,14 +362,20 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
         tracing::warn!(session = %id, why = STILL_WRITTEN, "its directory was not removed");
         return Err(STILL_WRITTEN.to_owned());
     }
+    let _removal = files_in_use::begin_removal(daemon, id).await;
+    // Another session may have been made in it since.
+    let unused = files_in_use::check_unused(daemon, id).await;
+    let is_in_use = unused.is_err() && !asked.force;
     if purge && !asked.force {
-        // Another session may have been made in it since.
-        files_in_use::check_unused(daemon, id).await.map_err(|refusal| refusal.message)?;
+        unused.map_err(|refusal| refusal.message)?;
     }
     let meta = daemon.paths.meta();
     let remove = move || {
         // The other one is left for last: by it `prune` finds what an end of the daemon in between leaves behind.
         remove_tree::remove_session_dir(&meta, id, true)?;
+        if is_in_use {
+            return remove_tree::remove_pool_files(&sessions, id);
+        }
         remove_tree::remove_session_dir(&sessions, id, purge)
     };
     let removed = daemon.blocking.without_timeout(Purpose::Removal, remove).await;
