@@ -42,7 +42,8 @@ pub(crate) async fn is_left(
     let (dir, size) = (daemon.paths.logs_of(session), (seen.size.height, seen.size.width));
     let read = move || logs::paused_line(&dir, tag, size, edits_lines).ok().flatten();
     let Some(prompt) = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() else {
-        return false;
+        // It was cleared, perhaps: what stands behind the prompt of the last text is whoever's was there since.
+        return is_behind(row, &line.prompt) && was_there_since_input(daemon, tag, active_at).await;
     };
     // The activity of a person is known to the second. The Enter of a command is older than a pause in that
     // command's output, so that a shell's prompt on the same row is nobody's line.
@@ -57,6 +58,22 @@ pub(crate) async fn is_left(
     let is_hidden = prompt.is_below && letters(row).next().is_none();
     let is_own = is_own_row(row, &prompt.row, &line.discarded) || is_hidden && line.begun.is_empty();
     was_there && !is_own && (edits_lines || !prompt.is_below || is_drawn_again(row, &prompt.row))
+}
+
+/// True if a row is a prompt with something behind it.
+fn is_behind(row: &str, prompt: &str) -> bool {
+    let (row, prompt): (String, String) = (letters(row).collect(), letters(prompt).collect());
+    !prompt.is_empty() && row.len() > prompt.len() && row.starts_with(&prompt)
+}
+
+/// True if somebody may have been at the terminal since the pool last typed into it.
+async fn was_there_since_input(daemon: &Daemon, tag: Tag, active_at: u64) -> bool {
+    let person = Timestamp(active_at.saturating_mul(1000).saturating_add(999));
+    let was_there = move |turn: &mut Turn<'_>| {
+        let typed_at = turn.volatile.prompts.delivered_at().get(&tag).copied();
+        typed_at.is_none_or(|typed| !turn.pool().is_surely_earlier(turn.now(), person, typed))
+    };
+    daemon.engine.turn(was_there).await.unwrap_or(true)
 }
 
 /// True if a row begins with the shell's prompt, as below a list of completions.

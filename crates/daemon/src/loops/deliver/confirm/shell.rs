@@ -63,7 +63,7 @@ impl ShellBefore {
         };
         let refuses = daemon.engine.turn(note).await.ok()?;
         let may_refuse =
-            refuses && edits_line && prompt.message.enter && enables_pastes(daemon, (session, tag)).await;
+            refuses && edits_line && prompt.message.enter && !disables_pastes(daemon, (session, tag)).await;
         Some(Self { log_end, edits_line, may_refuse, row })
     }
 
@@ -73,11 +73,11 @@ impl ShellBefore {
     }
 }
 
-/// True if the log tells that a shell has bracketed pastes enabled.
-async fn enables_pastes(daemon: &Daemon, (session, tag): (SessionId, Tag)) -> bool {
+/// True if the log tells that a shell has bracketed pastes disabled: then it does not tell when a line is taken.
+async fn disables_pastes(daemon: &Daemon, (session, tag): (SessionId, Tag)) -> bool {
     let dir = daemon.paths.logs_of(session);
     let read = move || logs::pastes_enabled(&dir, tag).ok().flatten();
-    daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() == Some(true)
+    daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() == Some(false)
 }
 
 /// Returns the row in which the line of a prompt stands, if its shell still edits it: it refused it, as fish does with a
@@ -311,9 +311,9 @@ async fn follow_samples(
             None => true,
         };
         let late = began_at.elapsed() >= SILENT_LIMIT;
-        let may_be_kept = rested >= RESTS && !accepted;
+        // Also of a line that seemed to be taken: while fish looks for a mistake in it, it is not at its editor.
         let kept =
-            if may_be_kept { kept_row(daemon, session, (prompt, before.as_ref())).await } else { None };
+            if rested >= RESTS { kept_row(daemon, session, (prompt, before.as_ref())).await } else { None };
         if let Some(row) = kept {
             if began_at.elapsed() >= REFUSED_LIMIT {
                 return finish_untaken(daemon, session, (prompt, row)).await;
