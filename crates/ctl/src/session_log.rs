@@ -40,7 +40,7 @@ pub(crate) fn follow_to_end(
 ) -> Result<(), Error> {
     let (sender, end) = mpsc::channel();
     // The receiver is gone once following is over.
-    if let Some(limit) = context.waiting_limit() {
+    if let Some(limit) = context.left() {
         let sender = sender.clone();
         thread::spawn(move || {
             thread::sleep(limit);

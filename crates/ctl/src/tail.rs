@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use logs::{Reader, Times};
 use protocol::reply::LogFiles;
@@ -57,12 +57,21 @@ impl Sink for CleanOutput {
 
 /// A log as one stream of bytes. It need not exist yet.
 #[derive(Debug)]
-pub(crate) struct Tail(Reader);
+pub(crate) struct Tail {
+    reader: Reader,
+    /// When the time of the command is over.
+    deadline: Option<Instant>,
+}
 
 impl Tail {
     /// A tail that begins at the first byte.
     pub(crate) fn new(log: &LogFiles) -> Self {
-        Self(Reader::new(log.dir.as_path(), 0))
+        Self { reader: Reader::new(log.dir.as_path(), 0), deadline: None }
+    }
+
+    /// This tail, which ends with an error once this time is over.
+    pub(crate) fn within(self, limit: Option<Duration>) -> Self {
+        Self { deadline: limit.and_then(|limit| Instant::now().checked_add(limit)), ..self }
     }
 
     /// Skips what was already deleted, without a note about it.
@@ -75,7 +84,7 @@ impl Tail {
     /// Skips what is older, and notes on standard error how much of the rest was deleted.
     pub(crate) fn skip_to_time(&mut self, at: Timestamp) -> Result<(), Error> {
         let (start, end) = self.bounds()?;
-        let offset = logs::offset_at(self.0.dir(), at, end).map_err(|error| self.unreadable(&error))?;
+        let offset = logs::offset_at(self.reader.dir(), at, end).map_err(|error| self.unreadable(&error))?;
         note_missed(start.saturating_sub(offset));
         self.skip_to(offset.max(start));
         Ok(())
@@ -83,21 +92,22 @@ impl Tail {
 
     /// Skips everything before the last lines, and returns their end.
     pub(crate) fn skip_to_last(&mut self, lines: u64) -> Result<u64, Error> {
-        let (start, end) = logs::last_lines(self.0.dir(), lines).map_err(|error| self.unreadable(&error))?;
+        let (start, end) =
+            logs::last_lines(self.reader.dir(), lines).map_err(|error| self.unreadable(&error))?;
         self.skip_to(start);
         Ok(end)
     }
 
     /// Skips the output of earlier runs.
     pub(crate) fn skip_to_run(&mut self, tag: Tag) -> Result<(), Error> {
-        let begin = logs::start_offset(self.0.dir(), tag).map_err(|error| self.unreadable(&error))?;
+        let begin = logs::start_offset(self.reader.dir(), tag).map_err(|error| self.unreadable(&error))?;
         self.skip_to(begin);
         Ok(())
     }
 
     /// The offset of the next byte to read.
     pub(crate) fn offset(&self) -> u64 {
-        self.0.offset()
+        self.reader.offset()
     }
 
     /// The present end of the log.
@@ -108,7 +118,7 @@ impl Tail {
     /// Notes on standard error if the output before the next byte was deleted.
     pub(crate) fn note_gone(&self) -> Result<(), Error> {
         let (start, _) = self.bounds()?;
-        if start > 0 && self.0.offset() <= start {
+        if start > 0 && self.reader.offset() <= start {
             out::note(&format!(
                 "poolctl: {start} bytes of older output were deleted; the first line may be incomplete"
             ));
@@ -131,7 +141,7 @@ impl Tail {
 
     /// The times at which the bytes were written.
     pub(crate) fn times(&self) -> Times {
-        Times::new(self.0.dir())
+        Times::new(self.reader.dir())
     }
 
     /// Copies up to this offset, and returns the length: a log that grows as fast as it is read has no end of its own.
@@ -147,18 +157,22 @@ impl Tail {
 
     /// Copies the next block up to this offset, and returns its length; 0 at the end.
     fn copy_block(&mut self, sink: &mut dyn Sink, end: u64) -> Result<u64, Error> {
-        let left = usize::try_from(end.saturating_sub(self.0.offset())).map_or(BLOCK, |left| left.min(BLOCK));
+        if self.deadline.is_some_and(|at| Instant::now() >= at) {
+            return Err(Error::timeout("timed out"));
+        }
+        let left =
+            usize::try_from(end.saturating_sub(self.reader.offset())).map_or(BLOCK, |left| left.min(BLOCK));
         // An empty buffer would read as the end of a file, and move on to the next one.
         if left == 0 {
             return Ok(0);
         }
         let mut block = vec![0; left];
-        let read = self.0.read(&mut block).map_err(|error| self.unreadable(&error))?;
-        note_missed(self.0.take_missed());
-        let offset = self.0.offset() - read as u64;
+        let read = self.reader.read(&mut block).map_err(|error| self.unreadable(&error))?;
+        note_missed(self.reader.take_missed());
+        let offset = self.reader.offset() - read as u64;
         if offset >= end {
             // After a gap. Who follows the log goes on with this block.
-            self.0 = Reader::new(self.0.dir(), offset);
+            self.reader = Reader::new(self.reader.dir(), offset);
             return Ok(0);
         }
         if read > 0 {
@@ -207,7 +221,7 @@ impl Tail {
         incarnation: Option<Tag>,
         end: &Receiver<Result<T, Error>>,
     ) -> Result<Option<T>, Error> {
-        logs::wait_for_writer(self.0.dir(), incarnation);
+        logs::wait_for_writer(self.reader.dir(), incarnation);
         while self.copy_block(sink, u64::MAX)? > 0 {
             if let Ok(result) = end.try_recv() {
                 return result.map(Some);
@@ -217,17 +231,17 @@ impl Tail {
     }
 
     fn skip_to(&mut self, offset: u64) {
-        if offset > self.0.offset() {
-            self.0 = Reader::new(self.0.dir(), offset);
+        if offset > self.reader.offset() {
+            self.reader = Reader::new(self.reader.dir(), offset);
         }
     }
 
     fn bounds(&self) -> Result<(u64, u64), Error> {
-        logs::bounds(self.0.dir()).map_err(|error| self.unreadable(&error))
+        logs::bounds(self.reader.dir()).map_err(|error| self.unreadable(&error))
     }
 
     fn unreadable(&self, error: &io::Error) -> Error {
-        Error::failed(format!("cannot read the log in {}: {error}", self.0.dir().display()))
+        Error::failed(format!("cannot read the log in {}: {error}", self.reader.dir().display()))
     }
 }
 

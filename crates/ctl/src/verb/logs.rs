@@ -89,7 +89,7 @@ fn print_events(context: &Context, mut client: Client, args: &Args, id: SessionI
 /// sequences.
 fn print_bytes(context: &Context, args: &Args, session: &Session, files: &LogFiles) -> Result<(), Error> {
     let id: SessionRef = session.id.into();
-    let mut tail = Tail::new(files);
+    let mut tail = Tail::new(files).within(context.left());
     skip_to_start(args, &mut tail)?;
     let end = match args.lines {
         Some(lines) => tail.skip_to_last(lines)?,
@@ -99,8 +99,11 @@ fn print_bytes(context: &Context, args: &Args, session: &Session, files: &LogFil
         tail.note_gone()?;
     }
     let mut sink = sink(context, args, &id, tail.times());
-    tail.copy_until(&mut *sink, end)?;
-    let followed = if args.follow { follow_to_end(context, id, &mut tail, &mut *sink) } else { Ok(()) };
+    let copied = tail.copy_until(&mut *sink, end).map(drop);
+    let followed = match copied {
+        Ok(()) if args.follow => follow_to_end(context, id, &mut tail, &mut *sink),
+        copied => copied,
+    };
     // What has no newline yet, also where the time is over.
     let ended = sink.end();
     followed.and(ended)
@@ -110,17 +113,21 @@ fn print_bytes(context: &Context, args: &Args, session: &Session, files: &LogFil
 fn print_screen(context: &Context, args: &Args, session: &Session, files: &LogFiles) -> Result<(), Error> {
     let size = session.spec.size;
     let mut screen = Screen { emulated: emulator(size), last: None };
-    let mut tail = match args.lines {
-        Some(count) => print_last(args, (size, files), &mut screen, count)?,
+    let mut tail = Tail::new(files).within(context.left());
+    let copied = match args.lines {
+        Some(count) => {
+            tail = print_last(args, (size, files), &mut screen, count)?.within(context.left());
+            Ok(())
+        }
         None => {
-            let mut tail = Tail::new(files);
             let end = seek(args, &mut tail)?;
-            tail.copy_until(&mut screen, end)?;
-            tail
+            tail.copy_until(&mut screen, end).map(drop)
         }
     };
-    let followed =
-        if args.follow { follow_to_end(context, session.id.into(), &mut tail, &mut screen) } else { Ok(()) };
+    let followed = match copied {
+        Ok(()) if args.follow => follow_to_end(context, session.id.into(), &mut tail, &mut screen),
+        copied => copied,
+    };
     // What is on the screen yet, also where the time is over.
     let ended = screen.end();
     followed.and(ended)

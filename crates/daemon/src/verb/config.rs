@@ -48,10 +48,12 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
     let before = daemon.loaded();
     let changed = before.config != loaded.config;
     let later = if before.config.logs == loaded.config.logs { "" } else { FROM_NEXT_START };
-    let retention = loaded.journal_retention();
+    let (retention, rules) = (loaded.journal_retention(), loaded.settings.queue.clone());
     daemon.config.send_replace(Arc::new(loaded));
     daemon.engine.post(move |turn| {
         turn.set_retention(retention);
+        let changed = pool::queue::apply_rules(turn.pool(), &rules, turn.now());
+        turn.emit_all(changed);
         // The workers follow.
         turn.wake();
     });
