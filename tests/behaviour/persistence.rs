@@ -139,7 +139,9 @@ fn the_files_of_a_session_stay_while_another_one_runs_in_them() {
     pool.ok(&["new", "guest", "--cwd", link.to_str().unwrap(), "--", "sleep", "1000"]);
     let told = pool.ctl(&["rm", "--purge", "other"]).expect(4);
     assert!(told.stderr.contains("is the directory of guest"), "{told:?}");
-    assert!(work(&other).exists());
+    // It is empty, and would go with the session.
+    pool.ok(&["rm", "other"]);
+    assert!(work(&other).exists() && !work(&other).with_file_name("logs").exists());
 }
 
 #[test]
