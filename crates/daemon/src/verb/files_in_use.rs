@@ -1,6 +1,7 @@
 //! Check that the files of a session are not those of another one, too.
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::{Refusal, SessionId};
@@ -21,10 +22,16 @@ pub(super) async fn begin_removal(daemon: &Daemon, id: SessionId) -> Removal {
 pub(super) async fn check_unused(daemon: &Arc<Daemon>, id: SessionId) -> Result<(), Refusal> {
     let others = move |turn: &mut Turn<'_>| pool::session::directories_of_others(turn.pool(), id);
     let others = daemon.engine.turn(others).await?;
-    let mut dirs: Vec<PathBuf> = others.iter().map(|(_, cwd)| cwd.as_path().to_owned()).collect();
-    dirs.push(daemon.paths.session(id));
-    let mut real = user_dirs::resolved(daemon, dirs).await;
-    let own = real.pop().unwrap_or_default();
-    let real = others.iter().zip(&real).map(|((name, cwd), real)| (name, cwd, real.as_path()));
-    pool::session::check_files_unused((&daemon.paths.session(id), &own), real)
+    let dir = daemon.paths.session(id);
+    // Each once, and none of those that the pool made: there are as many as sessions.
+    let is_users = |cwd: &&Path| !cwd.starts_with(&daemon.paths.sessions);
+    let dirs = others.iter().map(|(_, cwd)| cwd.as_path()).filter(is_users).chain([dir.as_path()]);
+    let dirs: Vec<PathBuf> = dirs.collect::<BTreeSet<_>>().into_iter().map(Path::to_owned).collect();
+    let resolved = user_dirs::resolved(daemon, dirs.clone()).await;
+    let real: BTreeMap<PathBuf, PathBuf> = dirs.into_iter().zip(resolved).collect();
+    let others = others.iter().map(|(name, cwd)| {
+        let cwd_path = cwd.as_path();
+        (name, cwd, real.get(cwd_path).map_or(cwd_path, PathBuf::as_path))
+    });
+    pool::session::check_files_unused((&dir, &real[&dir]), others)
 }
