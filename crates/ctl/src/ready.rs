@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::request::{Until, Wait};
-use protocol::{ErrorCode, Lifecycle, Message, Request, SessionRef, SessionView, Timestamp};
+use protocol::{ErrorCode, Lifecycle, Message, Request, SessionRef, SessionView};
 
 use crate::show::{out, session, time};
 use crate::{Context, Error, calls, expect_session};
@@ -55,7 +55,9 @@ pub(crate) fn woken(context: &Context, message: &Message, name: &SessionRef) -> 
     let limit = limit(context, None);
     let session = SessionRef::from(message.session);
     let shown = calls::session(&mut context.client_within(Some(limit)), session.clone())?;
-    check_started(&shown, |failed_at| failed_at >= message.created_at)?;
+    if shown.session.lifecycle == Lifecycle::Failed && shown.session.changed_at >= message.created_at {
+        return Err(failed_start(&shown));
+    }
     if until_ready(context, session, limit)?.is_none() {
         out::note(&format!(
             "poolctl: the message is queued, but {name} was not ready within {} s: see `poolctl show {name}`",
@@ -65,14 +67,10 @@ pub(crate) fn woken(context: &Context, message: &Message, name: &SessionRef) -> 
     Ok(())
 }
 
-/// Refuses if the start of a session failed at a time that counts.
-fn check_started(view: &SessionView, counts: impl Fn(Timestamp) -> bool) -> Result<(), Error> {
-    let session = &view.session;
-    if session.lifecycle != Lifecycle::Failed || !counts(session.changed_at) {
-        return Ok(());
-    }
-    let (why, name) = (session::why_ended(view), &session.name);
-    Err(Error::failed(format!("{why}: once that is mended, `poolctl restart {name}`")))
+/// The error of a start that has failed.
+fn failed_start(view: &SessionView) -> Error {
+    let (why, name) = (session::why_ended(view), &view.session.name);
+    Error::failed(format!("{why}: once that is mended, `poolctl restart {name}`"))
 }
 
 /// The time to wait: at most what its user allows, and what the verb has left.
@@ -90,9 +88,7 @@ fn until_ready(
     let wait = Wait { session, until: vec![Until::Ready], timeout_ms: Some(time::millis(limit)) };
     match context.client_within(Some(limit)).ask(Request::Wait(wait)).and_then(expect_session) {
         Ok(ready) if ready.session.lifecycle == Lifecycle::Live => Ok(Some(ready)),
-        Ok(failed) if failed.session.lifecycle == Lifecycle::Failed => {
-            check_started(&failed, |_| true).map(|()| Some(failed))
-        }
+        Ok(failed) if failed.session.lifecycle == Lifecycle::Failed => Err(failed_start(&failed)),
         // A program that is no agent may have finished its work.
         Ok(over) if over.confirm != "hook" => Ok(Some(over)),
         Ok(over) => {

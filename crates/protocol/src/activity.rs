@@ -84,6 +84,13 @@ pub enum Source {
     Nothing,
 }
 
+impl Source {
+    /// True for a report of the agent itself.
+    pub fn is_report(self) -> bool {
+        matches!(self, Self::Hook | Self::Transcript)
+    }
+}
+
 names!(Source:
     Hook = "hook",
     Transcript = "transcript",

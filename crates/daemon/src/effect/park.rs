@@ -6,7 +6,7 @@ use std::time::Duration;
 use agents::Confirm;
 use pool::Agent;
 use pool::slots::LossSource;
-use protocol::{Activity, Event, Lifecycle, ProcId, Reason, SessionId, Source, Tag};
+use protocol::{Activity, Event, Lifecycle, ProcId, Reason, SessionId, Tag};
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
@@ -159,7 +159,7 @@ fn pane_to_close(turn: &Turn<'_>, session: SessionId, tag: Tag) -> Result<Option
     if run.is_none() || record.reason == Some(Reason::Restarted) {
         return Err("it was restarted meanwhile".to_owned());
     }
-    let is_told = |known: &&Activity| matches!(known.source, Source::Hook | Source::Transcript);
+    let is_told = |known: &&Activity| known.source.is_report();
     let is_new = |known: &&Activity| turn.pool().is_earlier(turn.now(), record.changed_at, known.since);
     let told = turn.pool().activity_in(session, tag).filter(is_told).filter(is_new);
     match record.lifecycle {

@@ -21,7 +21,7 @@ pub(crate) struct ObservedTmux {
     pub(crate) complete: bool,
     /// Time since the observation began.
     pub(crate) age: Duration,
-    /// Who observed it.
+    /// The observer.
     pub(crate) by: Observer,
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn remove_session_dir(sessions: &Path, id: SessionId, purge: bool) ->
     remove(sessions, id, if purge { Extent::All } else { Extent::Unused }, &mut |_| ())
 }
 
-/// Removes what the pool itself made in a session's directory, in which another session works.
+/// Removes the pool's own files from a session's directory, in which another session works.
 ///
 /// # Errors
 /// As [`remove_session_dir`].
@@ -49,14 +49,14 @@ pub(crate) fn remove_pool_files(sessions: &Path, id: SessionId) -> io::Result<Re
     remove(sessions, id, Extent::PoolFiles, &mut |_| ())
 }
 
-/// How much of a session's directory is removed.
+/// The extent of the removal of a session's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// All of it.
+    /// Everything.
     All,
-    /// What the pool made, and an empty `work/`.
+    /// The pool's own files, and an empty `work/`.
     Unused,
-    /// What the pool made.
+    /// The pool's own files.
     PoolFiles,
 }
 

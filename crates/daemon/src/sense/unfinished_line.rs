@@ -47,7 +47,7 @@ pub(crate) async fn is_left(
     };
     // The activity of a person is known to the second. The Enter of a command is older than a pause in that
     // command's output, so that a shell's prompt on the same row is nobody's line.
-    let person = Timestamp(active_at.saturating_mul(1000).saturating_add(999));
+    let person = end_of_second(active_at);
     let keys = keys_at.map(|at| at.after(ECHO_LIMIT));
     let was_there = move |turn: &mut Turn<'_>| {
         let was_before = |at| turn.pool().is_surely_earlier(turn.now(), at, prompt.resumed_at);
@@ -62,13 +62,18 @@ pub(crate) async fn is_left(
 
 /// True if a row is a prompt with something behind it.
 fn is_behind(row: &str, prompt: &str) -> bool {
-    let (row, prompt): (String, String) = (letters(row).collect(), letters(prompt).collect());
-    !prompt.is_empty() && row.len() > prompt.len() && row.starts_with(&prompt)
+    let length = letters(prompt).count();
+    length > 0 && letters(row).count() > length && is_drawn_again(row, prompt)
+}
+
+/// The last moment of a second since the Unix epoch, to which tmux knows the activity of a person.
+fn end_of_second(seconds: u64) -> Timestamp {
+    Timestamp(seconds.saturating_mul(1000).saturating_add(999))
 }
 
 /// True if somebody may have been at the terminal since the pool last typed into it.
 async fn was_there_since_input(daemon: &Daemon, tag: Tag, active_at: u64) -> bool {
-    let person = Timestamp(active_at.saturating_mul(1000).saturating_add(999));
+    let person = end_of_second(active_at);
     let was_there = move |turn: &mut Turn<'_>| {
         let typed_at = turn.volatile.prompts.delivered_at().get(&tag).copied();
         typed_at.is_none_or(|typed| !turn.pool().is_surely_earlier(turn.now(), person, typed))

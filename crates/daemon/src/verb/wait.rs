@@ -7,7 +7,7 @@ use pool::clock::Moment;
 use protocol::request::{Until, Wait};
 use protocol::{
     ActivityState, AskKind, Lifecycle, MessageId, MessageState, PROMPT, Refusal, Reply, Response, Session,
-    SessionId, Source, Timestamp,
+    SessionId, Timestamp,
 };
 
 use crate::decide::queue;
@@ -163,7 +163,7 @@ fn is_observed_since_input(turn: &Turn<'_>, session: &Session) -> bool {
     let Some(typed_at) = turn.volatile.prompts.delivered_at().get(&run.tag) else { return true };
     let activity = pool::agent::current_activity(turn.pool(), session);
     let is_later = |at: Timestamp| turn.pool().is_earlier(turn.now(), *typed_at, at);
-    let reported = matches!(activity.source, Source::Hook | Source::Transcript) || is_later(activity.since);
+    let reported = activity.source.is_report() || is_later(activity.since);
     reported || turn.volatile.agents.observed_at(run.tag).is_some_and(is_later)
 }
 

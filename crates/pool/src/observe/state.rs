@@ -37,7 +37,7 @@ pub enum Report {
     Alive,
 }
 
-/// Who observes tmux.
+/// The observer of tmux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Observer {
     /// The watcher of this connection. Its reports are in order.

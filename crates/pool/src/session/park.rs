@@ -1,6 +1,6 @@
 //! `park`: a session gives up its slot and can resume.
 
-use protocol::{ActivityState, ErrorCode, Event, Lifecycle, Reason, Refusal, Session, Source};
+use protocol::{ActivityState, ErrorCode, Event, Lifecycle, Reason, Refusal, Session};
 
 use crate::agent::activity::current_activity;
 use crate::pool::Pool;
@@ -44,7 +44,7 @@ pub fn park(pool: &Pool, session: &Session, force: bool) -> Result<Vec<Event>, R
 /// Refuses an agent that says that it is in a turn, which would be lost.
 fn check_at_rest(pool: &Pool, session: &Session) -> Result<(), Refusal> {
     let shown = current_activity(pool, session);
-    let is_told = matches!(shown.source, Source::Hook | Source::Transcript);
+    let is_told = shown.source.is_report();
     if shown.state != ActivityState::Busy || !is_told {
         return Ok(());
     }

@@ -83,7 +83,7 @@ pub(crate) fn at_rest_since(
     inputs: &EvictionInputs<'_>,
 ) -> Result<Timestamp, &'static str> {
     let known = current_activity(pool, session);
-    let tells = matches!(known.source, Source::Hook | Source::Transcript);
+    let tells = known.source.is_report();
     match known.state {
         ActivityState::Attention if waits_for_person(&known) => Err("it waits for a person"),
         _ if is_at_work(pool, session, &known) => Err("its agent is busy"),
@@ -97,7 +97,7 @@ pub(crate) fn at_rest_since(
 /// True if an agent works by its own report. The screen of an agent with hooks shows it working again after a question, which
 /// is as good as a report.
 fn is_at_work(pool: &Pool, session: &Session, known: &Activity) -> bool {
-    let tells = matches!(known.source, Source::Hook | Source::Transcript);
+    let tells = known.source.is_report();
     let hooked =
         pool.notes(session.id).is_some_and(|notes| notes.hooked.is_some() && notes.hooked == known.tag);
     known.state == ActivityState::Busy && (tells || hooked)
