@@ -129,7 +129,8 @@ impl Listed {
 /// Asserts that a snapshot taken now equals tmux's own listing in every comparable detail.
 #[track_caller]
 pub(super) fn assert_exact(pool: &Pool) -> Listed {
-    pool.ok(&["--timeout", "30s", "sync"]);
+    // A busy tmux exceeds the time limit of one listing.
+    wait_until("tmux answers", PATIENCE, || pool.ctl(&["--timeout", "30s", "sync"]).code == 0);
     let (told, listed) = (Listed::of(&seen(pool)), Listed::by(|args| pool.tmux(args)));
     assert_eq!(told, listed);
     listed
