@@ -369,8 +369,9 @@ fn what_is_written_is_waited_for_by_an_expression() {
 #[test]
 fn what_an_earlier_run_wrote_is_not_waited_for() {
     let pool = pool();
-    let id =
-        pool.script("srv", "[ -e second ] && sleep 1; touch second; echo Listening on :3000; sleep 1000");
+    let go = pool.path("go");
+    let second = format!("[ -e second ] && until [ -e '{}' ]; do sleep 0.1; done", go.display());
+    let id = pool.script("srv", &format!("{second}; touch second; echo Listening on :3000; sleep 1000"));
     let wait = |more: &[&str]| {
         let args = [&["--timeout", "30s", "wait", &id, "--for", "output:Listening"], more].concat();
         pool.ctl(&args)
@@ -378,6 +379,7 @@ fn what_an_earlier_run_wrote_is_not_waited_for() {
     wait(&[]).expect(0);
     pool.ok(&["restart", &id]);
     pool.ctl(&["--timeout", "300ms", "wait", &id, "--for", "output:Listening"]).expect(6);
+    std::fs::write(go, "").unwrap();
     wait(&[]).expect(0);
     wait(&["--since", "1h"]).expect(0);
     pool.ctl(&["wait", &id, "--for", "idle", "--since", "1h"]).expect(2);

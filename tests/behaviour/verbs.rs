@@ -312,7 +312,7 @@ fn reap_shows_what_it_would_do() {
 
 #[test]
 fn shells_end_together_by_a_hang_up_and_what_saves_its_work_at_term_is_let() {
-    let pool = Pool::new();
+    let pool = Pool::with("[reaper]\ngrace = '10m'\n");
     let names = ["a", "b", "c", "d", "e", "f"];
     for name in names {
         pool.ok(&["new", name, "--agent", "shell", "--", "bash", "-i"]);
@@ -323,7 +323,6 @@ fn shells_end_together_by_a_hang_up_and_what_saves_its_work_at_term_is_let() {
     pool.await_file(dir.join("work/ready"), |_| true);
     pool.ok(&[&["kill"][..], &names, &["saver"]].concat());
     for name in names {
-        // SIGKILL after the whole grace period would show as 9.
         assert_eq!(pool.show(name)["exit"]["signal"], 1, "{name}");
     }
     assert_eq!(pool.show("saver")["exit"]["code"], 0);
