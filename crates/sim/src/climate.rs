@@ -1,5 +1,7 @@
 //! Kinds of trouble in a run, and the chance of each.
 
+use std::time::Duration;
+
 use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::world::life::Jitter;
@@ -77,8 +79,8 @@ pub(crate) struct Climate {
     pub(crate) backups: u64,
     /// The restart policy of sessions.
     pub(crate) restart: &'static str,
-    /// The idle time after which sessions are parked.
-    pub(crate) idle_timeout: &'static str,
+    /// The idle time after which sessions are parked, if they are.
+    pub(crate) idle_timeout: Option<Duration>,
     /// True if lost sessions are started when the daemon starts.
     pub(crate) restores: bool,
     /// Maximum number of unfinished messages of a session.
@@ -130,7 +132,7 @@ impl Climate {
             lost_answers,
             socket_losses,
             restart: rng.pick(&["no", "no", "on-failure", "always"]).unwrap_or(&"no"),
-            idle_timeout: rng.pick(&["never", "never", "20s"]).unwrap_or(&"never"),
+            idle_timeout: rng.pick(&[None, None, Some(Duration::from_secs(20))]).copied().flatten(),
             restores: rng.per_mille(300),
             messages_max: *rng.pick(&[10_000, 10_000, 4]).unwrap_or(&10_000),
             finished_max: if Rng::stream(seed, "finished").per_mille(250) { 1 } else { 100_000 },

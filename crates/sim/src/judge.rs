@@ -2,6 +2,7 @@
 
 mod claims;
 mod locks;
+mod rules;
 pub(crate) mod timeline;
 mod turns;
 
@@ -13,6 +14,7 @@ use tmux::ServerRef;
 use tokio::time::Instant;
 
 use crate::trace::Trace;
+use turns::Turn;
 
 /// Ends of the bodies of special prompts: it may expire; its priority differs; it ends in doubt, or is typed again then.
 pub(crate) const MORTAL: &str = " with a time limit";
@@ -73,8 +75,12 @@ struct State {
     reporting: BTreeSet<SessionId>,
     /// Prompts whose turns an outage cut short, with their conversations: in another one they are typed once more.
     cut_short: BTreeMap<String, String>,
-    /// Texts on which agents are in a turn, or were at their end.
-    at_work: BTreeMap<Tag, BTreeSet<String>>,
+    /// The turns in which agents are, or were at their end.
+    at_work: BTreeMap<Tag, Turn>,
+    /// The end of the last turn of each incarnation.
+    rested_at: BTreeMap<Tag, Instant>,
+    /// The shortest idle timeout that somebody has asked for.
+    shortest_idle_ms: Option<u64>,
     /// Texts on which an agent's turn has ended.
     finished: BTreeSet<String>,
     /// Claims that their workers hold.

@@ -190,7 +190,7 @@ command = "/sim/sim-plain"
 confirm = "none"
 {host}"#,
         climate.slots,
-        climate.idle_timeout,
+        climate.idle_timeout.map_or("never".to_owned(), |idle| format!("{}s", idle.as_secs())),
         climate.restart,
         climate.restores,
         climate.messages_max,

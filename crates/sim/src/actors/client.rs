@@ -139,6 +139,9 @@ impl Actor {
             }
             97..105 => {
                 let (name, request) = errands::change(&mut self.rng, to);
+                if let Request::Update(update) = &request {
+                    self.land.judge.update_asked(update);
+                }
                 self.change(name, request).await;
             }
             105 => self.purge(to).await,

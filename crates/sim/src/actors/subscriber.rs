@@ -103,6 +103,11 @@ impl Steps {
 /// Compares an event with the world.
 fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Event) {
     incarnations.retain(|_, tag| !land.judge.is_forgotten(*tag));
+    if let Event::SessionParked { session, reason: Reason::Idle, .. } = event
+        && let Some(tag) = incarnations.get(session)
+    {
+        land.judge.parked_as_idle(*tag, land.climate.idle_timeout);
+    }
     match event {
         Event::SessionCreated(session) => {
             incarnations.remove(&session.id);

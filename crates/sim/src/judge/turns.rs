@@ -3,8 +3,17 @@
 use std::collections::BTreeSet;
 
 use protocol::{MessageId, Tag};
+use tokio::time::Instant;
 
 use super::{AT_LEAST_ONCE, Judge};
+
+/// A turn of an agent.
+#[derive(Clone)]
+pub(super) struct Turn {
+    pub(super) began: Instant,
+    /// The texts on which it works.
+    pub(super) texts: BTreeSet<String>,
+}
 
 impl Judge {
     /// Notes that an outage cut short the turn of an agent on this text.
@@ -34,18 +43,20 @@ impl Judge {
 
     /// Notes that an agent works on these texts.
     pub(crate) fn works_on(&self, tag: Tag, texts: &BTreeSet<String>) {
-        self.state().at_work.insert(tag, texts.clone());
+        self.state().at_work.insert(tag, Turn { began: Instant::now(), texts: texts.clone() });
     }
 
     /// Notes that the turn of an agent is over, however it ended.
     pub(crate) fn rests(&self, tag: Tag) {
-        self.state().at_work.remove(&tag);
+        let mut state = self.state();
+        state.at_work.remove(&tag);
+        state.rested_at.insert(tag, Instant::now());
     }
 
     /// Returns the incarnations whose agents are in a turn on this text, or were at their end.
     pub(crate) fn at_work_on(&self, text: &str) -> BTreeSet<Tag> {
         let state = self.state();
-        state.at_work.iter().filter(|(_, texts)| texts.contains(text)).map(|(tag, _)| *tag).collect()
+        state.at_work.iter().filter(|(_, turn)| turn.texts.contains(text)).map(|(tag, _)| *tag).collect()
     }
 
     /// Notes that the turn of an agent on this text has ended in its conversation. What the database does not know any

@@ -157,6 +157,7 @@ impl Driver for SimTmux {
             Box::pin(async move {
                 let answer = server.0.fake.kill_unattended(pane).await?;
                 if answer == Answer::Done {
+                    server.check_rest(pane.tag);
                     server.hang_up(pane);
                 }
                 Ok(answer)

@@ -43,6 +43,15 @@ impl SimTmux {
         session.into_iter().for_each(|session| self.0.fake.detach(session));
     }
 
+    /// Checks that an incarnation rests whose pane is closed because nobody uses it.
+    pub(crate) fn check_rest(&self, tag: Tag) {
+        let Climate { tmux_faults, server_stops, socket_losses, .. } = self.state().climate;
+        // Otherwise tmux may do it long after it was asked to.
+        if tmux_faults + server_stops + socket_losses == 0 {
+            self.0.judge.hung_up_unattended(tag);
+        }
+    }
+
     /// True if the pane of this incarnation was closed while the pool could have seen the line of a person in it.
     pub(crate) fn lost_line(&self, tag: Tag) -> bool {
         let state = self.state();
