@@ -127,7 +127,11 @@ pub(crate) fn basic_info(pid: u32) -> io::Result<Option<BasicInfo>> {
             tpgid: stat.tpgid,
             state,
             comm: OsBytes(stat.comm.to_vec()),
-            image: stat.image,
+            image: match (stat.image, state) {
+                // It is that of the other threads.
+                (proc::Image::None, State::Running) if stat.threads > 1 => proc::Image::Unknown,
+                (image, _) => image,
+            },
         }))
     });
     Ok(info?.flatten())
@@ -145,7 +149,7 @@ pub(crate) fn uid(pid: u32) -> io::Result<Option<u32>> {
 }
 
 /// Maps the kernel's state letter. An ended main thread reads as `Z` even while other threads run.
-fn state(stat: &proc::Stat<'_>) -> Option<State> {
+pub(crate) fn state(stat: &proc::Stat<'_>) -> Option<State> {
     match stat.state {
         b'X' | b'x' => None,
         _ if stat.threads == 0 => None,
@@ -153,6 +157,12 @@ fn state(stat: &proc::Stat<'_>) -> Option<State> {
         b'T' | b't' => Some(State::Stopped),
         _ => Some(State::Running),
     }
+}
+
+/// Returns another thread than the main one: where that has ended before the others, it has no memory any more.
+pub(crate) fn other_thread(pid: u32) -> Option<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    threads.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok()).find(|thread| *thread != pid)
 }
 
 /// Reads the working directory; a removed one has its last path. The kernel's suffix is stripped only if the
@@ -275,7 +285,11 @@ pub(crate) fn pids() -> io::Result<Vec<u32>> {
 /// Reads the environment that the process was started with, a NUL after each entry. Denied if the process
 /// hides its memory; wrong if it has overwritten it.
 pub(crate) fn environ(pid: u32) -> io::Result<Option<Vec<u8>>> {
-    read_file(pid, "environ")
+    let found = read_file(pid, "environ")?;
+    if found.as_ref().is_some_and(|environ| !environ.is_empty()) {
+        return Ok(found);
+    }
+    other_thread(pid).map_or(Ok(found), |thread| read_file(thread, "environ"))
 }
 
 pub(crate) fn boot_id() -> io::Result<String> {

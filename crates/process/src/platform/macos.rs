@@ -219,8 +219,24 @@ pub(crate) fn environ(pid: u32) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Reads the program's path, arguments and environment, a NUL after each.
+/// Attempts to read the arguments of a process that is just executing a program, and the pause between two: the kernel
+/// answers EIO then.
+const EXEC_ATTEMPTS: u32 = 10;
+const EXEC_PAUSE: Duration = Duration::from_millis(1);
+
+/// Reads the program's path, arguments and environment, a NUL after each. Denied if the kernel cannot read them for long.
 fn arguments(pid: u32) -> io::Result<Vec<u8>> {
+    let is_unread = |error: &io::Error| error.raw_os_error() == Some(Errno::EIO as i32);
+    for _ in 0..EXEC_ATTEMPTS {
+        match read_arguments(pid) {
+            Err(error) if is_unread(&error) => std::thread::sleep(EXEC_PAUSE),
+            found => return found,
+        }
+    }
+    Err(io::ErrorKind::PermissionDenied.into())
+}
+
+fn read_arguments(pid: u32) -> io::Result<Vec<u8>> {
     let mut name = [libc::CTL_KERN, libc::KERN_PROCARGS2, raw_pid(pid)?];
     // ARG_MAX of macOS, the limit of arguments and environment together.
     let mut bytes = vec![0_u8; 1 << 20];

@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         Ok("bomb") => bomb(),
         Ok("serve") => exempt::serve(&argument),
         Ok("reuse") => proofs::reuse(),
+        Ok("threads") => proofs::go_on_without_main_thread(),
         Ok("tracer") => proofs::trace(&argument),
         Ok("killer") => proofs::killer(&argument),
         _ => run_tests(),

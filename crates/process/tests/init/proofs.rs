@@ -13,8 +13,10 @@ use nix::unistd::Pid;
 use process::handle::Handle;
 use process::identity::{self, State};
 use process::init::InitExit;
+use process::inspect::usage::usage;
 use process::kill::{KillOptions, KillReport, KillStep, kill, kill_with_hook};
-use process::tree::Evidence;
+use process::tree::marker_scan::{Marker, MarkerScanner};
+use process::tree::{Evidence, Table};
 use protocol::{ProcId, Tag};
 
 use crate::pane::{Pane, myself, tag, wait_until};
@@ -23,10 +25,43 @@ crate::tests![
     p01_200_forced_pid_reuses_signal_no_impostor,
     p03_survivors_are_named_with_their_state,
     p05_a_kill_can_be_repeated_after_a_crash_at_any_point,
+    a_process_counts_until_its_last_thread_ends,
 ];
 
 const REUSES: u32 = 200;
+/// Memory of the program without a main thread, in bytes.
+const MEMORY: usize = 64 << 20;
 const NOBODY: Tag = Tag([3; 16]);
+
+/// Ends its main thread, and goes on with another one, which has memory.
+#[expect(unsafe_code, reason = "no library ends a single thread")]
+pub(crate) fn go_on_without_main_thread() -> ExitCode {
+    std::thread::spawn(|| {
+        let memory = std::hint::black_box(vec![1_u8; MEMORY]);
+        std::thread::sleep(Duration::from_secs(60));
+        drop(memory);
+    });
+    // SAFETY: ends the calling thread, which holds nothing that another one needs.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+    ExitCode::FAILURE
+}
+
+fn a_process_counts_until_its_last_thread_ends() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env("TEST_ROLE", "threads").env("POOL_INCARNATION", NOBODY.to_string());
+    let mut child = command.spawn().unwrap();
+    let id = identity::identify(child.id()).unwrap().unwrap();
+    let stat = || std::fs::read_to_string(format!("/proc/{}/stat", id.pid)).unwrap();
+    wait_until("its main thread ends", || stat().contains(") Z "));
+    let table = Table::read_below(&[id]).unwrap();
+    let found = || usage(&table, id, Some(id), None).unwrap();
+    wait_until("its memory", || found().memory >= MEMORY as u64);
+    assert_eq!((found().processes, found().memory_by.as_str()), (1, "rss"));
+    let marked = MarkerScanner::default().scan().unwrap();
+    assert!(marked.iter().any(|found| found.process == id && found.marker == Marker::Incarnation(NOBODY)));
+    drop((child.kill(), child.wait()));
+    assert_eq!(found().processes, 0);
+}
 
 /// In a pid namespace of its own, where the next pid can be chosen.
 fn p01_200_forced_pid_reuses_signal_no_impostor() {

@@ -5,6 +5,7 @@ use std::fs;
 use protocol::ProcId;
 
 use super::Share;
+use crate::info::State;
 use crate::platform::{self, proc};
 
 /// Reads the usage of this process; `None` if it has ended or is not readable.
@@ -13,10 +14,8 @@ pub(super) fn share(id: ProcId) -> Option<Share> {
     // Last: the pid is still this process's, so everything read before was about it.
     let ticks = platform::with_stat(id.pid, |bytes| {
         let stat = proc::parse_stat(bytes)?;
-        Some(
-            (stat.start == id.start && !matches!(stat.state, b'Z' | b'X'))
-                .then(|| stat.cpu.saturating_add(stat.cpu_waited)),
-        )
+        let runs = !matches!(platform::state(&stat), None | Some(State::Zombie));
+        Some((stat.start == id.start && runs).then(|| stat.cpu.saturating_add(stat.cpu_waited)))
     });
     let cpu = platform::duration(ticks.ok()???);
     Some(Share { memory, proportional, cpu_us: u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX) })
@@ -32,10 +31,15 @@ fn memory(pid: u32) -> Option<(u64, bool)> {
     resident(pid)
 }
 
-/// Reads the resident memory in bytes. A process that is exiting has none, and no value.
+/// Reads the resident memory in bytes. A process that is exiting has none, and no value; nor has a main thread that has
+/// ended before the others, which have.
 fn resident(pid: u32) -> Option<(u64, bool)> {
-    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
-    Some(proc::parse_kib(&status, "VmRSS").map_or((0, true), |kib| (kib * 1024, false)))
+    let of = |pid: u32| {
+        let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+        Some(proc::parse_kib(&status, "VmRSS"))
+    };
+    let kib = of(pid)?.or_else(|| of(platform::other_thread(pid)?)?);
+    Some(kib.map_or((0, true), |kib| (kib * 1024, false)))
 }
 
 /// Reads what is told of a process that does not answer.
