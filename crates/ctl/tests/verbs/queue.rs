@@ -9,7 +9,7 @@ use protocol::{
 use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok};
-use crate::samples::{message, session};
+use crate::samples::{message, session, status};
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_queue_is_listed_as_it_is_asked_for", a_queue_is_listed_as_it_is_asked_for),
@@ -61,6 +61,7 @@ fn holds(messages: Vec<Message>) -> impl Fn(&Call) -> Answer + Send + Sync {
             Request::Retry(id) => changed(id, MessageState::Queued),
             Request::ResolveMessage(ResolveMessage { id, .. }) => changed(id, MessageState::Done),
             Request::Purge(_) => ok(Response::Purged { messages: 3 }),
+            Request::Status => ok(Response::Status(Box::new(status()))),
             other => panic!("{other:?}"),
         }
     }
