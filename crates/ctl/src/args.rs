@@ -82,19 +82,19 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     if key.is_empty() { Err("the key is empty".into()) } else { Ok((key.to_owned(), value.to_owned())) }
 }
 
-/// The labels by which sessions are selected: those that have all of them.
+/// The labels that sessions have to have, or get.
 ///
 /// # Errors
 /// Usage: a label has two values, which no session has.
-pub(crate) fn selected(labels: &[(String, String)]) -> Result<BTreeMap<String, String>, Error> {
-    let mut selected = BTreeMap::new();
+pub(crate) fn labels(labels: &[(String, String)]) -> Result<BTreeMap<String, String>, Error> {
+    let mut all = BTreeMap::new();
     for (key, value) in labels {
-        if let Some(before) = selected.insert(key.clone(), value.clone()).filter(|before| before != value) {
+        if let Some(before) = all.insert(key.clone(), value.clone()).filter(|before| before != value) {
             let why = format!("no session has two values of a label: {key}={before} and {key}={value}");
             return Err(Error::usage(why));
         }
     }
-    Ok(selected)
+    Ok(all)
 }
 
 /// Parses the kind of a message.
@@ -131,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_selected_by_one_value_of_a_label() {
-        let labels = |text: &[&str]| selected(&text.iter().map(|one| pair(one).unwrap()).collect::<Vec<_>>());
-        assert_eq!(labels(&["a=1", "b=", "a=1"]).unwrap().len(), 2);
-        assert!(labels(&["a=1", "b=", "a=2"]).unwrap_err().to_string().ends_with("a=1 and a=2"));
+    fn a_label_has_one_value() {
+        let found = |text: &[&str]| labels(&text.iter().map(|one| pair(one).unwrap()).collect::<Vec<_>>());
+        assert_eq!(found(&["a=1", "b=", "a=1"]).unwrap().len(), 2);
+        assert!(found(&["a=1", "b=", "a=2"]).unwrap_err().to_string().ends_with("a=1 and a=2"));
     }
 }

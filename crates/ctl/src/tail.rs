@@ -230,7 +230,7 @@ impl Tail {
         Ok(None)
     }
 
-    fn skip_to(&mut self, offset: u64) {
+    pub(crate) fn skip_to(&mut self, offset: u64) {
         if offset > self.reader.offset() {
             self.reader = Reader::new(self.reader.dir(), offset);
         }

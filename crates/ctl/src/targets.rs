@@ -9,7 +9,7 @@ use protocol::reap::ENDED_AT_ONCE;
 use protocol::request::List;
 use protocol::{Lifecycle, Reason, Refusal, Session, SessionRef, SessionView};
 
-use crate::args::{pair, selected};
+use crate::args::{labels, pair};
 use crate::show::json::SessionJson;
 use crate::show::progress::Progress;
 use crate::show::{out, time};
@@ -138,7 +138,7 @@ impl Selection {
 
     /// Finds the selected sessions, and says how many there are.
     pub(crate) fn find(&self, context: &Context, (scope, to): (Scope, &str)) -> Result<Vec<Target>, Error> {
-        let labels = selected(&self.labels)?;
+        let labels = labels(&self.labels)?;
         let list = List { all: true, labels, agent: self.agent.clone(), ..List::default() };
         let mut views = calls::sessions(&mut context.client(), list)?;
         views.retain(|view| scope.contains(&view.session));

@@ -2,7 +2,6 @@
 
 mod environment;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use clap::ValueEnum;
 use protocol::request::New;
 use protocol::{OpId, OsBytes, Request, SessionView, Size};
 
-use crate::args::pair;
+use crate::args::{labels, pair};
 use crate::client::operation;
 use crate::context::absolute;
 use crate::lifecycle_args::LifecycleArgs;
@@ -128,7 +127,7 @@ fn request(context: &Context, args: CreateArgs) -> Result<New, Error> {
         env,
         caller_env: environment::of_caller(args.clean_env),
         caller_cwd,
-        labels: args.label.into_iter().collect::<BTreeMap<_, _>>(),
+        labels: labels(&args.label)?,
         size: args.size,
         reuse: args.reuse,
         prompt,

@@ -4,11 +4,11 @@ use protocol::reply::Theme;
 use protocol::thought::Thought;
 use protocol::{ActivityState, AskKind, Lifecycle, SessionView, Source, Timestamp};
 
-use crate::show::escape;
 use crate::show::json::known;
 use crate::show::out::Style;
 use crate::show::table::Table;
 use crate::show::time::{due, when};
+use crate::show::{escape, hint};
 
 /// Returns the colour that highlights an activity, if any (see [`Style::paint`]).
 pub(crate) fn colour(state: ActivityState) -> Option<u8> {
@@ -122,7 +122,7 @@ pub(crate) fn asked(view: &SessionView, style: Style) -> String {
 /// Returns how a person answers a question of this kind; `name` is that of the session.
 pub(crate) fn answer(kind: Option<AskKind>, answerable: bool, name: &str) -> String {
     let attach = format!("`poolctl attach {name}`");
-    match kind {
+    let how = match kind {
         Some(AskKind::Permission) if answerable => {
             format!("`poolctl approve {name}`, `poolctl approve {name} --deny`, or {attach}")
         }
@@ -135,7 +135,8 @@ pub(crate) fn answer(kind: Option<AskKind>, answerable: bool, name: &str) -> Str
         Some(AskKind::Message) => format!(
             "`poolctl queue resolve {name} ID --as 'done|retry|dead'` (`poolctl queue ls {name} --state in_doubt`)"
         ),
-    }
+    };
+    hint::message(&how)
 }
 
 /// Formats the end of the output, in lines under a heading; empty if there is none.

@@ -13,7 +13,7 @@ pub(crate) fn choose(pool: &str) {
 }
 
 /// Returns a message whose commands, in backquotes, name the chosen pool. What is printed by `out::note` or
-/// `Context::say` has passed here.
+/// `Context::say` has passed here; a table or description, which shows words of others too, is made of such messages.
 pub(crate) fn message(text: &str) -> String {
     naming(CHOSEN.get(), "`poolctl ", text)
 }
@@ -23,11 +23,11 @@ pub(crate) fn command(text: &str) -> String {
     naming(CHOSEN.get(), "poolctl ", text)
 }
 
+/// A command that names the pool already stays as it is.
 fn naming(pool: Option<&String>, program: &str, text: &str) -> String {
-    match pool {
-        Some(pool) => text.replace(program, &format!("{program}--pool {pool} ")),
-        None => text.to_owned(),
-    }
+    let Some(pool) = pool else { return text.to_owned() };
+    let named = format!("{program}--pool {pool} ");
+    text.replace(&named, program).replace(program, &named)
 }
 
 #[cfg(test)]
@@ -42,6 +42,8 @@ mod tests {
             told(Some(&pool)),
             "it stopped: `poolctl --pool work restart web`, or `poolctl --pool work rm web`"
         );
+        let once = told(Some(&pool));
+        assert_eq!(naming(Some(&pool), "`poolctl ", &once), once, "what is told in a table is named there");
         assert_eq!(told(None), "it stopped: `poolctl restart web`, or `poolctl rm web`");
         assert_eq!(
             naming(Some(&pool), "poolctl ", "poolctl restore --all"),

@@ -10,7 +10,7 @@ use protocol::{Incarnation, Lifecycle, Limits, Reason, Session, SessionView, Tim
 
 use crate::show::json::json_name;
 use crate::show::out::Style;
-use crate::show::time;
+use crate::show::{hint, time};
 
 /// Returns a reason in one word, as in the brackets behind a state.
 pub(crate) fn short_reason(reason: Reason) -> String {
@@ -129,8 +129,12 @@ pub(crate) fn unknown_exit(session: &Session) -> Option<String> {
 pub(crate) fn how_to_start(session: &Session) -> Option<String> {
     let name = &session.name;
     match session.lifecycle {
-        Lifecycle::Parked => Some(format!("a prompt, `poolctl attach {name}` or `poolctl restore {name}`")),
-        Lifecycle::Lost => Some(format!("`poolctl restore {name}`, or `poolctl restore --all`")),
+        Lifecycle::Parked => {
+            Some(hint::message(&format!("a prompt, `poolctl attach {name}` or `poolctl restore {name}`")))
+        }
+        Lifecycle::Lost => {
+            Some(hint::message(&format!("`poolctl restore {name}`, or `poolctl restore --all`")))
+        }
         _ => None,
     }
 }
@@ -140,7 +144,8 @@ pub(crate) fn next_start(session: &Session, now: Timestamp) -> Option<String> {
     let Budget { starts, due_at, exhausted, .. } = &session.budget;
     if *exhausted {
         let name = &session.name;
-        return Some(format!("none: too many restarts; `poolctl restart {name}` starts it"));
+        let how = format!("none: too many restarts; `poolctl restart {name}` starts it");
+        return Some(hint::message(&how));
     }
     let due = (*due_at)?;
     let nth = starts

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 use crate::Error;
-use crate::show::{escape, hint};
+use crate::show::{escape, hint, progress};
 
 /// The style of the output, decided once at the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,5 +59,5 @@ pub(crate) fn json(document: &impl Serialize) -> Result<(), Error> {
 
 /// Writes a note for people to standard error. A failure to write it is ignored.
 pub(crate) fn note(text: &str) {
-    drop(writeln!(io::stderr(), "{}", hint::message(text)));
+    drop(writeln!(io::stderr(), "{}{}", progress::erasure(), hint::message(text)));
 }

@@ -64,7 +64,7 @@ pub(crate) fn holder(holder: &Holder, its: Option<&GeneratorView>) -> String {
     let id = holder.generator.map(|id| format!(" {id}")).unwrap_or_default();
     let of = its.map(|view| match &view.name {
         Some(name) => name.for_people().into_owned(),
-        None => view.sessions.clone(),
+        None => escape::line(&view.sessions),
     });
     let of = of.map(|of| format!(" of {of}")).unwrap_or_default();
     let pid = holder.process.map(|process| format!(", pid {}", process.pid)).unwrap_or_default();

@@ -9,7 +9,7 @@ use crate::show::json::json_name;
 use crate::show::out::Style;
 use crate::show::table::Table;
 use crate::show::time::{due, when};
-use crate::show::{agent, escape, lifecycle, lock, resources, time, tree};
+use crate::show::{agent, escape, hint, lifecycle, lock, resources, time, tree};
 
 /// Returns a table of sessions. `needs` are the kinds of inbox items of each session.
 pub(crate) fn sessions(
@@ -104,7 +104,10 @@ pub(crate) fn session(
     rows.maybe("verified", session.verified_at.map(|at| when(at, style, now)));
     rows.add("origin", json_name(&session.origin));
     rows.maybe("adopted", session.origin.is_adopted().then(|| "yes".to_owned()));
-    rows.maybe("plan", view.plan.as_ref().map(|_| format!("poolctl show {} --plan", session.name)));
+    rows.maybe(
+        "plan",
+        view.plan.as_ref().map(|_| hint::command(&format!("poolctl show {} --plan", session.name))),
+    );
     rows.maybe("wrote", view.files.first().map(|last| wrote(last, view.files.len() - 1)));
     let processes = tree::render(&view.processes);
     let processes = if processes.is_empty() { processes } else { format!("processes\n{processes}") };
@@ -241,7 +244,7 @@ impl Rows {
             (true, true) => "only by `poolctl park`, as it is pinned",
             (false, _) => "only by `poolctl park`",
         };
-        self.add("parkable", parkable.to_owned());
+        self.add("parkable", hint::message(parkable));
         self.maybe(
             "conversation",
             conversation.as_ref().map(|conversation| {

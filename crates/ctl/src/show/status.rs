@@ -124,11 +124,7 @@ pub(crate) fn overview(status: &Status, is_healthy: bool, style: Style, now: Tim
     let mut text = format!("pool {}: {}\n", status.pool, style.paint(code, word));
     text.push_str(&table(status, style, now).render());
     for problem in &status.problems {
-        text.push_str(&format!(
-            "{} {}\n",
-            style.paint(31, "problem:"),
-            escape::line(&hint::message(problem))
-        ));
+        text.push_str(&format!("{} {}\n", style.paint(31, "problem:"), escape::line(problem)));
     }
     text
 }

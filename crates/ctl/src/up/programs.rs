@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use protocol::{ErrorCode, OsBytes, Paths, Refusal};
 use serde_json::Value;
 
-use crate::show::out;
+use crate::show::{hint, out};
 use crate::{Context, Error, exit};
 
 /// The variable that sets what a daemon logs.
@@ -102,7 +102,8 @@ pub(crate) fn run_poold(
     document: impl FnOnce(&str) -> Value,
 ) -> Result<(), Error> {
     let said = poold_output(context, args)?;
-    if context.style.json { out::json(&document(&said)) } else { out::line(&said) }
+    let said = hint::message(&said);
+    if context.style.json { out::json(&document(&said)) } else { context.say(&said) }
 }
 
 /// Returns what a task of `poold` prints.

@@ -10,7 +10,7 @@ use protocol::{OsBytes, Request, Response};
 use serde_json::json;
 
 use crate::context::absolute;
-use crate::show::out;
+use crate::show::{escape, out};
 use crate::{Context, Error, atomic_file};
 
 /// Write the whole database as JSON lines, which `import` reads
@@ -30,7 +30,8 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
                 if !std::mem::replace(&mut is_begun, true) {
                     keep_private()?;
                 }
-                out::text(text)
+                // A control character in it would act on a terminal.
+                if context.style.terminal { out::text(&escape::json(text)) } else { out::text(text) }
             })?;
         }
     }

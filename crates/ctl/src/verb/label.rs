@@ -1,11 +1,9 @@
 //! `label`: sets and removes labels of sessions.
 
-use std::collections::BTreeMap;
-
 use protocol::Request;
 use protocol::request::Label;
 
-use crate::args::pair;
+use crate::args::{labels, pair};
 use crate::show::session;
 use crate::targets::{Scope, Selection, Target, Targets, for_all, print_session};
 use crate::{Context, Error, Repeat, expect_session};
@@ -30,8 +28,11 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     // No name of a session has an equals sign.
     let (set, sessions): (Vec<String>, Vec<String>) =
         args.words.into_iter().partition(|word| word.contains('='));
-    let set =
-        set.iter().map(|word| pair(word)).collect::<Result<BTreeMap<_, _>, _>>().map_err(Error::usage)?;
+    let set = set.iter().map(|word| pair(word)).collect::<Result<Vec<_>, _>>().map_err(Error::usage)?;
+    let set = labels(&set)?;
+    if let Some(key) = args.remove.iter().find(|key| set.contains_key(*key)) {
+        return Err(Error::usage(format!("the label {key} is to be set and to be removed")));
+    }
     if set.is_empty() && args.remove.is_empty() {
         return Err(Error::usage(
             "no label to set or to remove: `poolctl label web stage=test --remove team`",

@@ -158,10 +158,12 @@ fn print_last(
     screen: &mut Screen,
     count: u64,
 ) -> Result<Tail, Error> {
+    let mut begin = Tail::new(files);
+    let end = seek(args, &mut begin)?;
     let mut window = LINES_WINDOW;
     loop {
         let mut tail = Tail::new(files);
-        let end = seek(args, &mut tail)?;
+        tail.skip_to(begin.offset());
         let is_whole = end.saturating_sub(tail.offset()) <= window;
         tail.skip_to_bytes_before(end, window)?;
         let count = usize::try_from(count).unwrap_or(usize::MAX);

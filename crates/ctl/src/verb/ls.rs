@@ -6,7 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use protocol::request::List;
 use protocol::{Lifecycle, Request, Response, SessionId};
 
-use crate::args::{pair, selected};
+use crate::args::{labels, pair};
 use crate::show::json::SessionJson;
 use crate::show::{lifecycle, out, session, time};
 use crate::{Client, Context, Error, calls};
@@ -37,7 +37,7 @@ fn state() -> impl TypedValueParser<Value = Lifecycle> {
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
-    let labels = selected(&args.label)?;
+    let labels = labels(&args.label)?;
     // A state that is named is shown even if it is hidden by default.
     let all = args.all || !args.state.is_empty();
     let state = args.state.first().copied().filter(|_| args.state.len() == 1);

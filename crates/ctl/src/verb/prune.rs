@@ -8,7 +8,7 @@ use protocol::{OsBytes, Request};
 use serde_json::{Value, json};
 
 use crate::calls::expected;
-use crate::show::{escape, out, size, time};
+use crate::show::{escape, hint, out, size, time};
 use crate::{Context, Error, Repeat};
 
 /// Remove sessions that are stopped or failed, and directories that belong to none; never asks
@@ -41,7 +41,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if context.style.json {
         out::json(&document(&pruned, dry_run))?;
     } else if !context.style.quiet {
-        out::text(&text(&pruned, dry_run))?;
+        out::text(&hint::message(&text(&pruned, dry_run)))?;
     }
     match pruned.failed.as_slice() {
         [] => Ok(()),

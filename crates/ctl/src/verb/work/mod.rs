@@ -26,7 +26,7 @@ use protocol::request::Register;
 use protocol::worker::{ClaimScope, Selection};
 use protocol::{ErrorCode, Tag};
 
-use crate::args::selected;
+use crate::args::labels;
 use crate::show::{out, time};
 use crate::{Context, Error, calls, signals};
 pub(crate) use args::Args;
@@ -73,7 +73,7 @@ fn scope(context: &Context, args: &Args) -> Result<ClaimScope, Error> {
         return tag.map(ClaimScope::Host).ok_or_else(outside);
     }
     let selection = if args.sessions.is_empty() {
-        Selection::Matching { agent: args.agent.clone(), labels: selected(&args.label)? }
+        Selection::Matching { agent: args.agent.clone(), labels: labels(&args.label)? }
     } else {
         Selection::Named(args.sessions.iter().map(|one| context.session(one)).collect::<Result<_, _>>()?)
     };

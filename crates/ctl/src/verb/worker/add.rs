@@ -10,7 +10,7 @@ use protocol::worker::{Selection, WorkerQueue, WorkerSpec};
 use protocol::{Limits, OsBytes, Request};
 
 use super::list;
-use crate::args::{kind, pair, selected};
+use crate::args::{kind, labels, pair};
 use crate::context::absolute;
 use crate::create::{current_dir, of_caller, of_flags};
 use crate::show::time;
@@ -104,7 +104,7 @@ fn request(context: &Context, args: Args) -> Result<AddWorker, Error> {
     let sessions = if args.own_queue {
         WorkerQueue::Own
     } else if args.session.is_empty() {
-        let labels = selected(&args.label)?;
+        let labels = labels(&args.label)?;
         WorkerQueue::Sessions(Selection::Matching { agent: args.agent, labels })
     } else {
         let named = args.session.iter().map(|session| context.session(session));

@@ -204,21 +204,21 @@ fn exhausted(pool: &pool::Pool) -> impl Iterator<Item = String> {
     let stopped = || pool.user_sessions().filter(|s| s.budget.exhausted);
     let names = |of_copy: bool| {
         let of = stopped().filter(move |s| pool::session::is_held_as_copy(s) == of_copy);
-        of.map(|s| s.name.as_str()).take(NAMED).collect::<Vec<_>>()
+        of.map(|s| s.name.to_string()).collect::<Vec<_>>()
     };
     let (often, copied) = (names(false), names(true));
     let often = often.first().map(|name| {
         format!(
             "started by themselves too often, and held back: {}; `poolctl show {name}` and `poolctl logs \
              {name}` tell why, `poolctl restart` starts it",
-            often.join(", ")
+            listed(&often)
         )
     });
     let copied = copied.first().map(|_| {
         format!(
             "not started by themselves, as this pool is a copy or was restored: {}; `poolctl restart` \
              starts each",
-            copied.join(", ")
+            listed(&copied)
         )
     });
     often.into_iter().chain(copied)
@@ -230,15 +230,24 @@ fn fail_each_time(turn: &Turn<'_>) -> Option<String> {
     // One that could not be started is told with its reason.
     let ran = |s: &&Session| s.lifecycle != Lifecycle::Failed;
     let fails = |s: &&Session| ran(s) && pool::session::fails_each_time(turn.pool(), s, now);
-    let failing: Vec<&Session> = turn.pool().user_sessions().filter(fails).take(NAMED).collect();
+    let failing: Vec<&Session> = turn.pool().user_sessions().filter(fails).collect();
     let name = &failing.first()?.name;
     let list: Vec<String> =
         failing.iter().map(|s| format!("{} ({} in a row)", s.name, s.budget.failures)).collect();
     Some(format!(
         "end within a minute of each start, and are started again: {}; `poolctl logs {name}` tells why, `poolctl kill \
          {name}` stops it",
-        list.join(", ")
+        listed(&list)
     ))
+}
+
+/// Returns the first few of a list of sessions, and the number of the others.
+fn listed(sessions: &[String]) -> String {
+    let (named, more) = sessions.split_at(sessions.len().min(NAMED));
+    match more.len() {
+        0 => named.join(", "),
+        n => format!("{} and {n} more", named.join(", ")),
+    }
 }
 
 /// Returns the number of sessions in each state.
@@ -258,7 +267,7 @@ fn overdue_ends(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
         let ends = s.lifecycle == Lifecycle::Draining && s.reason != Some(Reason::Drained);
         ends && turn.age(s.changed_at) >= grace + END_OVERDUE
     };
-    let overdue: Vec<&Session> = turn.pool().sessions().filter(is_overdue).take(NAMED).collect();
+    let overdue: Vec<&Session> = turn.pool().sessions().filter(is_overdue).collect();
     let name = &overdue.first()?.name;
     let why = |s: &Session| {
         let tag = s.tag();
@@ -274,7 +283,7 @@ fn overdue_ends(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     Some(format!(
         "being ended for over a minute, and not proved gone: {}; `poolctl reap --explain {name}` and the log of the \
          reaper tell more",
-        list.join(", ")
+        listed(&list)
     ))
 }
 
