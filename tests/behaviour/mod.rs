@@ -6,6 +6,7 @@ mod hostile;
 mod input;
 mod ops;
 mod persistence;
+mod run;
 mod secrets;
 mod sync;
 mod terminal;

@@ -170,7 +170,7 @@ fn not_started(
     let error = if rm { Error::failed(session::why_ended(&view)) } else { error };
     exit::report(&error, context.style.json, code.unwrap_or(exit::OWN_FAILURE));
     if rm {
-        remove(context, client, session.id);
+        remove(context, client, session);
     }
     Ok(code.unwrap_or(exit::OWN_FAILURE))
 }
@@ -236,25 +236,29 @@ fn finish(context: &Context, client: &mut Client, view: &SessionView, rm: bool) 
     }
     let code = outcome::of_session(view);
     if rm {
-        remove(context, client, view.session.id);
+        remove(context, client, &view.session);
     }
     code
 }
 
-fn remove(context: &Context, client: &mut Client, id: SessionId) {
-    let remove = Remove {
-        session: id.into(),
-        keep_tmux: false,
-        force: true,
-        purge: false,
-        archive: false,
-        only_ended: false,
-    };
+/// Removes an ephemeral session that has ended. One that is in use is left to poold, which removes it once nothing waits
+/// there; one that was there before this command stays.
+fn remove(context: &Context, client: &mut Client, session: &Session) {
+    let Session { id, name, .. } = session;
+    if !session.policy.ephemeral {
+        return context.remark(&format!("poolctl: {name} was there already, and stays"));
+    }
+    let (session, force) = ((*id).into(), false);
+    let remove = Remove { session, keep_tmux: false, force, purge: false, archive: false, only_ended: false };
     let removed = client.change(&Repeat::default(), Request::Remove(remove));
-    if let Err(error) = removed.and_then(|response| expect_done(&response))
-        && error.code() != ErrorCode::NotFound
-    {
-        report(context.style.json, &format!("{id} could not be removed"), &error);
+    match removed.and_then(|response| expect_done(&response)) {
+        Err(error) if error.code() == ErrorCode::Conflict => {
+            context.remark(&format!("poolctl: {name} is removed later: {error}"));
+        }
+        Err(error) if error.code() != ErrorCode::NotFound => {
+            report(context.style.json, &format!("{id} could not be removed"), &error);
+        }
+        _ => {}
     }
 }
 
