@@ -202,7 +202,8 @@ impl SessionItems<'_> {
                 "its {what} are held back after {failures} of kind {kind} in a row; `poolctl queue ls {name} \
                  --kind {kind}` shows them"
             );
-            let next = format!("poolctl queue retry {name} --kind {kind}");
+            let dead = if self.pool.has_pending(self.session.id, kind) { "" } else { " --dead" };
+            let next = format!("poolctl queue retry {name} --kind {kind}{dead}");
             let since = breaker.opened_at.unwrap_or(self.session.changed_at);
             self.item("failing", since, (text, next))
         })

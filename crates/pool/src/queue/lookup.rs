@@ -152,15 +152,20 @@ impl Pool {
         self.queues.breakers(SessionId(0))
     }
 
+    /// True if a message of this kind waits or is in work.
+    pub(crate) fn has_pending(&self, session: SessionId, kind: &str) -> bool {
+        let messages = self.queues.queue(session).and_then(|queue| queue.kind(kind));
+        messages.is_some_and(|(_, messages)| messages.pending() > 0)
+    }
+
     /// The kinds of a session that are held back, of which something is left: a message that waits or is in work,
     /// or a dead one.
     pub(crate) fn held_back_of(&self, session: SessionId) -> impl Iterator<Item = (&str, &Breaker)> {
-        let is_left = move |kind: &str| {
-            self.queues.queue(session).is_some_and(|queue| {
-                queue.kind(kind).is_some_and(|(_, messages)| messages.pending() > 0)
-                    || queue.dead().values().any(|message| message.kind() == kind)
-            })
+        let has_dead = move |kind: &str| {
+            let queue = self.queues.queue(session);
+            queue.is_some_and(|queue| queue.dead().values().any(|message| message.kind() == kind))
         };
+        let is_left = move |kind: &str| self.has_pending(session, kind) || has_dead(kind);
         self.breakers_of(session).filter(move |(kind, breaker)| breaker.is_open() && is_left(kind))
     }
 

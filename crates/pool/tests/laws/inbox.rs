@@ -229,7 +229,8 @@ fn each_kind_that_is_held_back_is_told_until_none_of_its_messages_is_left() {
     stage.world.emit_all(cancelled);
     assert_eq!(kinds(&stage, &idle()), [failing("b")]);
     stage.moves(ids[1], MessageState::Dead);
-    assert_eq!(kinds(&stage, &idle()), [failing("b")], "it can be tried again");
+    let dead = failing("b --dead");
+    assert_eq!(kinds(&stage, &idle()), [dead], "it can be tried again, and none waits");
     stage.world.emit(Event::MessageForgotten { id: ids[1], session });
     assert_eq!(kinds(&stage, &idle()), []);
     assert_eq!(stage.pool().held_back().count(), 0);
