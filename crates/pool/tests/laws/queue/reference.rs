@@ -312,7 +312,8 @@ impl Reference {
 
     pub(crate) fn resolve(&mut self, id: MessageId, wanted: Resolution, now: u64) -> Result<(), ErrorCode> {
         let kept = self.get(id).ok_or(ErrorCode::NotFound)?;
-        let just_typed = kept.state == Typed && (kept.since..kept.since + 12_000).contains(&now);
+        // After a step back that is not on record, too.
+        let just_typed = kept.state == Typed && now < kept.since + 12_000;
         match (kept.state, wanted) {
             (Typed, Resolution::Retry) if just_typed => return Err(ErrorCode::Conflict),
             (InDoubt | Typed | Accepted, Resolution::Done) => self.move_to(id, Done, now),
