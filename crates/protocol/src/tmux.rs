@@ -62,7 +62,7 @@ pub enum ServerProblem {
     Stopped,
     /// The process uses a whole CPU and answers nothing.
     Spinning,
-    /// The process lives, but the file of its socket is gone.
+    /// The process lives, but the file of its socket is gone, or another one is in its place.
     Unreachable,
     /// The process has no file descriptors left.
     Full,

@@ -61,7 +61,7 @@ pub(crate) enum ProcessStatus {
 
 /// Access to the socket's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SocketAccess {
+enum SocketAccess {
     There,
     Missing,
     Forbidden,
@@ -73,7 +73,7 @@ pub(crate) struct Symptoms {
     pub(crate) failure: Failure,
     pub(crate) pid: u32,
     pub(crate) status: ProcessStatus,
-    pub(crate) socket: SocketAccess,
+    socket: SocketAccess,
 }
 
 /// Derives the problem and its description; `None` if there is no server.
@@ -119,10 +119,15 @@ fn classify_alive(
             ServerProblem::Spinning,
             format!("the tmux server, pid {pid}, uses a whole processor and does not answer"),
         )
+    } else if symptoms.failure == Failure::NoServer {
+        // Another file is in the place of its socket, or it begins or ends.
+        (
+            ServerProblem::Unreachable,
+            format!("the tmux server, pid {pid}, runs, but does not listen at its socket"),
+        )
     } else {
         let why = match &symptoms.failure {
-            Failure::Silent => "does not answer",
-            Failure::NoServer => "runs but does not listen at its socket",
+            Failure::Silent | Failure::NoServer => "does not answer",
             Failure::NoTmux(why) | Failure::Other(why) => why,
         };
         (ServerProblem::Unknown, format!("the tmux server, pid {pid}: {why}"))
@@ -193,7 +198,7 @@ fn is_stopped(id: ProcId) -> bool {
     matches!(resources(id), Ok(Some(Resources { state: State::Stopped, .. })))
 }
 
-pub(crate) fn socket_access(path: &Path) -> SocketAccess {
+fn socket_access(path: &Path) -> SocketAccess {
     match access(path, AccessFlags::R_OK | AccessFlags::W_OK) {
         Ok(()) => SocketAccess::There,
         Err(Errno::ENOENT | Errno::ENOTDIR) => SocketAccess::Missing,
@@ -266,6 +271,7 @@ mod tests {
         let unlimited = Resources { open_files_max: Some(u64::MAX), ..CALM };
         assert_eq!(trouble(Silent, alive(stopped), There), Some(ServerProblem::Stopped));
         assert_eq!(trouble(NoServer, alive(CALM), Missing), Some(ServerProblem::Unreachable));
+        assert_eq!(trouble(NoServer, alive(CALM), There), Some(ServerProblem::Unreachable));
         assert_eq!(trouble(Silent, alive(full), There), Some(ServerProblem::Full));
         assert_eq!(trouble(Silent, alive(unlimited), There), Some(ServerProblem::Unknown));
         assert_eq!(

@@ -2,7 +2,7 @@
 //!
 //! - Builds with utempter before 3.6 can miss the exit of a pane's program: it stays a zombie with unknown
 //!   status until another child exits. SIGCHLD makes the server reap its children.
-//! - A server whose socket file was removed lives on, out of reach. SIGUSR1 makes it recreate the socket.
+//! - A server whose socket file was removed or replaced lives on, out of reach. SIGUSR1 makes it recreate the socket.
 //!
 //! The server's process is held and verified by pid and start time before it is signalled, and each signal
 //! is tried a few times only.
@@ -111,7 +111,7 @@ impl Workarounds {
         (self.misses, self.first_miss, self.relisten_signals) = (0, None, 0);
     }
 
-    /// Records that the server lives without a socket. True if it needs a SIGUSR1.
+    /// Records that the server lives without a socket at its path. True if it needs a SIGUSR1.
     pub(crate) fn socket_missing(&mut self, now: Instant) -> bool {
         self.misses += 1;
         let long = now.duration_since(*self.first_miss.get_or_insert(now)) >= MIN_MISSING_TIME;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{SIGCHLD_DELAYS, SOCKET_CHECK, Source, SourceEvent, file_identity};
 use crate::connection::{Connection, ConnectionEvent};
 use crate::process_watch;
-use crate::server_probe::{Failure, SocketAccess, identify, socket_access};
+use crate::server_probe::{Failure, identify};
 use crate::stamp::stamp_of_child;
 use crate::timing::listing_interval;
 use crate::workarounds;
@@ -210,7 +210,7 @@ impl Source {
                 if no_answer.trouble == ServerProblem::Unreachable
                     && let Some(server) = no_answer.server
                     && self.workarounds.socket_missing(now)
-                    && socket_access(&self.device.socket) == SocketAccess::Missing
+                    && matches!(tmux::trust::probe(&self.device.socket), Err(TmuxError::NoServer))
                 {
                     let state = self.model.state();
                     workarounds::signal_server(server, Signal::SIGUSR1, || {

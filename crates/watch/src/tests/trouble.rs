@@ -1,5 +1,7 @@
 //! A server that does not answer, and its diagnosis.
 
+use std::os::unix::net::UnixListener;
+
 use protocol::ServerId;
 use protocol::tmux::ServerProblem;
 
@@ -81,6 +83,21 @@ async fn t06_a_server_whose_socket_was_removed_is_reached_again() {
     assert!(of(&peer.state, "one").is_some(), "nothing was learnt of it");
     peer.until("it is back", |state| up(state) == Some(server)).await;
     assert!(of(&peer.state, "one").is_some());
+}
+
+#[tokio::test]
+async fn t06_a_server_whose_socket_was_replaced_is_reached_again() {
+    let (mut tmux, poold) = (Tmux::new(), Poold::new());
+    tmux.create("one", "exec sleep 1000").await;
+    let _watcher = poold.watcher();
+    let mut peer = poold.welcome(&tmux).await;
+    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let server = up(&peer.state).unwrap();
+    let dead = tmux.device.socket.with_extension("dead");
+    drop(UnixListener::bind(&dead).unwrap());
+    fs::rename(&dead, &tmux.device.socket).unwrap();
+    peer.until("out of reach", |state| trouble(state) == Some(ServerProblem::Unreachable)).await;
+    peer.until("it is back", |state| up(state) == Some(server)).await;
 }
 
 #[tokio::test]
