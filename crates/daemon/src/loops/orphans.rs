@@ -17,7 +17,8 @@ use world::processes::Processes;
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 
-/// Time between two scans, in intervals of the reaper's rules.
+/// Time between two scans, in intervals of the reaper's rules. A process that a scan finds suspect for the first time is
+/// looked at again after one of them.
 const SCAN_INTERVALS: u32 = 6;
 
 /// Maximum number of generations followed from a process to its ancestors.
@@ -27,8 +28,9 @@ const GENERATIONS_MAX: u32 = 64;
 pub(crate) async fn run(daemon: &Arc<Daemon>) {
     let mut scanner = MarkerScanner::default();
     let mut before = BTreeSet::new();
+    let mut intervals = SCAN_INTERVALS;
     loop {
-        sleep(daemon.loaded().daemon.reap_interval * SCAN_INTERVALS).await;
+        sleep(daemon.loaded().daemon.reap_interval * intervals).await;
         // One scan at a time, so that a scan that hangs takes one thread only.
         let processes = daemon.processes();
         let scan = move || (processes.marked(&mut scanner), scanner);
@@ -37,7 +39,10 @@ pub(crate) async fn run(daemon: &Arc<Daemon>) {
         scanner = back;
         match seen {
             Ok(seen) => match report(daemon, seen, &before).await {
-                Some(suspects) => before = suspects,
+                Some(suspects) => {
+                    intervals = if suspects.is_subset(&before) { SCAN_INTERVALS } else { 1 };
+                    before = suspects;
+                }
                 None => return,
             },
             Err(error) => tracing::warn!(%error, "the scan for orphans failed"),
