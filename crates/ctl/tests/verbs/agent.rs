@@ -18,22 +18,14 @@ use serde_json::{Value, json};
 use crate::fake::{Answer, Pool, Ran, ok};
 use crate::samples::{message, session};
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("the_first_of_several_states_is_told", the_first_of_several_states_is_told),
-    ("a_state_that_cannot_come_is_a_failure", a_state_that_cannot_come_is_a_failure),
-    ("output_is_found_wherever_it_is", output_is_found_wherever_it_is),
-    ("output_and_the_end_are_told_apart", output_and_the_end_are_told_apart),
-    ("output_is_not_waited_for_longer_than_asked", output_is_not_waited_for_longer_than_asked),
-    ("send_waits_for_the_end_of_a_message", send_waits_for_the_end_of_a_message),
-    ("send_prints_what_came_of_it", send_prints_what_came_of_it),
-    ("a_thought_is_published_as_it_was_given", a_thought_is_published_as_it_was_given),
-    ("a_thought_is_read", a_thought_is_read),
-    ("a_session_shows_what_its_agent_does", a_session_shows_what_its_agent_does),
-    ("attention_stands_out_in_a_list", attention_stands_out_in_a_list),
-    ("a_full_list_has_the_output_of_each", a_full_list_has_the_output_of_each),
-    ("a_plan_is_shown_alone", a_plan_is_shown_alone),
-    ("several_sessions_are_dismissed", several_sessions_are_dismissed),
-];
+crate::tests! {
+    the_first_of_several_states_is_told, a_state_that_cannot_come_is_a_failure,
+    output_is_found_wherever_it_is, output_and_the_end_are_told_apart,
+    output_is_not_waited_for_longer_than_asked, send_waits_for_the_end_of_a_message,
+    send_prints_what_came_of_it, a_thought_is_published_as_it_was_given, a_thought_is_read,
+    a_session_shows_what_its_agent_does, attention_stands_out_in_a_list, a_full_list_has_the_output_of_each,
+    a_plan_is_shown_alone, several_sessions_are_dismissed,
+}
 
 fn doing(state: ActivityState) -> SessionView {
     let mut view = session("web");

@@ -14,34 +14,17 @@ use serde_json::{Value, json};
 use crate::fake::{Answer, Pool, Ran, ok, until};
 use crate::samples::{message, session, status};
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("no_daemon_says_how_to_start_one", no_daemon_says_how_to_start_one),
-    ("usage_is_refused_in_both_forms", usage_is_refused_in_both_forms),
-    ("status_is_zero_only_when_healthy", status_is_zero_only_when_healthy),
-    ("what_a_session_is_told_is_of_its_pool_only", what_a_session_is_told_is_of_its_pool_only),
-    ("a_list_comes_in_parts", a_list_comes_in_parts),
-    ("a_refusal_has_its_code", a_refusal_has_its_code),
-    ("new_takes_what_it_should_from_its_caller", new_takes_what_it_should_from_its_caller),
-    ("a_prompt_goes_with_its_session", a_prompt_goes_with_its_session),
-    ("a_lost_connection_repeats_the_same_operation", a_lost_connection_repeats_the_same_operation),
-    ("no_answer_is_a_timeout", no_answer_is_a_timeout),
-    ("a_timeout_says_what_was_waited_for", a_timeout_says_what_was_waited_for),
-    ("a_lock_token_goes_along", a_lock_token_goes_along),
-    ("send_reads_standard_input", send_reads_standard_input),
-    ("a_send_whose_wait_runs_out_names_its_message", a_send_whose_wait_runs_out_names_its_message),
-    (
-        "send_says_where_it_comes_from_and_what_holds_it_back",
-        send_says_where_it_comes_from_and_what_holds_it_back,
-    ),
-    ("a_daemon_that_recovers_says_how_far_it_is", a_daemon_that_recovers_says_how_far_it_is),
-    ("wait_ends_with_the_code_of_the_session", wait_ends_with_the_code_of_the_session),
-    ("a_session_is_also_the_one_of_this_shell", a_session_is_also_the_one_of_this_shell),
-    ("kill_goes_on_after_a_failure", kill_goes_on_after_a_failure),
-    ("attach_needs_a_terminal", attach_needs_a_terminal),
-    ("rpc_answers_every_line", rpc_answers_every_line),
-    ("rpc_ends_once_nobody_can_read_its_answer", rpc_ends_once_nobody_can_read_its_answer),
-    ("a_closed_pipe_is_no_panic", a_closed_pipe_is_no_panic),
-];
+crate::tests! {
+    no_daemon_says_how_to_start_one, usage_is_refused_in_both_forms, status_is_zero_only_when_healthy,
+    what_a_session_is_told_is_of_its_pool_only, a_list_comes_in_parts, a_refusal_has_its_code,
+    new_takes_what_it_should_from_its_caller, a_prompt_goes_with_its_session,
+    a_lost_connection_repeats_the_same_operation, no_answer_is_a_timeout, a_timeout_says_what_was_waited_for,
+    a_lock_token_goes_along, send_reads_standard_input, a_send_whose_wait_runs_out_names_its_message,
+    send_says_where_it_comes_from_and_what_holds_it_back, a_daemon_that_recovers_says_how_far_it_is,
+    wait_ends_with_the_code_of_the_session, a_session_is_also_the_one_of_this_shell,
+    kill_goes_on_after_a_failure, attach_needs_a_terminal, rpc_answers_every_line,
+    rpc_ends_once_nobody_can_read_its_answer, a_closed_pipe_is_no_panic,
+}
 
 fn sent(id: u64) -> Response {
     Response::Sent(Box::new(Sent { message: message(id), held_back: None }))

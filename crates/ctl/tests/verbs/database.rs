@@ -8,15 +8,11 @@ use serde_json::{Value, json};
 
 use crate::fake::{Answer, Pool, Ran, ok};
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("an_export_is_whole_or_not_there", an_export_is_whole_or_not_there),
-    ("a_backup_is_made_where_it_was_asked_for", a_backup_is_made_where_it_was_asked_for),
-    ("a_check_that_finds_something_is_nine", a_check_that_finds_something_is_nine),
-    ("a_compaction_says_what_it_gained", a_compaction_says_what_it_gained),
-    ("without_a_daemon_poold_does_it", without_a_daemon_poold_does_it),
-    ("a_program_gets_one_document_without_a_daemon", a_program_gets_one_document_without_a_daemon),
-    ("nothing_is_imported_beside_a_daemon", nothing_is_imported_beside_a_daemon),
-];
+crate::tests! {
+    an_export_is_whole_or_not_there, a_backup_is_made_where_it_was_asked_for,
+    a_check_that_finds_something_is_nine, a_compaction_says_what_it_gained, without_a_daemon_poold_does_it,
+    a_program_gets_one_document_without_a_daemon, nothing_is_imported_beside_a_daemon,
+}
 
 fn text(text: &str) -> Response {
     Response::Text(text.into())

@@ -16,40 +16,18 @@ use serde_json::{Value, json};
 use crate::fake::{Answer, Pool, Ran, ok, until};
 use crate::samples::session;
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("a_hook_reports_what_its_agent_says", a_hook_reports_what_its_agent_says),
-    ("a_hook_stamps_its_report_with_the_time_awake", a_hook_stamps_its_report_with_the_time_awake),
-    ("a_hook_says_it_in_its_last_argument_too", a_hook_says_it_in_its_last_argument_too),
-    ("a_report_waits_for_a_daemon_that_is_away", a_report_waits_for_a_daemon_that_is_away),
-    (
-        "a_report_that_is_not_taken_in_for_sure_is_left_as_well",
-        a_report_that_is_not_taken_in_for_sure_is_left_as_well,
-    ),
-    ("a_report_that_is_refused_for_good_is_not_left", a_report_that_is_refused_for_good_is_not_left),
-    ("a_hook_outside_a_session_does_nothing", a_hook_outside_a_session_does_nothing),
-    (
-        "an_installed_hook_leaves_it_to_those_of_the_launch",
-        an_installed_hook_leaves_it_to_those_of_the_launch,
-    ),
-    (
-        "nothing_that_a_hook_meets_is_a_trouble_of_its_agent",
-        nothing_that_a_hook_meets_is_a_trouble_of_its_agent,
-    ),
-    ("a_hook_says_what_it_meets_only_where_it_is_asked", a_hook_says_what_it_meets_only_where_it_is_asked),
-    ("input_without_an_end_is_not_waited_for", input_without_an_end_is_not_waited_for),
-    ("a_long_input_is_read_to_its_end", a_long_input_is_read_to_its_end),
-    ("a_decision_is_printed_for_the_agent", a_decision_is_printed_for_the_agent),
-    ("without_a_decision_the_terminal_decides", without_a_decision_the_terminal_decides),
-    ("a_hook_whose_agent_turned_away_ends", a_hook_whose_agent_turned_away_ends),
-    ("approve_answers_what_is_asked", approve_answers_what_is_asked),
-    ("approve_says_how_else_to_answer", approve_says_how_else_to_answer),
-    ("hooks_are_installed_and_taken_out", hooks_are_installed_and_taken_out),
-    ("hooks_are_installed_where_they_belong", hooks_are_installed_where_they_belong),
-    (
-        "a_configuration_that_is_not_understood_is_left_alone",
-        a_configuration_that_is_not_understood_is_left_alone,
-    ),
-];
+crate::tests! {
+    a_hook_reports_what_its_agent_says, a_hook_stamps_its_report_with_the_time_awake,
+    a_hook_says_it_in_its_last_argument_too, a_report_waits_for_a_daemon_that_is_away,
+    a_report_that_is_not_taken_in_for_sure_is_left_as_well, a_report_that_is_refused_for_good_is_not_left,
+    a_hook_outside_a_session_does_nothing, an_installed_hook_leaves_it_to_those_of_the_launch,
+    nothing_that_a_hook_meets_is_a_trouble_of_its_agent, a_hook_says_what_it_meets_only_where_it_is_asked,
+    input_without_an_end_is_not_waited_for, a_long_input_is_read_to_its_end,
+    a_decision_is_printed_for_the_agent, without_a_decision_the_terminal_decides,
+    a_hook_whose_agent_turned_away_ends, approve_answers_what_is_asked, approve_says_how_else_to_answer,
+    hooks_are_installed_and_taken_out, hooks_are_installed_where_they_belong,
+    a_configuration_that_is_not_understood_is_left_alone,
+}
 
 const STOP: &str = r#"{"session_id":"c1","transcript_path":"/t.jsonl","cwd":"/","hook_event_name":"Stop","prompt_id":"p1","stop_hook_active":false,"last_assistant_message":"done so"}"#;
 const PERMISSION: &str = r#"{"session_id":"c1","hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{"command":"touch x"},"prompt_id":"p1"}"#;

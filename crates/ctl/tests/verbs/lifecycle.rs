@@ -21,57 +21,22 @@ use serde_json::{Value, json};
 use crate::fake::{Answer, Pool, Ran, ok, until};
 use crate::samples::{message, session, status};
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("new_says_what_bounds_a_session", new_says_what_bounds_a_session),
-    ("flags_that_contradict_each_other_are_refused", flags_that_contradict_each_other_are_refused),
-    ("a_slot_is_waited_for_patiently", a_slot_is_waited_for_patiently),
-    ("run_removes_what_is_ephemeral_when_it_is_shown", run_removes_what_is_ephemeral_when_it_is_shown),
-    (
-        "run_ends_with_the_code_of_a_program_that_is_not_there",
-        run_ends_with_the_code_of_a_program_that_is_not_there,
-    ),
-    ("park_and_restart_say_how", park_and_restart_say_how),
-    ("restore_starts_each_that_is_named", restore_starts_each_that_is_named),
-    ("restore_all_waits_for_each_and_names_what_failed", restore_all_waits_for_each_and_names_what_failed),
-    (
-        "restore_all_leaves_those_that_wait_for_a_slot_in_line",
-        restore_all_leaves_those_that_wait_for_a_slot_in_line,
-    ),
-    ("restore_all_ends_when_its_time_is_over", restore_all_ends_when_its_time_is_over),
-    ("an_agent_that_ended_before_the_answer_is_reported", an_agent_that_ended_before_the_answer_is_reported),
-    ("drain_waits_for_the_end", drain_waits_for_the_end),
-    (
-        "a_drain_that_is_cut_off_fails_and_a_session_that_had_ended_is_drained",
-        a_drain_that_is_cut_off_fails_and_a_session_that_had_ended_is_drained,
-    ),
-    ("a_selection_is_asked_for_and_its_size_is_told", a_selection_is_asked_for_and_its_size_is_told),
-    ("label_and_update_take_several", label_and_update_take_several),
-    ("pin_and_unpin_say_how_it_is", pin_and_unpin_say_how_it_is),
-    ("clear_empties_each", clear_empties_each),
-    (
-        "reset_is_a_fresh_restart_or_the_agents_own_command",
-        reset_is_a_fresh_restart_or_the_agents_own_command,
-    ),
-    ("prune_says_what_went", prune_says_what_went),
-    ("rm_archives_and_takes_all_that_are_over", rm_archives_and_takes_all_that_are_over),
-    ("stats_looks_twice", stats_looks_twice),
-    ("wait_for_started_ends_well_only_where_it_runs", wait_for_started_ends_well_only_where_it_runs),
-    (
-        "wait_for_nothing_named_is_for_the_work_or_for_somebody",
-        wait_for_nothing_named_is_for_the_work_or_for_somebody,
-    ),
-    (
-        "wait_for_several_is_for_all_of_them_or_the_first_that_needs_somebody",
-        wait_for_several_is_for_all_of_them_or_the_first_that_needs_somebody,
-    ),
-    ("a_wait_that_ran_out_is_not_said_to_be_the_daemons", a_wait_that_ran_out_is_not_said_to_be_the_daemons),
-    ("attach_waits_for_what_is_woken", attach_waits_for_what_is_woken),
-    ("nothing_shown_holds_a_key", nothing_shown_holds_a_key),
-    (
-        "how_many_have_answered_is_told_on_a_terminal_alone",
-        how_many_have_answered_is_told_on_a_terminal_alone,
-    ),
-];
+crate::tests! {
+    new_says_what_bounds_a_session, flags_that_contradict_each_other_are_refused,
+    a_slot_is_waited_for_patiently, run_removes_what_is_ephemeral_when_it_is_shown,
+    run_ends_with_the_code_of_a_program_that_is_not_there, park_and_restart_say_how,
+    restore_starts_each_that_is_named, restore_all_waits_for_each_and_names_what_failed,
+    restore_all_leaves_those_that_wait_for_a_slot_in_line, restore_all_ends_when_its_time_is_over,
+    an_agent_that_ended_before_the_answer_is_reported, drain_waits_for_the_end,
+    a_drain_that_is_cut_off_fails_and_a_session_that_had_ended_is_drained,
+    a_selection_is_asked_for_and_its_size_is_told, label_and_update_take_several, pin_and_unpin_say_how_it_is,
+    clear_empties_each, reset_is_a_fresh_restart_or_the_agents_own_command, prune_says_what_went,
+    rm_archives_and_takes_all_that_are_over, stats_looks_twice, wait_for_started_ends_well_only_where_it_runs,
+    wait_for_nothing_named_is_for_the_work_or_for_somebody,
+    wait_for_several_is_for_all_of_them_or_the_first_that_needs_somebody,
+    a_wait_that_ran_out_is_not_said_to_be_the_daemons, attach_waits_for_what_is_woken,
+    nothing_shown_holds_a_key, how_many_have_answered_is_told_on_a_terminal_alone,
+}
 
 fn view(id: u64, name: &str, lifecycle: Lifecycle, reason: Option<Reason>) -> SessionView {
     let mut view = session(name);

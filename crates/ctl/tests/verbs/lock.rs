@@ -19,28 +19,16 @@ use crate::lifecycle::script;
 use crate::samples::session;
 use crate::work::{Started, written};
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("lock_runs_its_command_and_gives_the_lock_back", lock_runs_its_command_and_gives_the_lock_back),
-    ("lock_passes_on_how_its_command_ended", lock_passes_on_how_its_command_ended),
-    ("a_lock_that_is_not_given_runs_nothing", a_lock_that_is_not_given_runs_nothing),
-    ("lock_tells_others_what_for_without_secrets", lock_tells_others_what_for_without_secrets),
-    ("a_command_that_cannot_be_run_ends_like_in_a_shell", a_command_that_cannot_be_run_ends_like_in_a_shell),
-    ("a_lock_is_kept_while_poold_restarts", a_lock_is_kept_while_poold_restarts),
-    ("a_lock_that_is_taken_away_ends_its_command", a_lock_that_is_taken_away_ends_its_command),
-    ("a_lock_is_lost_when_poold_is_away_too_long", a_lock_is_lost_when_poold_is_away_too_long),
-    ("a_lock_that_was_lost_at_the_end_is_no_success", a_lock_that_was_lost_at_the_end_is_no_success),
-    ("a_holder_that_was_stopped_finds_its_lock_lost", a_holder_that_was_stopped_finds_its_lock_lost),
-    ("signals_of_others_reach_the_command", signals_of_others_reach_the_command),
-    ("the_keyboard_reaches_the_command", the_keyboard_reaches_the_command),
-    ("a_command_ends_with_its_lock", a_command_ends_with_its_lock),
-    ("what_is_nested_goes_under_the_lock", what_is_nested_goes_under_the_lock),
-    ("a_lock_inside_itself_is_the_same", a_lock_inside_itself_is_the_same),
-    (
-        "a_session_that_is_removed_under_its_lock_is_not_lost",
-        a_session_that_is_removed_under_its_lock_is_not_lost,
-    ),
-    ("who_holds_the_lock_is_told_on_a_terminal", who_holds_the_lock_is_told_on_a_terminal),
-];
+crate::tests! {
+    lock_runs_its_command_and_gives_the_lock_back, lock_passes_on_how_its_command_ended,
+    a_lock_that_is_not_given_runs_nothing, lock_tells_others_what_for_without_secrets,
+    a_command_that_cannot_be_run_ends_like_in_a_shell, a_lock_is_kept_while_poold_restarts,
+    a_lock_that_is_taken_away_ends_its_command, a_lock_is_lost_when_poold_is_away_too_long,
+    a_lock_that_was_lost_at_the_end_is_no_success, a_holder_that_was_stopped_finds_its_lock_lost,
+    signals_of_others_reach_the_command, the_keyboard_reaches_the_command, a_command_ends_with_its_lock,
+    what_is_nested_goes_under_the_lock, a_lock_inside_itself_is_the_same,
+    a_session_that_is_removed_under_its_lock_is_not_lost, who_holds_the_lock_is_told_on_a_terminal,
+}
 
 fn token() -> Token {
     "3.17".parse().unwrap()

@@ -42,11 +42,11 @@ fn main() -> ExitCode {
         Some("tmux-watch") => fake::component(&program, Role::Watcher),
         Some("reaper") => fake::component(&program, Role::Reaper),
         _ if std::env::var_os(ACT).is_some() => ctl::run(std::env::args_os()),
-        _ => tests(),
+        _ => run_tests(),
     }
 }
 
-fn tests() -> ExitCode {
+fn run_tests() -> ExitCode {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let all = [
         // The longest first, so that none of them is what the others are waited for.
@@ -108,3 +108,11 @@ fn close(all: usize, failed: &[&str]) -> ExitCode {
     );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
+
+/// Defines the list of a file's tests. Each is listed by the name of its function.
+macro_rules! tests {
+    ($($(#[$cfg:meta])* $name:ident),* $(,)?) => {
+        pub(crate) const TESTS: &[(&str, fn())] = &[$($(#[$cfg])* (stringify!($name), $name)),*];
+    };
+}
+use tests;

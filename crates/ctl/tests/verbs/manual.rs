@@ -7,15 +7,10 @@ use serde_json::Value;
 
 use crate::fake::Pool;
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("a_topic_is_shown_without_a_pool", a_topic_is_shown_without_a_pool),
-    ("an_unknown_topic_names_the_nearest_one", an_unknown_topic_names_the_nearest_one),
-    (
-        "a_topic_in_place_of_a_verb_is_told_where_its_page_is",
-        a_topic_in_place_of_a_verb_is_told_where_its_page_is,
-    ),
-    ("the_manual_is_written_as_man_pages", the_manual_is_written_as_man_pages),
-];
+crate::tests! {
+    a_topic_is_shown_without_a_pool, an_unknown_topic_names_the_nearest_one,
+    a_topic_in_place_of_a_verb_is_told_where_its_page_is, the_manual_is_written_as_man_pages,
+}
 
 fn a_topic_is_shown_without_a_pool() {
     let pool = Pool::empty();

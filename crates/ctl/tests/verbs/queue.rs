@@ -11,17 +11,12 @@ use serde_json::{Value, json};
 use crate::fake::{Answer, Pool, Ran, ok};
 use crate::samples::{message, session, status};
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("a_queue_is_listed_as_it_is_asked_for", a_queue_is_listed_as_it_is_asked_for),
-    ("a_message_is_shown_with_its_history_and_body", a_message_is_shown_with_its_history_and_body),
-    ("a_message_in_work_names_its_worker", a_message_in_work_names_its_worker),
-    ("messages_are_cancelled_and_tried_again", messages_are_cancelled_and_tried_again),
-    ("many_are_mended_by_one_flag", many_are_mended_by_one_flag),
-    ("dead_letters_are_printed_as_they_come", dead_letters_are_printed_as_they_come),
-    ("a_message_of_another_session_is_left_alone", a_message_of_another_session_is_left_alone),
-    ("dead_letters_are_purged_and_counted", dead_letters_are_purged_and_counted),
-    ("generators_are_listed", generators_are_listed),
-];
+crate::tests! {
+    a_queue_is_listed_as_it_is_asked_for, a_message_is_shown_with_its_history_and_body,
+    a_message_in_work_names_its_worker, messages_are_cancelled_and_tried_again, many_are_mended_by_one_flag,
+    dead_letters_are_printed_as_they_come, a_message_of_another_session_is_left_alone,
+    dead_letters_are_purged_and_counted, generators_are_listed,
+}
 
 fn of(id: u64, kind: &str, state: MessageState) -> Message {
     let mut message = message(id);

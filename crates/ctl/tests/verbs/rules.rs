@@ -10,12 +10,10 @@ use serde_json::{Value, json};
 use crate::fake::{Answer, Pool, Ran, ok};
 use crate::samples::session;
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("reap_prints_what_it_named", reap_prints_what_it_named),
-    ("reap_explains_each_rule", reap_explains_each_rule),
-    ("update_changes_what_is_said", update_changes_what_is_said),
-    ("a_policy_for_a_rule_goes_with_a_new_session", a_policy_for_a_rule_goes_with_a_new_session),
-];
+crate::tests! {
+    reap_prints_what_it_named, reap_explains_each_rule, update_changes_what_is_said,
+    a_policy_for_a_rule_goes_with_a_new_session,
+}
 
 fn candidate() -> Candidate {
     Candidate {

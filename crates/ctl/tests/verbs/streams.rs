@@ -19,17 +19,12 @@ use serde_json::Value;
 use crate::fake::{Answer, Pool, Ran, ok, until};
 use crate::samples::session;
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("run_shows_everything_and_ends_alike", run_shows_everything_and_ends_alike),
-    ("run_keeps_the_code_where_it_cannot_remove", run_keeps_the_code_where_it_cannot_remove),
-    ("ctrl_c_goes_to_the_session_first", ctrl_c_goes_to_the_session_first),
-    ("a_signal_that_comes_twice_ends_the_session", a_signal_that_comes_twice_ends_the_session),
-    ("logs_are_shown_as_they_are_asked_for", logs_are_shown_as_they_are_asked_for),
-    ("logs_follow_until_the_session_is_over", logs_follow_until_the_session_is_over),
-    ("the_journal_is_read_in_pages", the_journal_is_read_in_pages),
-    ("following_goes_on_where_it_was_cut", following_goes_on_where_it_was_cut),
-    ("following_outlasts_the_daemon", following_outlasts_the_daemon),
-];
+crate::tests! {
+    run_shows_everything_and_ends_alike, run_keeps_the_code_where_it_cannot_remove,
+    ctrl_c_goes_to_the_session_first, a_signal_that_comes_twice_ends_the_session,
+    logs_are_shown_as_they_are_asked_for, logs_follow_until_the_session_is_over, the_journal_is_read_in_pages,
+    following_goes_on_where_it_was_cut, following_outlasts_the_daemon,
+}
 
 fn stopped(code: i32) -> Response {
     let mut view = session("web");

@@ -12,24 +12,15 @@ use serde_json::Value;
 
 use crate::fake::{Pool, Ran, programs, until};
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("up_keeps_three_daemons_and_down_stops_them", up_keeps_three_daemons_and_down_stops_them),
-    ("up_tells_why_it_failed", up_tells_why_it_failed),
-    ("up_and_status_say_what_helps_while_poold_fails", up_and_status_say_what_helps_while_poold_fails),
-    ("down_of_a_pool_that_is_not_up_is_done", down_of_a_pool_that_is_not_up_is_done),
-    (
-        "the_daemons_of_a_killed_supervisor_are_kept_and_stopped",
-        the_daemons_of_a_killed_supervisor_are_kept_and_stopped,
-    ),
-    ("none_is_started_beside_one_of_a_killed_supervisor", none_is_started_beside_one_of_a_killed_supervisor),
-    ("a_poold_that_hangs_is_ended_and_started_again", a_poold_that_hangs_is_ended_and_started_again),
-    ("up_starts_at_once_what_was_held_back", up_starts_at_once_what_was_held_back),
-    ("two_at_once_and_then_down_stay_down", two_at_once_and_then_down_stay_down),
-    ("a_supervisor_ends_with_its_directory", a_supervisor_ends_with_its_directory),
-    ("what_was_replaced_is_restarted_and_named_before", what_was_replaced_is_restarted_and_named_before),
-    ("up_is_refused_inside_a_session", up_is_refused_inside_a_session),
-    ("down_ends_the_sessions_or_nothing", down_ends_the_sessions_or_nothing),
-];
+crate::tests! {
+    up_keeps_three_daemons_and_down_stops_them, up_tells_why_it_failed,
+    up_and_status_say_what_helps_while_poold_fails, down_of_a_pool_that_is_not_up_is_done,
+    the_daemons_of_a_killed_supervisor_are_kept_and_stopped,
+    none_is_started_beside_one_of_a_killed_supervisor, a_poold_that_hangs_is_ended_and_started_again,
+    up_starts_at_once_what_was_held_back, two_at_once_and_then_down_stay_down,
+    a_supervisor_ends_with_its_directory, what_was_replaced_is_restarted_and_named_before,
+    up_is_refused_inside_a_session, down_ends_the_sessions_or_nothing,
+}
 
 /// A pool of fake programs, which is stopped even if the test fails.
 struct Programs {

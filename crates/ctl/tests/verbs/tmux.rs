@@ -15,18 +15,11 @@ use serde_json::Value;
 use crate::fake::{Answer, Pool, Ran, ok, until};
 use crate::samples::session;
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("watch_prints_what_the_watcher_sends", watch_prints_what_the_watcher_sends),
-    ("watch_shows_people_what_changes", watch_shows_people_what_changes),
-    ("watch_ends_when_nobody_reads", watch_ends_when_nobody_reads),
-    ("feed_sends_every_line_and_ends", feed_sends_every_line_and_ends),
-    ("feed_prints_what_is_asked", feed_prints_what_is_asked),
-    ("feed_sends_nothing_after_a_bad_line", feed_sends_nothing_after_a_bad_line),
-    ("feed_waits_for_answers", feed_waits_for_answers),
-    ("feed_ends_when_its_place_is_taken", feed_ends_when_its_place_is_taken),
-    ("feed_ends_with_its_daemon", feed_ends_with_its_daemon),
-    ("adopt_prints_the_id", adopt_prints_the_id),
-];
+crate::tests! {
+    watch_prints_what_the_watcher_sends, watch_shows_people_what_changes, watch_ends_when_nobody_reads,
+    feed_sends_every_line_and_ends, feed_prints_what_is_asked, feed_sends_nothing_after_a_bad_line,
+    feed_waits_for_answers, feed_ends_when_its_place_is_taken, feed_ends_with_its_daemon, adopt_prints_the_id,
+}
 
 fn named(name: &str) -> TmuxSession {
     TmuxSession::bare(name, 1)

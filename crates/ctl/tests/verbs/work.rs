@@ -23,37 +23,20 @@ use serde_json::{Value, json};
 use crate::fake::{Answer, Pool, Ran, ok, until};
 use crate::samples::message;
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("work_settles_by_how_the_handler_ends", work_settles_by_how_the_handler_ends),
-    ("work_tells_the_handler_what_it_works_on", work_tells_the_handler_what_it_works_on),
-    ("work_keeps_what_is_printed_as_the_result", work_keeps_what_is_printed_as_the_result),
-    ("work_takes_the_body_as_it_is", work_takes_the_body_as_it_is),
-    ("a_handler_that_cannot_be_run_burns_no_attempt", a_handler_that_cannot_be_run_burns_no_attempt),
+crate::tests! {
+    work_settles_by_how_the_handler_ends, work_tells_the_handler_what_it_works_on,
+    work_keeps_what_is_printed_as_the_result, work_takes_the_body_as_it_is,
+    a_handler_that_cannot_be_run_burns_no_attempt,
     #[cfg(target_os = "linux")]
-    (
-        "a_worker_survives_that_its_handler_cannot_be_run_for_a_moment",
-        a_worker_survives_that_its_handler_cannot_be_run_for_a_moment,
-    ),
-    (
-        "a_stale_message_is_not_settled_and_its_handler_ends",
-        a_stale_message_is_not_settled_and_its_handler_ends,
-    ),
-    ("heartbeats_are_sent_however_many_handlers_end", heartbeats_are_sent_however_many_handlers_end),
-    ("work_of_no_session_is_refused", work_of_no_session_is_refused),
-    ("work_goes_on_while_poold_is_away", work_goes_on_while_poold_is_away),
-    ("the_first_signal_lets_handlers_end", the_first_signal_lets_handlers_end),
-    ("the_second_signal_ends_handlers_and_gives_back", the_second_signal_ends_handlers_and_gives_back),
-    ("nothing_is_given_back_while_what_was_started_runs", nothing_is_given_back_while_what_was_started_runs),
-    ("a_nul_in_a_key_is_passed_as_it_is_shown", a_nul_in_a_key_is_passed_as_it_is_shown),
-    ("what_a_handler_leaves_holds_nothing_up", what_a_handler_leaves_holds_nothing_up),
-    ("a_database_that_fails_again_is_final", a_database_that_fails_again_is_final),
-    ("a_database_that_ends_its_daemon_is_passing", a_database_that_ends_its_daemon_is_passing),
-    ("work_until_empty_sees_past_the_prompts", work_until_empty_sees_past_the_prompts),
-    ("work_once_works_one", work_once_works_one),
-    ("work_until_empty_waits_for_what_is_tried_again", work_until_empty_waits_for_what_is_tried_again),
-    ("handlers_run_side_by_side", handlers_run_side_by_side),
-    ("a_handler_dies_with_its_worker", a_handler_dies_with_its_worker),
-];
+    a_worker_survives_that_its_handler_cannot_be_run_for_a_moment,
+    a_stale_message_is_not_settled_and_its_handler_ends, heartbeats_are_sent_however_many_handlers_end,
+    work_of_no_session_is_refused, work_goes_on_while_poold_is_away, the_first_signal_lets_handlers_end,
+    the_second_signal_ends_handlers_and_gives_back, nothing_is_given_back_while_what_was_started_runs,
+    a_nul_in_a_key_is_passed_as_it_is_shown, what_a_handler_leaves_holds_nothing_up,
+    a_database_that_fails_again_is_final, a_database_that_ends_its_daemon_is_passing,
+    work_until_empty_sees_past_the_prompts, work_once_works_one,
+    work_until_empty_waits_for_what_is_tried_again, handlers_run_side_by_side, a_handler_dies_with_its_worker,
+}
 
 /// A claimed message.
 fn claimed(id: u64, kind: &str, body: &str) -> Claimed {

@@ -8,10 +8,9 @@ use serde_json::Value;
 use crate::fake::{Answer, Pool, ok};
 use crate::samples::session;
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("a_worker_is_added_as_the_flags_say", a_worker_is_added_as_the_flags_say),
-    ("workers_are_listed_and_changed_by_name", workers_are_listed_and_changed_by_name),
-];
+crate::tests! {
+    a_worker_is_added_as_the_flags_say, workers_are_listed_and_changed_by_name,
+}
 
 fn spec(configured: bool) -> WorkerSpec {
     WorkerSpec {
