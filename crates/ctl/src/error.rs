@@ -16,32 +16,21 @@ pub enum Error {
     Output(io::Error),
 }
 
+/// Defines constructors of [`Error`] by those of [`Refusal`] with the same names.
+macro_rules! refusals {
+    ($($name:ident),+) => {
+        impl Error {$(
+            #[doc = concat!("See [`Refusal::", stringify!($name), "`].")]
+            pub(crate) fn $name(message: impl Into<String>) -> Self {
+                Refusal::$name(message).into()
+            }
+        )+}
+    };
+}
+
+refusals!(usage, failed, timeout, refused, not_found);
+
 impl Error {
-    /// The error for a bad flag, name or value.
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Refusal::usage(message).into()
-    }
-
-    /// The error for an operation that was tried and failed.
-    pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Refusal::failed(message).into()
-    }
-
-    /// The error for a wait that exceeded its time limit.
-    pub(crate) fn timeout(message: impl Into<String>) -> Self {
-        Refusal::timeout(message).into()
-    }
-
-    /// The error for an operation that is not possible in the present state.
-    pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Refusal::refused(message).into()
-    }
-
-    /// The error for something that does not exist.
-    pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Refusal::not_found(message).into()
-    }
-
     /// The error for a response that does not fit the request.
     pub(crate) fn unexpected(answer: &protocol::Response) -> Self {
         let answer = format!("{answer:?}");

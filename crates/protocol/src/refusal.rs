@@ -19,77 +19,50 @@ impl Refusal {
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
-
-    /// Creates a refusal with [`ErrorCode::Failed`].
-    pub fn failed(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::Failed, message)
-    }
-
-    /// Creates a refusal with [`ErrorCode::Usage`].
-    pub fn usage(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::Usage, message)
-    }
-
-    /// Creates a refusal with [`ErrorCode::NotFound`].
-    pub fn not_found(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::NotFound, message)
-    }
-
-    /// Creates a refusal with [`ErrorCode::Conflict`].
-    pub fn conflict(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::Conflict, message)
-    }
-
-    /// Creates a refusal with [`ErrorCode::Refused`].
-    pub fn refused(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::Refused, message)
-    }
-
-    /// Creates a refusal with [`ErrorCode::Unavailable`].
-    pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::Unavailable, message)
-    }
-
-    /// Creates a refusal with [`ErrorCode::Timeout`].
-    pub fn timeout(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::Timeout, message)
-    }
-
-    /// Creates a refusal with [`ErrorCode::Storage`].
-    pub fn storage(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::Storage, message)
-    }
-
-    /// Creates a refusal with [`ErrorCode::Protocol`].
-    pub fn protocol(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::Protocol, message)
-    }
 }
 
-/// The closed list of error codes. Each has an exit code of `poolctl`.
+/// Defines a constructor of [`Refusal`] for each error code.
+macro_rules! constructors {
+    ($($name:ident: $code:ident),+ $(,)?) => {
+        impl Refusal {$(
+            #[doc = concat!("Creates a refusal with [`ErrorCode::", stringify!($code), "`].")]
+            pub fn $name(message: impl Into<String>) -> Self {
+                Self::new(ErrorCode::$code, message)
+            }
+        )+}
+    };
+}
+
+constructors! {
+    failed: Failed, usage: Usage, not_found: NotFound, conflict: Conflict, refused: Refused, timeout: Timeout,
+    unavailable: Unavailable, protocol: Protocol, storage: Storage,
+}
+
+/// The closed list of error codes. The numbers are the exit codes of `poolctl`; on the wire a code is its place in the
+/// list, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The operation failed; the message says in which state.
-    Failed,
+    Failed = 1,
     /// A flag, name or value is invalid.
-    Usage,
+    Usage = 2,
     /// The session, message or other object does not exist.
-    NotFound,
+    NotFound = 3,
     /// The object exists already or is locked by another holder, the token is stale, or the operation id was
     /// used for another request.
-    Conflict,
+    Conflict = 4,
     /// The pool or a queue is full, disk or memory is short, or the session takes no new messages.
-    Refused,
+    Refused = 5,
     /// The wait timed out; the operation may still finish.
-    Timeout,
+    Timeout = 6,
     /// There is no daemon, or tmux is missing or does not answer.
-    Unavailable,
+    Unavailable = 7,
     /// The versions do not match, or the bytes are not this protocol.
-    Protocol,
+    Protocol = 8,
     /// The database is damaged, full or failing. The request may be stored: retry it with the same operation
     /// id.
-    Storage,
+    Storage = 9,
 }
 
 names!(ErrorCode:
@@ -107,16 +80,6 @@ names!(ErrorCode:
 impl ErrorCode {
     /// Returns the exit code of `poolctl`.
     pub fn exit_code(self) -> u8 {
-        match self {
-            Self::Failed => 1,
-            Self::Usage => 2,
-            Self::NotFound => 3,
-            Self::Conflict => 4,
-            Self::Refused => 5,
-            Self::Timeout => 6,
-            Self::Unavailable => 7,
-            Self::Protocol => 8,
-            Self::Storage => 9,
-        }
+        self as u8
     }
 }
