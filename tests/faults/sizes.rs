@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::blocking::Connection;
 use protocol::frame::{FRAME_MAX, encode};
 use protocol::request::{Observe, View};
-use protocol::{Hello, OpId, Request, Role, SessionId};
+use protocol::{Hello, OpId, Request, Role, SessionId, variants};
 
 use crate::any::{Choose, made};
 use crate::harness::{PATIENCE, Pool, Program, eventually};
@@ -109,15 +109,7 @@ impl Peer {
 
 /// False for requests that wait long, end the session that the others refer to, or create files.
 fn is_tried(request: &Request) -> bool {
-    !matches!(
-        request,
-        Request::Wait(_)
-            | Request::Claim(_)
-            | Request::Lock(_)
-            | Request::NextCandidate { .. }
-            | Request::Backup { .. }
-            | Request::Compact
-    )
+    !matches!(request, variants!(Request: Wait Claim Lock NextCandidate Backup Compact))
 }
 
 /// Tag of the only session's incarnation, read from tmux.

@@ -8,7 +8,7 @@ use protocol::event::LaneEvent;
 use protocol::session::{SessionLock, WorkerChange};
 use protocol::{
     AgentEvent, Event, Exit, Incarnation, Lifecycle, Message, OpId, OsBytes, Reason, Seq, Session, SessionId,
-    Stamped, Tag, Timestamp, Token,
+    Stamped, Tag, Timestamp, Token, variants,
 };
 
 use crate::clock;
@@ -152,17 +152,10 @@ impl Pool {
             Event::Agent(event) => self.agent_changed(event),
 
             // For subscribers only.
-            Event::ReapStarted { .. }
-            | Event::ReapFinished { .. }
-            | Event::StaleFound { .. }
-            | Event::LimitExceeded { .. }
-            | Event::WatcherConnected { .. }
-            | Event::WatcherLost { .. }
-            | Event::ForeignSeen { .. }
-            | Event::ForeignGone { .. }
-            | Event::GeneratorRegistered { .. }
-            | Event::GeneratorEnded { .. }
-            | Event::LogResumed { .. } => {}
+            variants!(Event:
+                ReapStarted ReapFinished StaleFound LimitExceeded WatcherConnected WatcherLost ForeignSeen
+                ForeignGone GeneratorRegistered GeneratorEnded LogResumed
+            ) => {}
         }
     }
 

@@ -4,6 +4,7 @@ use protocol::event::LaneEvent;
 use protocol::reap::Outcome;
 use protocol::{
     Activity, AgentEvent, Ask, AskKind, Event, MessageReason, Session, Standstill, StuckReason, redact,
+    variants,
 };
 
 /// Redacts an event. One arm for each event, so that a new one cannot be forgotten.
@@ -26,43 +27,15 @@ pub fn event(event: &mut Event) {
         // The reply is for the one client that requested it.
         Event::OperationDone { reply, .. } => reply.clear(),
         // Numbers, names and fixed words.
-        Event::PoolStarted { .. }
-        | Event::NextSession { .. }
-        | Event::ClockRead(_)
-        | Event::TagForgotten(_)
-        | Event::SessionStarting { .. }
-        | Event::SessionLive { .. }
-        | Event::SessionRenamed { .. }
-        | Event::SessionDraining { .. }
-        | Event::SessionStopped { .. }
-        | Event::SessionLost { .. }
-        | Event::SessionDeleted { .. }
-        | Event::SessionObserved { .. }
-        | Event::TagRetired { .. }
-        | Event::MessageForgotten { .. }
-        | Event::ReapStarted { .. }
-        | Event::WatcherConnected { .. }
-        | Event::TmuxServerChanged { .. }
-        | Event::OperationBegun { .. }
-        | Event::OperationForgotten { .. }
-        | Event::SessionPlaced { .. }
-        | Event::ForeignSeen { .. }
-        | Event::ForeignGone { .. }
-        | Event::GeneratorRegistered { .. }
-        | Event::BreakerChanged { .. }
-        | Event::SessionParked { .. }
-        | Event::SessionPolicyChanged { .. }
-        | Event::BudgetChanged { .. }
-        | Event::ConversationChanged { .. }
-        | Event::SessionAccounted(..)
-        | Event::WorkerChanged(_)
-        | Event::LimitExceeded { .. }
-        | Event::LogResumed { .. }
-        | Event::DrainDeadlineSet(..)
-        | Event::GraceAsked(..)
-        | Event::KeysPressed(_)
-        | Event::Lane(LaneEvent::Unstuck { .. })
-        | Event::LockUsedForSend { .. } => {}
+        variants!(Event:
+            PoolStarted NextSession ClockRead TagForgotten SessionStarting SessionLive SessionRenamed
+            SessionDraining SessionStopped SessionLost SessionDeleted SessionObserved TagRetired
+            MessageForgotten ReapStarted WatcherConnected TmuxServerChanged OperationBegun OperationForgotten
+            SessionPlaced ForeignSeen ForeignGone GeneratorRegistered BreakerChanged SessionParked
+            SessionPolicyChanged BudgetChanged ConversationChanged SessionAccounted WorkerChanged
+            LimitExceeded LogResumed DrainDeadlineSet GraceAsked KeysPressed LockUsedForSend
+        )
+        | Event::Lane(LaneEvent::Unstuck { .. }) => {}
     }
 }
 

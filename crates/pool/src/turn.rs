@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use protocol::{Event, MessageId, PROMPT, Seq, SessionId, Stamped, Timestamp};
+use protocol::{Event, MessageId, PROMPT, Seq, SessionId, Stamped, Timestamp, variants};
 
 use crate::agent::former_conversation::end_of_facts;
 use crate::clock::{Moment, Reading};
@@ -222,53 +222,19 @@ impl Consequences {
             Event::BreakerChanged { breaker, .. } => Self { is_local: true, has_deadline: breaker.is_open() },
             // The lease of the lock.
             Event::LockGranted { .. } => Self { is_local: false, has_deadline: true },
-            Event::MessageForgotten { .. }
-            | Event::GeneratorRegistered { .. }
-            | Event::GeneratorEnded { .. }
-            | Event::Lane(_)
-            | Event::OperationDone { .. }
-            | Event::OperationForgotten { .. }
-            | Event::ClockRead(_) => Self::LOCAL,
-            Event::PoolStarted { .. }
-            | Event::NextSession { .. }
-            | Event::TagRetired { .. }
-            | Event::TagForgotten(_)
-            | Event::TmuxServerChanged { .. }
-            | Event::OperationBegun { .. }
-            | Event::SessionCreated(_)
-            | Event::SessionStarting { .. }
-            | Event::SessionPlaced { .. }
-            | Event::SessionLive { .. }
-            | Event::SessionObserved { .. }
-            | Event::SessionDraining { .. }
-            | Event::SessionStopped { .. }
-            | Event::SessionParked { .. }
-            | Event::SessionLost { .. }
-            | Event::SessionFailed { .. }
-            | Event::SessionDeleted { .. }
-            | Event::SessionRenamed { .. }
-            | Event::SessionLabelled { .. }
-            | Event::SessionPolicyChanged { .. }
-            | Event::SessionAccounted(..)
-            | Event::BudgetChanged { .. }
-            | Event::WorkerChanged(_)
-            | Event::ConversationChanged { .. }
-            | Event::LockUsedForSend { .. }
-            | Event::LockReleased { .. }
-            | Event::LockRevoked { .. }
-            | Event::Agent(_)
-            | Event::ReapStarted { .. }
-            | Event::ReapFinished { .. }
-            | Event::StaleFound { .. }
-            | Event::LimitExceeded { .. }
-            | Event::WatcherConnected { .. }
-            | Event::WatcherLost { .. }
-            | Event::ForeignSeen { .. }
-            | Event::ForeignGone { .. }
-            | Event::DrainDeadlineSet(..)
-            | Event::GraceAsked(..)
-            | Event::KeysPressed(_)
-            | Event::LogResumed { .. } => Self::GLOBAL,
+            variants!(Event:
+                MessageForgotten GeneratorRegistered GeneratorEnded Lane OperationDone OperationForgotten
+                ClockRead
+            ) => Self::LOCAL,
+            variants!(Event:
+                PoolStarted NextSession TagRetired TagForgotten TmuxServerChanged OperationBegun
+                SessionCreated SessionStarting SessionPlaced SessionLive SessionObserved SessionDraining
+                SessionStopped SessionParked SessionLost SessionFailed SessionDeleted SessionRenamed
+                SessionLabelled SessionPolicyChanged SessionAccounted BudgetChanged WorkerChanged
+                ConversationChanged LockUsedForSend LockReleased LockRevoked Agent ReapStarted ReapFinished
+                StaleFound LimitExceeded WatcherConnected WatcherLost ForeignSeen ForeignGone DrainDeadlineSet
+                GraceAsked KeysPressed LogResumed
+            ) => Self::GLOBAL,
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::reap::Outcome;
 use crate::refusal::Refusal;
 use crate::request::{AddWorker, Approve, Claim, Label, Messages, New, Observe, Register, Request, View};
 use crate::text::{LABELS_MAX, OsBytes, SessionRef};
+use crate::variants;
 use crate::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
 
 /// Maximum length of a name, word or one-line text in a request, in bytes.
@@ -169,40 +170,13 @@ impl Request {
             Self::Input(asked) => check_session(&asked.session),
             Self::Resize(asked) => check_session(&asked.session),
             // Fixed size, checked elsewhere (the result of an ack), or truncated (see below).
-            Self::Ping
-            | Self::Status
-            | Self::Inbox
-            | Self::HoldStarts
-            | Self::Sync
-            | Self::ShowMessage(_)
-            | Self::ResolveMessage(_)
-            | Self::Events(_)
-            | Self::Subscribe(_)
-            | Self::Config
-            | Self::ConfigReload
-            | Self::Candidates
-            | Self::NextCandidate { .. }
-            | Self::TakeLease { .. }
-            | Self::Settle(_)
-            | Self::Observe(_)
-            | Self::WatchingBy(_)
-            | Self::Watch
-            | Self::Ack(_)
-            | Self::Cancel(_)
-            | Self::Retry(_)
-            | Self::Generators
-            | Self::Body(_)
-            | Self::Export
-            | Self::Check
-            | Self::Compact
-            | Self::Prune(_)
-            | Self::Usage(None)
-            | Self::RenewLock { .. }
-            | Self::Unlock { .. }
-            | Self::Reap { .. }
-            | Self::DecisionTaken { .. }
-            | Self::Withdraw(_)
-            | Self::Hook(_) => Ok(()),
+            variants!(Self:
+                Ping Status Inbox HoldStarts Sync ShowMessage ResolveMessage Events Subscribe Config
+                ConfigReload Candidates NextCandidate TakeLease Settle Observe WatchingBy Watch Ack Cancel
+                Retry Generators Body Export Check Compact Prune RenewLock Unlock Reap DecisionTaken Withdraw
+                Hook
+            )
+            | Self::Usage(None) => Ok(()),
         }
     }
 }

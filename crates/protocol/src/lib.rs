@@ -328,6 +328,7 @@ pub mod time;
 pub mod tmux;
 mod u64_string;
 pub mod usage;
+mod variant_lists;
 pub mod worker;
 
 pub use activity::{Activity, ActivityState, Ask, AskKind, Notes, Source};

@@ -21,6 +21,7 @@ use crate::session::Lifecycle;
 use crate::text::{OsBytes, SessionRef};
 use crate::thought::Publish;
 use crate::tmux::TmuxTransport;
+use crate::variants;
 
 pub use agent::Approve;
 pub use lock::Lock;
@@ -247,87 +248,19 @@ pub enum Request {
 impl Request {
     /// True if the request needs an operation id, or for a claim, if a retry under one gets the same answer.
     #[must_use]
-    #[expect(
-        clippy::too_many_lines,
-        reason = "every request is named, so that a new one cannot be forgotten"
-    )]
     pub fn needs_operation_id(&self) -> bool {
         match self {
-            Self::New(_)
-            | Self::Send(_)
-            | Self::ResolveMessage(_)
-            | Self::Keys(_)
-            | Self::Kill(_)
-            | Self::Remove(_)
-            | Self::Rename(_)
-            | Self::Label(_)
-            | Self::Restart(_)
-            | Self::Adopt(_)
-            | Self::Claim(_)
-            | Self::Cancel(_)
-            | Self::Retry(_)
-            | Self::Purge(_)
-            | Self::Park(_)
-            | Self::Restore(_)
-            | Self::Drain(_)
-            | Self::Pin(_)
-            | Self::Clear(_)
-            | Self::Prune(_)
-            | Self::Lock(_)
-            | Self::Reap { .. }
-            | Self::Update(_)
-            | Self::Approve(_)
-            | Self::Publish(_)
-            | Self::Input(_)
-            | Self::Resize(_)
-            | Self::ClearContext(_)
-            | Self::Dismiss(_)
-            | Self::AddWorker(_) => true,
-            Self::Ping
-            | Self::Status
-            | Self::Sync
-            | Self::List(_)
-            | Self::Show(_)
-            | Self::Attach(_)
-            | Self::ShowMessage(_)
-            | Self::ListMessages(_)
-            | Self::Capture(_)
-            | Self::Logs(_)
-            | Self::Wait(_)
-            | Self::Events(_)
-            | Self::Subscribe(_)
-            | Self::Config
-            | Self::ConfigReload
-            | Self::Candidates
-            | Self::NextCandidate { .. }
-            | Self::TakeLease { .. }
-            | Self::Settle(_)
-            | Self::Observe(_)
-            | Self::WatchingBy(_)
-            | Self::Watch
-            | Self::Register(_)
-            | Self::Heartbeat(_)
-            | Self::Ack(_)
-            | Self::Fail(_)
-            | Self::Generators
-            | Self::Messages(_)
-            | Self::Body(_)
-            | Self::Export
-            | Self::Backup { .. }
-            | Self::Check
-            | Self::Compact
-            | Self::Usage(_)
-            | Self::RenewLock { .. }
-            | Self::Unlock { .. }
-            | Self::Explain(_)
-            | Self::Hook(_)
-            | Self::Output(_)
-            | Self::Terminal(_)
-            | Self::DecisionTaken { .. }
-            | Self::Inbox
-            | Self::Snapshot(_)
-            | Self::Withdraw(_)
-            | Self::HoldStarts => false,
+            variants!(Self:
+                New Send ResolveMessage Keys Kill Remove Rename Label Restart Adopt Claim Cancel Retry Purge
+                Park Restore Drain Pin Clear Prune Lock Reap Update Approve Publish Input Resize ClearContext
+                Dismiss AddWorker
+            ) => true,
+            variants!(Self:
+                Ping Status Sync List Show Attach ShowMessage ListMessages Capture Logs Wait Events Subscribe
+                Config ConfigReload Candidates NextCandidate TakeLease Settle Observe WatchingBy Watch
+                Register Heartbeat Ack Fail Generators Messages Body Export Backup Check Compact Usage
+                RenewLock Unlock Explain Hook Output Terminal DecisionTaken Inbox Snapshot Withdraw HoldStarts
+            ) => false,
         }
     }
 }

@@ -5,7 +5,7 @@ use pool::{Operation, OperationState, Pool};
 use protocol::message::STEPS_MAX;
 use protocol::{
     AgentEvent, Breaker, Event, Message, MessageId, MessageState, OpId, SessionId, Stamped, Step, Tag,
-    Timestamp,
+    Timestamp, variants,
 };
 use redb::{Database, ReadableTable};
 
@@ -101,25 +101,12 @@ impl<'a> BatchWriter<'_, '_, 'a> {
             Event::SessionCreated(session) => {
                 self.rows.extend([DirtyRow::NextSession, DirtyRow::Session(session.id)]);
             }
-            Event::SessionStarting { session, .. }
-            | Event::SessionLive { session, .. }
-            | Event::SessionRenamed { session, .. }
-            | Event::SessionLabelled { session, .. }
-            | Event::SessionDraining { session, .. }
-            | Event::SessionStopped { session, .. }
-            | Event::SessionLost { session, .. }
-            | Event::SessionFailed { session, .. }
-            | Event::SessionObserved { session, .. }
-            | Event::SessionPlaced { session, .. }
-            | Event::SessionParked { session, .. }
-            | Event::SessionPolicyChanged { session, .. }
-            | Event::BudgetChanged { session, .. }
-            | Event::ConversationChanged { session, .. }
+            variants!(Event { session, .. }:
+                SessionStarting SessionLive SessionRenamed SessionLabelled SessionDraining SessionStopped
+                SessionLost SessionFailed SessionObserved SessionPlaced SessionParked SessionPolicyChanged
+                BudgetChanged ConversationChanged LockGranted LockReleased LockRevoked LockUsedForSend
+            )
             | Event::SessionAccounted(session, _)
-            | Event::LockGranted { session, .. }
-            | Event::LockReleased { session, .. }
-            | Event::LockRevoked { session, .. }
-            | Event::LockUsedForSend { session, .. }
             | Event::DrainDeadlineSet(session, _)
             | Event::GraceAsked(session, _)
             | Event::KeysPressed(session) => self.rows.push(DirtyRow::Session(*session)),
@@ -144,17 +131,10 @@ impl<'a> BatchWriter<'_, '_, 'a> {
             Event::OperationDone { op, .. }
             | Event::OperationBegun { op, .. }
             | Event::OperationForgotten { op } => self.rows.push(DirtyRow::Operation(op)),
-            Event::ForeignSeen { .. }
-            | Event::ForeignGone { .. }
-            | Event::GeneratorRegistered { .. }
-            | Event::GeneratorEnded { .. }
-            | Event::ReapStarted { .. }
-            | Event::ReapFinished { .. }
-            | Event::LimitExceeded { .. }
-            | Event::LogResumed { .. }
-            | Event::StaleFound { .. }
-            | Event::WatcherConnected { .. }
-            | Event::WatcherLost { .. } => {}
+            variants!(Event:
+                ForeignSeen ForeignGone GeneratorRegistered GeneratorEnded ReapStarted ReapFinished
+                LimitExceeded LogResumed StaleFound WatcherConnected WatcherLost
+            ) => {}
         }
         if stamped.event.is_journaled() { self.journal(stamped) } else { Ok(()) }
     }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use protocol::request::Output;
-use protocol::{Frame, OpId, Refusal, Request, Response, Token};
+use protocol::{Frame, OpId, Refusal, Request, Response, Token, variants};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -187,13 +187,7 @@ fn limit_of(context: &Context, request: &Request) -> Option<Duration> {
         Request::Kill(kill) => kill.grace_ms,
         Request::Park(park) => park.grace_ms,
         // As long as there is to be done, or as the configuration says.
-        Request::Remove(_)
-        | Request::Prune(_)
-        | Request::Attach(_)
-        | Request::ClearContext(_)
-        | Request::Check
-        | Request::Compact
-        | Request::Backup { .. } => None,
+        variants!(Request: Remove Prune Attach ClearContext Check Compact Backup) => None,
         _ => Some(0),
     };
     match waits {

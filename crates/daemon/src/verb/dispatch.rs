@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{Call, ErrorCode, Reply, Request, Response};
+use protocol::{Call, ErrorCode, Reply, Request, Response, variants};
 
 use crate::decide::idempotency;
 use crate::decide::lock::with_user_lock;
@@ -148,20 +148,11 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
             refreshed(daemon, operate!(operation, resize::resize, asked)).await
         }
         // Answered by the engine itself, in the turn that decides: `net::role::client`.
-        Request::Send(_)
-        | Request::Heartbeat(_)
-        | Request::Ack(_)
-        | Request::Fail(_)
-        | Request::DecisionTaken { .. }
+        variants!(Request: Send Heartbeat Ack Fail DecisionTaken) => Err(other_role()),
         // Requests of subscribers, of the watcher, and of reapers.
-        | Request::Subscribe(_)
-        | Request::Watch
-        | Request::Output(_)
-        | Request::Observe(_)
-        | Request::WatchingBy(_)
-        | Request::NextCandidate { .. }
-        | Request::TakeLease { .. }
-        | Request::Settle(_) => Err(other_role()),
+        variants!(Request: Subscribe Watch Output Observe WatchingBy NextCandidate TakeLease Settle) => {
+            Err(other_role())
+        }
     }
 }
 

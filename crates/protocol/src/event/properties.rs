@@ -4,65 +4,37 @@ use super::fact::Event;
 use super::lane::LaneEvent;
 use crate::event_kind::EventKind;
 use crate::ids::SessionId;
+use crate::variants;
+
+/// Matches an event to its kind: first the variants with the name of their kind, then an arm for each of the others.
+macro_rules! kind_of {
+    ($event:expr; $($same:ident)+; $($arms:tt)+) => {
+        match $event { $(Self::$same { .. } => EventKind::$same,)+ $($arms)+ }
+    };
+}
 
 impl Event {
     /// Returns the event kind that users see (`poolctl events`, `--kind`).
     pub fn kind(&self) -> EventKind {
-        match self {
-            Self::PoolStarted { .. } => EventKind::PoolStarted,
-            Self::NextSession { .. } => EventKind::NextSession,
-            Self::ClockRead(_) => EventKind::ClockRead,
-            Self::TagForgotten(_) => EventKind::TagForgotten,
-            Self::SessionCreated(_) => EventKind::SessionCreated,
-            Self::SessionStarting { .. } => EventKind::SessionStarting,
-            Self::SessionLive { .. } => EventKind::SessionLive,
-            Self::SessionRenamed { .. } => EventKind::SessionRenamed,
-            Self::SessionLabelled { .. } => EventKind::SessionLabelled,
-            Self::SessionDraining { .. } => EventKind::SessionDraining,
-            Self::SessionStopped { .. } => EventKind::SessionStopped,
-            Self::SessionLost { .. } => EventKind::SessionLost,
-            Self::SessionFailed { .. } => EventKind::SessionFailed,
-            Self::SessionDeleted { .. } => EventKind::SessionDeleted,
-            Self::SessionObserved { .. } => EventKind::SessionObserved,
+        kind_of!(self;
+            PoolStarted NextSession ClockRead TagForgotten SessionCreated SessionStarting SessionLive
+            SessionRenamed SessionLabelled SessionDraining SessionStopped SessionLost SessionFailed
+            SessionDeleted SessionObserved MessageQueued MessageForgotten ReapStarted ReapFinished
+            WatcherConnected WatcherLost TmuxServerChanged OperationDone OperationBegun OperationForgotten
+            SessionPlaced ForeignSeen ForeignGone GeneratorRegistered GeneratorEnded SessionParked
+            SessionPolicyChanged ConversationChanged SessionAccounted LimitExceeded LogResumed
+            DrainDeadlineSet GraceAsked KeysPressed LockGranted LockReleased LockRevoked StaleFound
+            WorkerChanged;
             Self::TagRetired { .. } => EventKind::GeneratorEnded,
-            Self::MessageQueued(_) => EventKind::MessageQueued,
             Self::MessageChanged { status, .. } => status.event_kind(),
-            Self::MessageForgotten { .. } => EventKind::MessageForgotten,
-            Self::ReapStarted { .. } => EventKind::ReapStarted,
-            Self::ReapFinished { .. } => EventKind::ReapFinished,
-            Self::WatcherConnected { .. } => EventKind::WatcherConnected,
-            Self::WatcherLost { .. } => EventKind::WatcherLost,
-            Self::TmuxServerChanged { .. } => EventKind::TmuxServerChanged,
-            Self::OperationDone { .. } => EventKind::OperationDone,
-            Self::OperationBegun { .. } => EventKind::OperationBegun,
-            Self::OperationForgotten { .. } => EventKind::OperationForgotten,
-            Self::SessionPlaced { .. } => EventKind::SessionPlaced,
-            Self::ForeignSeen { .. } => EventKind::ForeignSeen,
-            Self::ForeignGone { .. } => EventKind::ForeignGone,
-            Self::GeneratorRegistered { .. } => EventKind::GeneratorRegistered,
-            Self::GeneratorEnded { .. } => EventKind::GeneratorEnded,
             Self::BreakerChanged { breaker, .. } if breaker.is_open() => EventKind::BreakerOpened,
             Self::BreakerChanged { .. } => EventKind::BreakerClosed,
-            Self::SessionParked { .. } => EventKind::SessionParked,
-            Self::SessionPolicyChanged { .. } => EventKind::SessionPolicyChanged,
             Self::BudgetChanged { .. } => EventKind::RestartsExhausted,
-            Self::ConversationChanged { .. } => EventKind::ConversationChanged,
-            Self::SessionAccounted(..) => EventKind::SessionAccounted,
-            Self::LimitExceeded { .. } => EventKind::LimitExceeded,
-            Self::LogResumed { .. } => EventKind::LogResumed,
-            Self::DrainDeadlineSet(..) => EventKind::DrainDeadlineSet,
-            Self::GraceAsked(..) => EventKind::GraceAsked,
-            Self::KeysPressed(_) => EventKind::KeysPressed,
-            Self::LockGranted { .. } => EventKind::LockGranted,
-            Self::LockReleased { .. } => EventKind::LockReleased,
-            Self::LockRevoked { .. } => EventKind::LockRevoked,
-            Self::StaleFound { .. } => EventKind::StaleFound,
             Self::LockUsedForSend { .. } => EventKind::LockFed,
-            Self::WorkerChanged(_) => EventKind::WorkerChanged,
             Self::Lane(LaneEvent::Stuck { .. }) => EventKind::QueueStuck,
             Self::Lane(LaneEvent::Unstuck { .. }) => EventKind::QueueUnstuck,
             Self::Agent(event) => event.kind(),
-        }
+        )
     }
 
     /// Returns the session concerned, if any.
@@ -73,51 +45,22 @@ impl Event {
             Self::Agent(event) => Some(event.session()),
             Self::WorkerChanged(change) => Some(change.session),
             Self::GeneratorRegistered { session, .. } | Self::GeneratorEnded { session, .. } => *session,
-            Self::SessionStarting { session, .. }
-            | Self::SessionLive { session, .. }
-            | Self::SessionRenamed { session, .. }
-            | Self::SessionLabelled { session, .. }
-            | Self::SessionDraining { session, .. }
-            | Self::SessionStopped { session, .. }
-            | Self::SessionLost { session, .. }
-            | Self::SessionFailed { session, .. }
-            | Self::SessionDeleted { session, .. }
-            | Self::SessionObserved { session, .. }
-            | Self::TagRetired { session, .. }
-            | Self::MessageChanged { session, .. }
-            | Self::MessageForgotten { session, .. }
-            | Self::SessionPlaced { session, .. }
-            | Self::BreakerChanged { session, .. }
-            | Self::ReapStarted { session, .. }
-            | Self::ReapFinished { session, .. }
-            | Self::OperationBegun { session, .. }
-            | Self::SessionParked { session, .. }
-            | Self::SessionPolicyChanged { session, .. }
-            | Self::BudgetChanged { session, .. }
-            | Self::ConversationChanged { session, .. }
+            variants!(Self { session, .. }:
+                SessionStarting SessionLive SessionRenamed SessionLabelled SessionDraining SessionStopped
+                SessionLost SessionFailed SessionDeleted SessionObserved TagRetired MessageChanged
+                MessageForgotten SessionPlaced BreakerChanged ReapStarted ReapFinished OperationBegun
+                SessionParked SessionPolicyChanged BudgetChanged ConversationChanged LimitExceeded LockGranted
+                LockReleased LockRevoked StaleFound LockUsedForSend LogResumed
+            )
             | Self::SessionAccounted(session, _)
-            | Self::LimitExceeded { session, .. }
-            | Self::LockGranted { session, .. }
-            | Self::LockReleased { session, .. }
-            | Self::LockRevoked { session, .. }
-            | Self::StaleFound { session, .. }
-            | Self::LockUsedForSend { session, .. }
             | Self::DrainDeadlineSet(session, _)
             | Self::GraceAsked(session, _)
-            | Self::KeysPressed(session)
-            | Self::LogResumed { session } => Some(*session),
+            | Self::KeysPressed(session) => Some(*session),
             Self::Lane(event) => Some(event.session()),
-            Self::PoolStarted { .. }
-            | Self::NextSession { .. }
-            | Self::ClockRead(_)
-            | Self::TagForgotten(_)
-            | Self::WatcherConnected { .. }
-            | Self::WatcherLost { .. }
-            | Self::TmuxServerChanged { .. }
-            | Self::OperationDone { .. }
-            | Self::OperationForgotten { .. }
-            | Self::ForeignSeen { .. }
-            | Self::ForeignGone { .. } => None,
+            variants!(Self:
+                PoolStarted NextSession ClockRead TagForgotten WatcherConnected WatcherLost TmuxServerChanged
+                OperationDone OperationForgotten ForeignSeen ForeignGone
+            ) => None,
         }
     }
 

@@ -6,7 +6,7 @@ use protocol::event::LaneEvent;
 use protocol::session::SessionLock;
 use protocol::{
     Activity, AgentEvent, Event, Holder, Incarnation, Message, MessageReason, MessageState, MessageStatus,
-    ServerId, Session, Spec, redact,
+    ServerId, Session, Spec, redact, variants,
 };
 use serde_json::{Value, json};
 
@@ -87,20 +87,11 @@ pub(super) fn fields(event: &Event) -> Option<Value> {
             json!({"tmux": tmux, "name": name})
         }
         Event::Agent(event) => return agent_fields(event),
-        Event::NextSession { .. }
-        | Event::SessionObserved { .. }
-        | Event::SessionPlaced { .. }
-        | Event::SessionAccounted(..)
-        | Event::GraceAsked(..)
-        | Event::KeysPressed(_)
-        | Event::MessageForgotten { .. }
-        | Event::OperationDone { .. }
-        | Event::OperationBegun { .. }
-        | Event::OperationForgotten { .. }
-        | Event::ConversationChanged { .. }
-        | Event::LockUsedForSend { .. }
-        | Event::TagForgotten(_)
-        | Event::ClockRead(_) => return None,
+        variants!(Event:
+            NextSession SessionObserved SessionPlaced SessionAccounted GraceAsked KeysPressed MessageForgotten
+            OperationDone OperationBegun OperationForgotten ConversationChanged LockUsedForSend TagForgotten
+            ClockRead
+        ) => return None,
     };
     Some(fields)
 }
