@@ -14,7 +14,6 @@ use tmux::ServerRef;
 use tokio::time::Instant;
 
 use crate::trace::Trace;
-use turns::Turn;
 
 /// Ends of the bodies of special prompts: it may expire; its priority differs; it ends in doubt, or is typed again then.
 pub(crate) const MORTAL: &str = " with a time limit";
@@ -98,6 +97,14 @@ struct State {
     is_stopping: bool,
     counts: BTreeMap<String, u64>,
     violations: Vec<String>,
+}
+
+/// A turn of an agent.
+#[derive(Clone)]
+struct Turn {
+    began: Instant,
+    /// The texts on which it works.
+    texts: BTreeSet<String>,
 }
 
 #[derive(Default, Clone, Copy)]

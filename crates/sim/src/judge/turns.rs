@@ -5,15 +5,7 @@ use std::collections::BTreeSet;
 use protocol::{MessageId, Tag};
 use tokio::time::Instant;
 
-use super::{AT_LEAST_ONCE, Judge};
-
-/// A turn of an agent.
-#[derive(Clone)]
-pub(super) struct Turn {
-    pub(super) began: Instant,
-    /// The texts on which it works.
-    pub(super) texts: BTreeSet<String>,
-}
+use super::{AT_LEAST_ONCE, Judge, Turn};
 
 impl Judge {
     /// Notes that an outage cut short the turn of an agent on this text.
