@@ -304,8 +304,6 @@ mod tests {
                 Some(ServerProblem::Unknown)
             );
         }
-        let alive = trouble(Failure::NoServer, ProcessStatus::Alive(CALM, None), SocketAccess::There);
-        assert_eq!(alive, Some(ServerProblem::Unknown));
     }
 
     #[test]

@@ -1,11 +1,18 @@
 //! Standard output and its style.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
 use crate::Error;
-use crate::show::{escape, hint, progress};
+use crate::show::{escape, hint};
+
+/// Erases the line of the cursor on a terminal.
+pub(crate) const ERASE_LINE: &str = "\r\x1b[K";
+
+/// True while a line "waiting for ..." may be shown on standard error: a note takes its place.
+pub(crate) static PROGRESS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// The style of the output, decided once at the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,5 +66,6 @@ pub(crate) fn json(document: &impl Serialize) -> Result<(), Error> {
 
 /// Writes a note for people to standard error. A failure to write it is ignored.
 pub(crate) fn note(text: &str) {
-    drop(writeln!(io::stderr(), "{}{}", progress::erasure(), hint::message(text)));
+    let erase = if PROGRESS_SHOWN.load(Ordering::Relaxed) { ERASE_LINE } else { "" };
+    drop(writeln!(io::stderr(), "{erase}{}", hint::message(text)));
 }

@@ -1,28 +1,18 @@
 //! The line "waiting for …" on standard error, shown on a terminal only and not before a second.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::show::out::{ERASE_LINE, PROGRESS_SHOWN};
 use crate::show::{escape, time};
 
 /// Time before the line first appears, and between its updates.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// Erases the line.
-const ERASE: &str = "\r\x1b[K";
-
-/// True while a line may be shown.
-static SHOWN: AtomicBool = AtomicBool::new(false);
-
-/// Returns what erases the line if one is shown: a note takes its place.
-pub(crate) fn erasure() -> &'static str {
-    if SHOWN.load(Ordering::Relaxed) { ERASE } else { "" }
-}
 
 /// Shows the line until it is dropped.
 #[derive(Debug)]
@@ -48,11 +38,11 @@ impl Progress {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let text = format!("waiting for {}", escape::line(&what()));
                 let line = fitting(&text, &format!(" ({})", time::short(started.elapsed())), columns());
-                SHOWN.store(true, Ordering::Relaxed);
-                drop(write!(io::stderr(), "{ERASE}{line}"));
+                PROGRESS_SHOWN.store(true, Ordering::Relaxed);
+                drop(write!(io::stderr(), "{ERASE_LINE}{line}"));
             }
-            drop(write!(io::stderr(), "{ERASE}"));
-            SHOWN.store(false, Ordering::Relaxed);
+            drop(write!(io::stderr(), "{ERASE_LINE}"));
+            PROGRESS_SHOWN.store(false, Ordering::Relaxed);
         });
         Self { shown: Some((stop, thread)) }
     }

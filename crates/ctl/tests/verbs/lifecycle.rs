@@ -149,7 +149,11 @@ fn a_slot_is_waited_for_patiently() {
 fn run_removes_what_is_ephemeral_when_it_is_shown() {
     let pool = Pool::new(|call| match &call.request {
         Request::New(_) => shown(session("web")),
-        Request::Wait(_) => shown(view(1, "web", Lifecycle::Stopped, Some(Reason::Killed))),
+        Request::Wait(_) => {
+            let mut view = view(1, "web", Lifecycle::Stopped, Some(Reason::Killed));
+            view.session.policy.ephemeral = true;
+            shown(view)
+        }
         _ => refused(ErrorCode::NotFound, "no session sess_1"),
     });
     let ran = pool.run("run --rm --no-stream --prompt hi -- program");
@@ -159,7 +163,7 @@ fn run_removes_what_is_ephemeral_when_it_is_shown() {
     let remove = Remove {
         session: named("sess_1"),
         keep_tmux: false,
-        force: true,
+        force: false,
         purge: false,
         archive: false,
         only_ended: false,
@@ -179,6 +183,7 @@ fn run_ends_with_the_code_of_a_program_that_is_not_there() {
             assert_eq!(session.0, "sess_3");
             let mut view = view(3, "web", Lifecycle::Failed, Some(Reason::ExecFailed));
             view.session.detail = Some("no nosuchprog".into());
+            view.session.policy.ephemeral = true;
             view.session.exit = Some(Exit { code: Some(127), signal: None, at: Timestamp(0) });
             shown(view)
         }

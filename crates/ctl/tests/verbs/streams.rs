@@ -29,6 +29,7 @@ crate::tests! {
 fn stopped(code: i32) -> Response {
     let mut view = session("web");
     view.session.lifecycle = Lifecycle::Stopped;
+    view.session.policy.ephemeral = true;
     view.session.reason = Some(Reason::Exited);
     view.session.exit = Some(Exit { code: Some(code), signal: None, at: Timestamp(0) });
     Response::Session(Box::new(view))
