@@ -68,7 +68,9 @@ fn fields<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<Field> {
             words.push(said.trim());
         } else if let Some((key, kind)) = declared(line, "").and_then(|line| line.split_once(": ")) {
             let meaning = plain(&std::mem::take(&mut words).join(" "));
-            fields.push(Field { key: key.to_owned(), kind: kind.trim_end_matches(',').to_owned(), meaning });
+            // The default of a field follows its type.
+            let kind = kind.split(" = ").next().unwrap_or(kind).trim_end_matches(',');
+            fields.push(Field { key: key.to_owned(), kind: kind.to_owned(), meaning });
         }
     }
     fields
