@@ -15,31 +15,29 @@ pub struct UnknownWord {
     pub of: &'static str,
 }
 
-/// The built-in support for one agent: its hooks, its screen, its transcript, the way in which prompts are
-/// typed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Adapter {
-    /// Claude Code.
-    Claude,
-    /// Codex.
-    Codex,
-    /// Gemini CLI.
-    Gemini,
-    /// OpenCode.
-    Opencode,
-    /// Aider.
-    Aider,
-    /// Any other program.
-    #[default]
-    None,
+protocol::names! {
+    /// The built-in support for one agent: its hooks, its screen, its transcript, the way in which prompts are
+    /// typed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Adapter {
+        /// Claude Code.
+        Claude = "claude",
+        /// Codex.
+        Codex = "codex",
+        /// Gemini CLI.
+        Gemini = "gemini",
+        /// OpenCode.
+        Opencode = "opencode",
+        /// Aider.
+        Aider = "aider",
+        /// Any other program.
+        #[default]
+        None = "none",
+    }
 }
 
 impl Adapter {
-    /// Every adapter.
-    pub const ALL: [Self; 6] =
-        [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Aider, Self::None];
-
     /// True if the agent's hooks or its own record tell how a turn ended.
     pub fn tells_how_turns_end(self) -> bool {
         self != Self::Aider
@@ -47,7 +45,7 @@ impl Adapter {
 
     /// Returns the adapter of a built-in agent kind, and [`Adapter::None`] for every other name.
     pub fn of(agent_kind: &str) -> Self {
-        Self::ALL.into_iter().find(|adapter| adapter.as_str() == agent_kind).unwrap_or_default()
+        Self::of_name(agent_kind).unwrap_or_default()
     }
 
     /// True if the agent asks its terminal for bracketed pastes when it is ready for them: it reads earlier
@@ -67,18 +65,6 @@ impl Adapter {
     pub fn has_start_hook(self) -> bool {
         self != Self::Aider
     }
-
-    /// Returns its name in the configuration, on the command line and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-            Self::Opencode => "opencode",
-            Self::Aider => "aider",
-            Self::None => "none",
-        }
-    }
 }
 
 impl fmt::Display for Adapter {
@@ -94,7 +80,7 @@ impl FromStr for Adapter {
     fn from_str(word: &str) -> Result<Self, UnknownWord> {
         match word {
             "generic" => Ok(Self::None),
-            _ => Self::ALL.into_iter().find(|adapter| adapter.as_str() == word).ok_or_else(|| UnknownWord {
+            _ => Self::of_name(word).ok_or_else(|| UnknownWord {
                 word: word.to_owned(),
                 of: "claude, codex, gemini, opencode, aider, none",
             }),
@@ -102,33 +88,20 @@ impl FromStr for Adapter {
     }
 }
 
-/// The way in which a program confirms that it took a prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Confirm {
-    /// Its hook reports the text of the prompt.
-    Hook,
-    /// The text appears on the screen.
-    Echo,
-    /// Its shell prompt comes back (OSC 133), or it is again the foreground program of its terminal.
-    Prompt,
-    /// It does not confirm.
-    #[default]
-    None,
-}
-
-impl Confirm {
-    /// Every way.
-    pub const ALL: [Self; 4] = [Self::Hook, Self::Echo, Self::Prompt, Self::None];
-
-    /// Returns its name in the configuration, on the command line and in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hook => "hook",
-            Self::Echo => "echo",
-            Self::Prompt => "prompt",
-            Self::None => "none",
-        }
+protocol::names! {
+    /// The way in which a program confirms that it took a prompt.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Confirm {
+        /// Its hook reports the text of the prompt.
+        Hook = "hook",
+        /// The text appears on the screen.
+        Echo = "echo",
+        /// Its shell prompt comes back (OSC 133), or it is again the foreground program of its terminal.
+        Prompt = "prompt",
+        /// It does not confirm.
+        #[default]
+        None = "none",
     }
 }
 
@@ -142,9 +115,7 @@ impl FromStr for Confirm {
     type Err = UnknownWord;
 
     fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|confirm| confirm.as_str() == word)
+        Self::of_name(word)
             .ok_or_else(|| UnknownWord { word: word.to_owned(), of: "hook, echo, prompt, none" })
     }
 }

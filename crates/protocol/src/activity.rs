@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Tag;
-use crate::names::names;
 use crate::text::OsBytes;
 use crate::time::Timestamp;
 
@@ -29,30 +28,24 @@ pub struct Activity {
     pub tag: Option<Tag>,
 }
 
-/// The states of an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ActivityState {
-    /// The agent waits for the next prompt.
-    Idle,
-    /// The agent works on a turn.
-    Busy,
-    /// The agent waits for a person.
-    Attention,
-    /// The last turn failed.
-    Error,
-    /// No source tells the state.
-    #[default]
-    Unknown,
+crate::names! {
+    /// The states of an agent.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ActivityState {
+        /// The agent waits for the next prompt.
+        Idle = "idle",
+        /// The agent works on a turn.
+        Busy = "busy",
+        /// The agent waits for a person.
+        Attention = "attention",
+        /// The last turn failed.
+        Error = "error",
+        /// No source tells the state.
+        #[default]
+        Unknown = "unknown",
+    }
 }
-
-names!(ActivityState:
-    Idle = "idle",
-    Busy = "busy",
-    Attention = "attention",
-    Error = "error",
-    Unknown = "unknown",
-);
 
 impl ActivityState {
     /// True if the agent is in the middle of a turn.
@@ -61,27 +54,29 @@ impl ActivityState {
     }
 }
 
-/// Sources of an activity, the most reliable first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// A hook of the agent.
-    Hook,
-    /// The transcript that the agent writes of its conversation.
-    Transcript,
-    /// Terminal sequences of the program: prompt marks (OSC 133) and the bell.
-    Terminal,
-    /// The program in the foreground of the terminal.
-    Process,
-    /// The presence or absence of terminal output.
-    Output,
-    /// The text on the screen.
-    Screen,
-    /// The outcome of a message.
-    Queue,
-    /// No source.
-    #[default]
-    Nothing,
+crate::names! {
+    /// Sources of an activity, the most reliable first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Source {
+        /// A hook of the agent.
+        Hook = "hook",
+        /// The transcript that the agent writes of its conversation.
+        Transcript = "transcript",
+        /// Terminal sequences of the program: prompt marks (OSC 133) and the bell.
+        Terminal = "terminal",
+        /// The program in the foreground of the terminal.
+        Process = "process",
+        /// The presence or absence of terminal output.
+        Output = "output",
+        /// The text on the screen.
+        Screen = "screen",
+        /// The outcome of a message.
+        Queue = "queue",
+        /// No source.
+        #[default]
+        Nothing = "nothing",
+    }
 }
 
 impl Source {
@@ -90,17 +85,6 @@ impl Source {
         matches!(self, Self::Hook | Self::Transcript)
     }
 }
-
-names!(Source:
-    Hook = "hook",
-    Transcript = "transcript",
-    Terminal = "terminal",
-    Process = "process",
-    Output = "output",
-    Screen = "screen",
-    Queue = "queue",
-    Nothing = "nothing",
-);
 
 /// A question that a person has to answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,29 +109,23 @@ impl Ask {
     }
 }
 
-/// The kinds of questions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AskKind {
-    /// Permission to use a tool.
-    Permission,
-    /// A question that the agent asks in the course of its work.
-    Question,
-    /// A dialog at the agent's start, such as trust in the directory, or a login.
-    Dialog,
-    /// The terminal's bell.
-    Bell,
-    /// A message in doubt, to be settled with `queue resolve`.
-    Message,
+crate::names! {
+    /// The kinds of questions.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum AskKind {
+        /// Permission to use a tool.
+        Permission = "permission",
+        /// A question that the agent asks in the course of its work.
+        Question = "question",
+        /// A dialog at the agent's start, such as trust in the directory, or a login.
+        Dialog = "dialog",
+        /// The terminal's bell.
+        Bell = "bell",
+        /// A message in doubt, to be settled with `queue resolve`.
+        Message = "message",
+    }
 }
-
-names!(AskKind:
-    Permission = "permission",
-    Question = "question",
-    Dialog = "dialog",
-    Bell = "bell",
-    Message = "message",
-);
 
 /// Facts about an agent besides its activity.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

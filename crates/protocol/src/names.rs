@@ -1,8 +1,30 @@
 //! Names of the values of an enum, as they are in options, in the configuration and in the documents of `poolctl`; on the
 //! wire, too, but for those of restart policies.
 
-/// Defines `ALL`, `as_str` and `of_name` of an enum, with each name in one place.
+/// Defines an enum with `ALL`, `as_str` and `of_name`, each name beside its variant; or these three of an enum that is
+/// defined elsewhere. With a sentence after the enum, also its `FromStr`, of which the sentence is the error.
+#[macro_export]
 macro_rules! names {
+    (
+        $(#[$doc:meta])*
+        $vis:vis enum $type:ident { $($(#[$of:meta])* $variant:ident = $name:literal),+ $(,)? }
+        $(else $error:literal)?
+    ) => {
+        $(#[$doc])*
+        $vis enum $type {
+            $($(#[$of])* $variant),+
+        }
+
+        $crate::names!($type: $($variant = $name),+);
+
+        $(impl std::str::FromStr for $type {
+            type Err = &'static str;
+
+            fn from_str(name: &str) -> Result<Self, Self::Err> {
+                Self::of_name(name).ok_or($error)
+            }
+        })?
+    };
     ($type:ident: $($variant:ident = $name:literal),+ $(,)?) => {
         impl $type {
             /// All values, in wire order.
@@ -20,5 +42,3 @@ macro_rules! names {
         }
     };
 }
-
-pub(crate) use names;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::names;
 use crate::reap::{Action, Rule};
 use crate::time::Timestamp;
 
@@ -31,28 +30,20 @@ pub struct Policy {
     pub reap: BTreeMap<Rule, Action>,
 }
 
-/// Restart policy of a session whose program ended by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RestartPolicy {
-    /// Never.
-    #[default]
-    No,
-    /// After an exit code other than 0, a signal, an exceeded memory limit, an end by the rules `hung` or
-    /// `stale_agent`, and a later start that failed.
-    OnFailure,
-    /// After every end, including that of the tmux server or of the machine.
-    Always,
-}
-
-names!(RestartPolicy: No = "no", OnFailure = "on-failure", Always = "always");
-
-impl std::str::FromStr for RestartPolicy {
-    type Err = &'static str;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::of_name(word).ok_or("it is no, on-failure or always")
-    }
+crate::names! {
+    /// Restart policy of a session whose program ended by itself.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum RestartPolicy {
+        /// Never.
+        #[default]
+        No = "no",
+        /// After an exit code other than 0, a signal, an exceeded memory limit, an end by the rules `hung` or
+        /// `stale_agent`, and a later start that failed.
+        OnFailure = "on-failure",
+        /// After every end, including that of the tmux server or of the machine.
+        Always = "always",
+    } else "it is no, on-failure or always"
 }
 
 /// The budget of a session's automatic starts: restarts by policy, and wakes.

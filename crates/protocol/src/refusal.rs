@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::names;
-
 /// The reason why a request was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
@@ -65,7 +63,7 @@ pub enum ErrorCode {
     Storage = 9,
 }
 
-names!(ErrorCode:
+crate::names!(ErrorCode:
     Failed = "failed",
     Usage = "usage",
     NotFound = "not_found",

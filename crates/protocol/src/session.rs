@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 pub use crate::exit::Exit;
 use crate::ids::{MessageId, OpId, ProcId, SessionId, Tag, Token};
 use crate::limits::Limits;
-use crate::names::names;
 use crate::policy::{Budget, DrainDeadline, Policy};
 use crate::text::{Name, OsBytes};
 use crate::time::Timestamp;
@@ -251,36 +250,28 @@ impl Size {
     }
 }
 
-/// The lifecycle states of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Lifecycle {
-    /// The creation was decided; the outcome is not known yet.
-    Starting,
-    /// The incarnation runs.
-    Live,
-    /// The incarnation is ending: the program has ended or is being ended, and its processes and pane are not
-    /// proved gone.
-    Draining,
-    /// The incarnation was ended to free the slot; a prompt wakes the session.
-    Parked,
-    /// The program has ended.
-    Stopped,
-    /// The tmux server died.
-    Lost,
-    /// The creation failed.
-    Failed,
+crate::names! {
+    /// The lifecycle states of a session.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Lifecycle {
+        /// The creation was decided; the outcome is not known yet.
+        Starting = "starting",
+        /// The incarnation runs.
+        Live = "live",
+        /// The incarnation is ending: the program has ended or is being ended, and its processes and pane are not
+        /// proved gone.
+        Draining = "draining",
+        /// The incarnation was ended to free the slot; a prompt wakes the session.
+        Parked = "parked",
+        /// The program has ended.
+        Stopped = "stopped",
+        /// The tmux server died.
+        Lost = "lost",
+        /// The creation failed.
+        Failed = "failed",
+    }
 }
-
-names!(Lifecycle:
-    Starting = "starting",
-    Live = "live",
-    Draining = "draining",
-    Parked = "parked",
-    Stopped = "stopped",
-    Lost = "lost",
-    Failed = "failed",
-);
 
 impl Lifecycle {
     /// True if an incarnation may be running, which takes a slot.

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::names;
 use crate::text::SessionRef;
 use crate::time::Timestamp;
 
@@ -53,44 +52,50 @@ pub struct StreamPosition {
     pub seq: u64,
 }
 
-/// The activity levels of an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ThoughtState {
-    /// The agent works.
-    Active,
-    /// The agent waits.
-    #[default]
-    Holding,
-    /// The agent sleeps.
-    Sleeping,
+crate::names! {
+    /// The activity levels of an agent.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ThoughtState {
+        /// The agent works.
+        Active = "active",
+        /// The agent waits.
+        #[default]
+        Holding = "holding",
+        /// The agent sleeps.
+        Sleeping = "sleeping",
+    }
 }
 
-/// The origins of a thought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ThoughtSource {
-    /// The previous thought, carried forward.
-    #[default]
-    CarryForward,
-    /// A language model.
-    Llm,
-    /// A fixed text for a sleeping agent. It is stored as the last real thought, carried forward.
-    StaticSleeping,
+crate::names! {
+    /// The origins of a thought.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ThoughtSource {
+        /// The previous thought, carried forward.
+        #[default]
+        CarryForward = "carry_forward",
+        /// A language model.
+        Llm = "llm",
+        /// A fixed text for a sleeping agent. It is stored as the last real thought, carried forward.
+        StaticSleeping = "static_sleeping",
+    }
 }
 
-/// The levels of a session's rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RestState {
-    /// The session does not rest.
-    Active,
-    /// The session has been idle for a moment.
-    Drowsy,
-    /// The session sleeps.
-    Sleeping,
-    /// The session does not run.
-    DeepSleep,
+crate::names! {
+    /// The levels of a session's rest.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum RestState {
+        /// The session does not rest.
+        Active = "active",
+        /// The session has been idle for a moment.
+        Drowsy = "drowsy",
+        /// The session sleeps.
+        Sleeping = "sleeping",
+        /// The session does not run.
+        DeepSleep = "deep_sleep",
+    }
 }
 
 /// `thought set`. Absent values are carried forward.
@@ -142,10 +147,6 @@ impl Publish {
         }
     }
 }
-
-names!(ThoughtState: Active = "active", Holding = "holding", Sleeping = "sleeping");
-names!(ThoughtSource: CarryForward = "carry_forward", Llm = "llm", StaticSleeping = "static_sleeping");
-names!(RestState: Active = "active", Drowsy = "drowsy", Sleeping = "sleeping", DeepSleep = "deep_sleep");
 
 /// Parses a name, of which the error calls its kind `what`.
 macro_rules! from_name {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{PaneId, ProcId, ServerId, Tag, TmuxSessionId, WindowId};
-use crate::names::names;
 use crate::text::OsBytes;
 
 /// The observed state of one tmux server at one time, made from listings that were proved complete, of the
@@ -52,35 +51,27 @@ pub struct NoAnswer {
     pub pid: Option<u32>,
 }
 
-/// The problem of a server that does not answer. Each has a different remedy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ServerProblem {
-    /// The server was not examined yet, or the cause was not found.
-    Unknown,
-    /// The process is stopped (SIGSTOP, or a debugger).
-    Stopped,
-    /// The process uses a whole CPU and answers nothing.
-    Spinning,
-    /// The process lives, but the file of its socket is gone, or another one is in its place.
-    Unreachable,
-    /// The process has no file descriptors left.
-    Full,
-    /// This user may not open the socket.
-    Forbidden,
-    /// The tmux program is missing or does not run.
-    NoTmux,
+crate::names! {
+    /// The problem of a server that does not answer. Each has a different remedy.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ServerProblem {
+        /// The server was not examined yet, or the cause was not found.
+        Unknown = "unknown",
+        /// The process is stopped (SIGSTOP, or a debugger).
+        Stopped = "stopped",
+        /// The process uses a whole CPU and answers nothing.
+        Spinning = "spinning",
+        /// The process lives, but the file of its socket is gone, or another one is in its place.
+        Unreachable = "unreachable",
+        /// The process has no file descriptors left.
+        Full = "full",
+        /// This user may not open the socket.
+        Forbidden = "forbidden",
+        /// The tmux program is missing or does not run.
+        NoTmux = "no_tmux",
+    }
 }
-
-names!(ServerProblem:
-    Unknown = "unknown",
-    Stopped = "stopped",
-    Spinning = "spinning",
-    Unreachable = "unreachable",
-    Full = "full",
-    Forbidden = "forbidden",
-    NoTmux = "no_tmux",
-);
 
 impl Server {
     /// Creates an answer without a diagnosed problem.
@@ -94,26 +85,18 @@ impl Server {
     }
 }
 
-/// The transport through which a watcher learns of changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TmuxTransport {
-    /// A connection in tmux's own socket protocol; changes are noticed at once.
-    Native,
-    /// A `tmux -C` client; changes are noticed at once.
-    Control,
-    /// Periodic complete listings.
-    Listings,
-}
-
-names!(TmuxTransport: Native = "native", Control = "control", Listings = "listings");
-
-impl std::str::FromStr for TmuxTransport {
-    type Err = &'static str;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::of_name(word).ok_or("it is native, control or listings")
-    }
+crate::names! {
+    /// The transport through which a watcher learns of changes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum TmuxTransport {
+        /// A connection in tmux's own socket protocol; changes are noticed at once.
+        Native = "native",
+        /// A `tmux -C` client; changes are noticed at once.
+        Control = "control",
+        /// Periodic complete listings.
+        Listings = "listings",
+    } else "it is native, control or listings"
 }
 
 /// A tmux session as observed.

@@ -4,69 +4,55 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::names;
-
-/// A reap rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rule {
-    /// A pane whose program or incarnation has ended.
-    ZombiePane,
-    /// A worker that sent no heartbeat within its lease, or never sent anything.
-    StaleWorker,
-    /// An agent that holds a message and shows no activity: no hook, no output, no CPU use.
-    StaleAgent,
-    /// A session that has work, writes nothing and uses no CPU.
-    Hung,
-    /// A session without work for a long time.
-    IdleSession,
-    /// A session over its memory limit.
-    Memory,
-    /// A session over its disk limit.
-    Disk,
-    /// A session over its run time limit.
-    RunTime,
-    /// Processes that a program left at its end.
-    Leftovers,
-    /// Processes that carry the tag of an ended incarnation or claim.
-    Orphans,
-    /// tmux clients of a `poold` that is dead.
-    StaleClient,
-    /// An idle session while the machine is short of memory.
-    HostMemory,
-    /// An idle session while the disk of the state directory is nearly full.
-    HostDisk,
+crate::names! {
+    /// A reap rule.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Rule {
+        /// A pane whose program or incarnation has ended.
+        ZombiePane = "zombie_pane",
+        /// A worker that sent no heartbeat within its lease, or never sent anything.
+        StaleWorker = "stale_worker",
+        /// An agent that holds a message and shows no activity: no hook, no output, no CPU use.
+        StaleAgent = "stale_agent",
+        /// A session that has work, writes nothing and uses no CPU.
+        Hung = "hung",
+        /// A session without work for a long time.
+        IdleSession = "idle_session",
+        /// A session over its memory limit.
+        Memory = "memory",
+        /// A session over its disk limit.
+        Disk = "disk",
+        /// A session over its run time limit.
+        RunTime = "run_time",
+        /// Processes that a program left at its end.
+        Leftovers = "leftovers",
+        /// Processes that carry the tag of an ended incarnation or claim.
+        Orphans = "orphans",
+        /// tmux clients of a `poold` that is dead.
+        StaleClient = "stale_client",
+        /// An idle session while the machine is short of memory.
+        HostMemory = "host_memory",
+        /// An idle session while the disk of the state directory is nearly full.
+        HostDisk = "host_disk",
+    }
 }
 
-/// The action of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Action {
-    /// Ends it.
-    Kill,
-    /// Ends it and starts it again.
-    Restart,
-    /// Ends it to free its slot; it is woken when needed.
-    Park,
-    /// Reports it.
-    Report,
+crate::names! {
+    /// The action of a rule.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Action {
+        /// Ends it.
+        Kill = "kill",
+        /// Ends it and starts it again.
+        Restart = "restart",
+        /// Ends it to free its slot; it is woken when needed.
+        Park = "park",
+        /// Reports it.
+        Report = "report",
+    } else "it is kill, restart, park or report"
 }
-
-names!(Rule:
-    ZombiePane = "zombie_pane",
-    StaleWorker = "stale_worker",
-    StaleAgent = "stale_agent",
-    Hung = "hung",
-    IdleSession = "idle_session",
-    Memory = "memory",
-    Disk = "disk",
-    RunTime = "run_time",
-    Leftovers = "leftovers",
-    Orphans = "orphans",
-    StaleClient = "stale_client",
-    HostMemory = "host_memory",
-    HostDisk = "host_disk",
-);
 
 impl Rule {
     /// True if the rule finds whole sessions, so that each session can have an action of its own.
@@ -97,8 +83,6 @@ impl Rule {
     }
 }
 
-names!(Action: Kill = "kill", Restart = "restart", Park = "park", Report = "report");
-
 impl FromStr for Rule {
     type Err = String;
 
@@ -108,13 +92,5 @@ impl FromStr for Rule {
             let words: Vec<&str> = Self::ALL.iter().map(|rule| rule.as_str()).collect();
             format!("no rule {word:?}; there are {}", words.join(", "))
         })
-    }
-}
-
-impl FromStr for Action {
-    type Err = &'static str;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::of_name(word).ok_or("it is kill, restart, park or report")
     }
 }
