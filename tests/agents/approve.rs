@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::fakes::{self, Agent};
+use crate::faults::support::crash_at;
 use crate::harness::{
     PATIENCE, Pool, Program, Talk, descendants, is_stopped, send_signal, wait_until, words,
 };
@@ -338,11 +339,7 @@ fn a_request_is_answerable_again_once_poold_is_back() {
 #[test]
 fn an_answer_that_is_on_disk_and_was_not_told_is_asked_at_the_terminal() {
     let pool = fakes::pool("");
-    pool.kill9(Program::Poold);
-    let mut command = pool.daemon(Program::Poold);
-    command.env("POOL_CRASH_AT", "ask-answered");
-    pool.start_as(Program::Poold, command);
-    pool.await_complete();
+    crash_at(&pool, "ask-answered");
     let agent = Agent::claude(&pool);
     let (id, _) = asked(&agent);
     let mut approve = pool.poolctl();

@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::fakes::{self, Agent};
+use crate::faults::support::crash_at;
 use crate::harness::{PATIENCE, Pool, Program, send_signal, wait_until};
 
 /// Longer than the pool tries to get an unconfirmed prompt accepted.
@@ -111,16 +112,6 @@ fn enter_is_not_pressed_while_a_dialog_is_shown_nor_once_a_hook_spoke() {
     assert_eq!((dialog.pastes().len(), dialog.enters()), (1, 1));
     assert_eq!((speaks.state(&two), speaks.enters()), ("typed".to_owned(), 1));
     dialog.assert_unharmed();
-}
-
-/// Replaces the running `poold` by one that dies at `point`.
-#[track_caller]
-fn crash_at(pool: &Pool, point: &str) {
-    pool.kill9(Program::Poold);
-    let mut command = pool.daemon(Program::Poold);
-    command.env("POOL_CRASH_AT", point);
-    pool.start_as(Program::Poold, command);
-    pool.await_complete();
 }
 
 /// Waits until it has died, and starts another one.

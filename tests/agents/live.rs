@@ -2,7 +2,7 @@
 //! reader; and the terminal: its snapshot, input and resizing.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -10,12 +10,12 @@ use protocol::blocking::Connection;
 use protocol::reply::Terminal;
 use protocol::request::{Input, Output, Resize};
 use protocol::{
-    ErrorCode, Frame, Hello, OpId, OsBytes, Refusal, Request, Response, Role, SessionRef, Size,
-    TransportError,
+    ErrorCode, Frame, OpId, OsBytes, Refusal, Request, Response, Role, SessionRef, Size, TransportError,
 };
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Pool, Program, Talk, pids, send_signal, wait_until, words};
+use crate::harness::{PATIENCE, Pool, Program, Talk, log_writers, send_signal, wait_until};
+use crate::queue::support::connect;
 
 /// Log parts of half a megabyte, none of which is removed while a test runs.
 const MANY_PARTS: &str = "[logs]\nmax_size = '16MiB'\nkeep = 31\n[reaper]\ngrace = '200ms'\n";
@@ -34,13 +34,6 @@ parkable = true
 
 fn numbers() -> String {
     (1..=LINES).map(|n| format!("{n}\r\n")).collect()
-}
-
-fn connect(pool: &Pool, role: Role) -> Connection {
-    let (mut connection, _) =
-        Connection::connect_within(&pool.socket(), &Hello::new(role, "", "test"), Some(PATIENCE)).unwrap();
-    connection.set_timeout(Some(PATIENCE));
-    connection
 }
 
 /// A subscriber to a session's output.
@@ -268,24 +261,13 @@ fn all_of_a_long_output_is_kept() {
     assert!(viewer.bytes == format!("{all}the last word").into_bytes(), "{} bytes", viewer.bytes.len());
 }
 
-/// Pids of a session's log writers.
-fn writers(dir: &Path) -> Vec<u32> {
-    let logs = dir.join("logs").into_os_string().into_encoded_bytes();
-    let writes = |pid: &u32| {
-        let line = words(*pid);
-        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-        words.contains(&&b"log"[..]) && words.contains(&&logs[..])
-    };
-    pids().into_iter().filter(writes).collect()
-}
-
 #[test]
 fn a_log_writer_that_is_late_is_waited_for() {
     let pool = Pool::new();
     let id = pool.script("web", "printf first; read go; printf 'the last word'");
     let mut viewer = Viewer::new(&pool, &id, Some(0));
     viewer.read_until(|text| text == "first");
-    let [writer] = writers(&dir(&pool, &id))[..] else { panic!("one writes") };
+    let [writer] = log_writers(&dir(&pool, &id))[..] else { panic!("one writes") };
     send_signal(writer, Signal::SIGSTOP);
     pool.ok(&["keys", &id, "Enter"]);
     pool.await_lifecycle(&id, "stopped");

@@ -81,13 +81,13 @@ pub(super) fn records(pool: &Pool) -> Vec<Value> {
 }
 
 /// A session whose shell script notes each of its runs in the file `runs` and its input in the file `got`.
-pub(super) fn recorder(pool: &Pool) -> String {
+pub(crate) fn recorder(pool: &Pool) -> String {
     let (runs, got) = (pool.path("runs"), pool.path("got"));
     format!("echo run >>{}; exec cat >>{}", runs.display(), got.display())
 }
 
 /// Lines of one of the test's files; none where it does not exist.
-pub(super) fn lines_of(pool: &Pool, name: &str) -> Vec<String> {
+pub(crate) fn lines_of(pool: &Pool, name: &str) -> Vec<String> {
     let text = fs::read_to_string(pool.path(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
@@ -97,6 +97,14 @@ pub(crate) fn crashing(pool: &Pool, point: &str) -> Command {
     let mut command = pool.daemon(Program::Poold);
     command.env("POOL_CRASH_AT", point);
     command
+}
+
+/// Replaces the running `poold` by one that aborts at `point`.
+#[track_caller]
+pub(crate) fn crash_at(pool: &Pool, point: &str) {
+    pool.kill9(Program::Poold);
+    pool.start_as(Program::Poold, crashing(pool, point));
+    pool.await_complete();
 }
 
 /// `poold` started through a shell prefix such as `ulimit -n 64; exec`.

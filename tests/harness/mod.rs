@@ -15,7 +15,7 @@ pub(crate) use outer::Outer;
 pub(crate) use output::{Output, clock_ms};
 pub(crate) use pool::{Pool, skipped};
 pub(crate) use procs::{
-    alive, children, descendants, environ, gone, is_stopped, parent, pids, send_signal, words,
+    alive, children, descendants, environ, gone, is_stopped, log_writers, parent, pids, send_signal, words,
 };
 pub(crate) use talk::Talk;
 pub(crate) use wait::{PATIENCE, eventually, number, pause, wait_until};

@@ -1,6 +1,7 @@
 //! The process table, read from `/proc`; empty on systems without it.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
@@ -61,6 +62,17 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
 /// Command line, NUL-separated.
 pub(crate) fn words(pid: u32) -> Vec<u8> {
     file(pid, "cmdline")
+}
+
+/// Pids of the log writers of a session, or of a pool, by the directory.
+pub(crate) fn log_writers(dir: &Path) -> Vec<u32> {
+    let is_of_it = |pid: &u32| {
+        let line = words(*pid);
+        let mut words = line.split(|byte| *byte == 0).skip(1);
+        words.next() == Some(b"log")
+            && words.next().is_some_and(|word| word.starts_with(dir.as_os_str().as_bytes()))
+    };
+    pids().into_iter().filter(is_of_it).collect()
 }
 
 /// Environment at the time of exec, one `NAME=value` each.

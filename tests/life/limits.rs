@@ -5,18 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::support::{await_slots, dir, events, running};
+use super::support::{await_slots, bystander, dir, events, running};
 use crate::faults::support::{has, is_root};
 use crate::harness::{Mount, PATIENCE, Pool, alive, pids, skipped, wait_until};
 
 const NO_GROUPS: &str = "[pool]\ncgroup = 'off'\nmin_free_disk = '0B'\n[reaper]\ngrace = '200ms'\n";
-
-/// Starts a session that must not be affected; returns its program's pid.
-#[track_caller]
-fn bystander(pool: &Pool) -> u32 {
-    let id = pool.script("bystander", "exec sleep 1000");
-    pool.pane_pids(&id).0
-}
 
 #[test]
 fn g06_a_memory_hog_is_ended_and_nobody_else() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::signal::Signal;
 
 use super::support::{dir, events};
-use crate::harness::{PATIENCE, Pool, Talk, number, pids, send_signal, wait_until, words};
+use crate::harness::{PATIENCE, Pool, Talk, log_writers, number, send_signal, wait_until};
 
 /// Megabytes that one session writes; `POOL_FLOOD_MB` sets more.
 const FLOOD_MB: usize = 40;
@@ -219,24 +219,13 @@ fn every_byte_is_logged_from_the_first_on() {
     }
 }
 
-/// Pids of a session's log writers.
-fn writers(dir: &std::path::Path) -> Vec<u32> {
-    let logs = dir.join("logs").to_string_lossy().into_owned();
-    let writes = |pid: &u32| {
-        let line = words(*pid);
-        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-        words.contains(&&b"log"[..]) && words.contains(&logs.as_bytes())
-    };
-    pids().into_iter().filter(writes).collect()
-}
-
 #[test]
 fn a_lost_log_writer_is_replaced_and_the_gap_is_marked() {
     let pool = Pool::new();
     let id = pool.script("web", "echo before; while read -r line; do echo \"got $line\"; done");
     let dir = dir(&pool, &id);
     wait_until("it is logged", PATIENCE, || pool.ok(&["logs", &id]).contains("before"));
-    let all = writers(&dir);
+    let all = log_writers(&dir);
     assert_eq!(all.len(), 1, "{all:?}");
     send_signal(all[0], Signal::SIGKILL);
     // The agent never waits for its log.
@@ -247,7 +236,7 @@ fn a_lost_log_writer_is_replaced_and_the_gap_is_marked() {
     wait_until("it is logged", PATIENCE, || pool.ok(&["logs", &id]).contains("got after"));
     let text = pool.ok(&["logs", &id]);
     assert!(text.contains("before") && text.contains("the log writer was lost"), "{text}");
-    assert_eq!(writers(&dir).len(), 1);
+    assert_eq!(log_writers(&dir).len(), 1);
 }
 
 #[test]

@@ -11,4 +11,4 @@ mod reboot;
 mod restarts;
 mod secrets;
 mod slots;
-mod support;
+pub(crate) mod support;

@@ -56,9 +56,16 @@ pub(super) fn await_lines(pool: &Pool, session: &str, file: &str, wanted: &[&str
     });
 }
 
+/// Starts a session that must not be affected; returns its program's pid.
+#[track_caller]
+pub(crate) fn bystander(pool: &Pool) -> u32 {
+    let id = pool.script("bystander", "exec sleep 1000");
+    pool.pane_pids(&id).0
+}
+
 /// A client attached to a session until dropped.
 #[track_caller]
-pub(super) fn attached(pool: &Pool, session: &str) -> Talk {
+pub(crate) fn attached(pool: &Pool, session: &str) -> Talk {
     let shown = pool.show(session);
     let tmux = shown["tmux"]["session_id"].as_str().unwrap();
     let client = Talk::attached(pool, tmux);
@@ -82,7 +89,7 @@ pub(super) fn restart_and_look(pool: &Pool) {
 
 /// Number of slots in use.
 #[track_caller]
-pub(super) fn slots(pool: &Pool) -> u64 {
+pub(crate) fn slots(pool: &Pool) -> u64 {
     pool.status()["slots"]["used"].as_u64().unwrap()
 }
 

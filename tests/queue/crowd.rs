@@ -12,6 +12,7 @@ use protocol::{Frame, Hello, Request, Response, Role, Seq, SessionRef, frame};
 
 use super::events::memory;
 use super::support::{Client, claiming, held, sending, session};
+use crate::faults::support::crashing;
 use crate::harness::{PATIENCE, Pool, Program, is_stopped, send_signal, wait_until};
 
 /// A half-open connection in one of four ways: silent, three bytes of a hello, a hello without its last byte,
@@ -92,9 +93,7 @@ fn q09_a_client_waits_for_no_more_than_one_commit_however_many_others_send() {
     const OTHERS: usize = 24;
     let pool = Pool::bare("");
     // The daemon dies at the first commit too many.
-    let mut command = pool.daemon(Program::Poold);
-    command.env("POOL_CRASH_AT", format!("commit-begin:{COMMITS_MAX}"));
-    pool.start_as(Program::Poold, command);
+    pool.start_as(Program::Poold, crashing(&pool, &format!("commit-begin:{COMMITS_MAX}")));
     pool.await_poold();
     ["web", "other", "stuck"].iter().for_each(|name| drop(session(&pool, name)));
     let tmux = stick(&pool);

@@ -74,7 +74,7 @@ pub(super) fn await_state(pool: &Pool, id: impl ToString, wanted: &str) {
 
 /// Events of these kinds.
 #[track_caller]
-pub(super) fn events(pool: &Pool, kinds: &[&str]) -> Vec<Value> {
+pub(crate) fn events(pool: &Pool, kinds: &[&str]) -> Vec<Value> {
     let mut args = vec!["events"];
     kinds.iter().for_each(|kind| args.extend(["--kind", kind]));
     pool.lines(&args)
@@ -87,7 +87,7 @@ pub(super) struct Client {
 }
 
 /// Connects and says hello.
-fn connect(pool: &Pool, role: Role) -> Connection {
+pub(crate) fn connect(pool: &Pool, role: Role) -> Connection {
     let hello = Hello::new(role, "", "test");
     let (mut connection, _) = Connection::connect_within(&pool.socket(), &hello, Some(PATIENCE)).unwrap();
     connection.set_timeout(Some(PATIENCE));

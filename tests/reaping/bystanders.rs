@@ -2,18 +2,11 @@
 
 use super::support::{Process, SOON, await_look, events};
 use crate::harness::{PATIENCE, Pool, Talk, wait_until};
+use crate::life::support::attached;
 
 /// Every rule kills, soon, but later than a busy machine may keep a working session silent.
 const STRICT: &str = "idle_session = '5s'\nhung = '5s'\nstale_agent = '5s'\nstale_worker = '5s'\n\
                       [reaper.policy]\nidle_session = 'kill'\nhung = 'kill'\nstale_agent = 'kill'\nstale_worker = 'kill'\n";
-
-#[track_caller]
-fn attached(pool: &Pool, session: &str) -> Talk {
-    let target = pool.show(session)["tmux"]["session_id"].as_str().unwrap().to_owned();
-    let client = Talk::attached(pool, &target);
-    wait_until("it is attached", PATIENCE, || pool.show(session)["attached_clients"] == 1);
-    client
-}
 
 #[test]
 fn p06_panes_of_others_who_is_attached_and_who_lives_are_never_named() {

@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use super::held::events;
 use super::support::slots;
 use crate::harness::{
-    PATIENCE, Pool, Program, Talk, eventually, number, pids, send_signal, wait_until, words,
+    PATIENCE, Pool, Program, Talk, eventually, log_writers, number, pids, send_signal, wait_until, words,
 };
 
 /// Duration in seconds; `POOL_CHAOS_SECONDS` sets more.
@@ -310,17 +310,6 @@ impl Chaos<'_> {
         thread::sleep(Duration::from_millis(chance.below(400)));
         self.pool.start(program);
     }
-}
-
-/// Pids of a pool's log writers.
-fn log_writers(dir: &Path) -> Vec<u32> {
-    let of_pool = |pid: &u32| {
-        let line = words(*pid);
-        let mut words = line.split(|byte| *byte == 0).skip(1);
-        words.next() == Some(b"log")
-            && words.next().is_some_and(|word| word.starts_with(dir.as_os_str().as_bytes()))
-    };
-    pids().into_iter().filter(of_pool).collect()
 }
 
 /// Numbers of everything in a pool that could leak, by name.

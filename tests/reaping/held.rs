@@ -1,12 +1,12 @@
 //! Shared helpers of the tests of locks, rules and workers: a lock held by a process of its own, events of
 //! the journal.
 
-use std::fs;
-
 use protocol::Token;
 use serde_json::Value;
 
+pub(super) use crate::faults::support::{lines_of, recorder};
 use crate::harness::{Output, PATIENCE, Pool, Talk, wait_until};
+pub(super) use crate::queue::support::events;
 
 /// A lock held by a process of its own until its input ends.
 #[derive(Debug)]
@@ -72,13 +72,6 @@ pub(super) fn await_waiting(pool: &Pool, session: &str, wanted: u64) {
     wait_until(&format!("{wanted} wait for the lock"), PATIENCE, || lock(pool, session)["waiting"] == wanted);
 }
 
-/// Events of these kinds.
-#[track_caller]
-pub(super) fn events(pool: &Pool, kinds: &[&str]) -> Vec<Value> {
-    let kinds = kinds.iter().flat_map(|kind| ["--kind", kind]);
-    pool.lines(&["events"].into_iter().chain(kinds).collect::<Vec<_>>())
-}
-
 /// Rule and action of each finding about a session, in order.
 #[track_caller]
 pub(super) fn found(pool: &Pool, session: &str) -> Vec<(String, String)> {
@@ -109,16 +102,4 @@ pub(super) fn one_at_a_time(pool: &Pool) -> usize {
         }
     }
     events.iter().filter(|event| event["kind"] == "lock_granted").count()
-}
-
-/// Lines of one of the test's files; none where it does not exist.
-pub(super) fn lines_of(pool: &Pool, name: &str) -> Vec<String> {
-    let text = fs::read_to_string(pool.path(name)).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
-}
-
-/// A shell script that notes each of its runs in the file `runs` and its input in the file `got`.
-pub(super) fn recorder(pool: &Pool) -> String {
-    let (runs, got) = (pool.path("runs"), pool.path("got"));
-    format!("echo run >>{}; exec cat >>{}", runs.display(), got.display())
 }

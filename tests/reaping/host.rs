@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::held::{events, found, lines_of};
+use super::rules::explained;
 use crate::harness::{PATIENCE, Pool, wait_until};
 
 const CONFIG: &str = "[pool]\nmin_free_disk = '0B'\nmin_free_memory = '0B'\nidle_quiet = '100ms'\nidle_settle = '100ms'\n\
@@ -19,18 +20,12 @@ fn idle(pool: &Pool, name: &str, flags: &[&str]) -> String {
     id
 }
 
-fn explained(pool: &Pool, session: &str) -> Value {
-    let told = pool.json(&["reap", "--explain", session]);
-    let rules = told["rules"].as_array().unwrap();
-    rules.iter().find(|rule| rule["rule"] == "host_memory").unwrap().clone()
-}
-
 #[test]
 fn g07_on_a_machine_short_of_memory_the_idlest_is_parked_one_at_a_time_and_no_prompt_wakes_it() {
     let pool = Pool::with(&format!("{CONFIG}{ENOUGH}{PARK}"));
     let first = idle(&pool, "first", &[]);
     let (pinned, second) = (idle(&pool, "pinned", &["--pin"]), idle(&pool, "second", &[]));
-    assert_eq!(explained(&pool, &first)["applies"], false);
+    assert_eq!(explained(&pool, &first)["host_memory"]["applies"], false);
     assert_eq!(pool.json(&["status"])["room"]["short_of"], json!([]));
     pool.configure(&format!("{CONFIG}{SHORT}{PARK}"));
     pool.ok(&["config", "reload"]);
@@ -48,9 +43,9 @@ fn g07_on_a_machine_short_of_memory_the_idlest_is_parked_one_at_a_time_and_no_pr
     );
     // The next one has to wait, which takes longer than this test.
     wait_until("the pause is told", PATIENCE, || {
-        explained(&pool, &second)["why"].as_str().unwrap().contains("at least 30 s")
+        explained(&pool, &second)["host_memory"]["why"].as_str().unwrap().contains("at least 30 s")
     });
-    assert!(explained(&pool, &pinned)["why"].as_str().unwrap().contains("it is pinned"));
+    assert!(explained(&pool, &pinned)["host_memory"]["why"].as_str().unwrap().contains("it is pinned"));
     let status = pool.json(&["status"]);
     assert!(status["room"]["short_of"][0].as_str().unwrap().contains("limit 1%"), "{status}");
     assert_eq!((&status["healthy"], pool.lifecycle(&second).as_str()), (&json!(true), "live"));

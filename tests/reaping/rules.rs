@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::held::{events, found, hold, lines_of};
 use super::support::{Ours, over, stray};
-use crate::harness::{PATIENCE, Pool, Program, Talk, alive, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, alive, wait_until};
+use crate::life::support::{attached, bystander};
 
 /// A moment of silence counts as hung or idle, whichever the test asks for.
 const FAST: &str = "[pool]\ncgroup = 'off'\nmin_free_disk = '0B'\nmin_free_memory = '0B'\nidle_quiet = '100ms'\n\
@@ -49,16 +50,9 @@ fn hang(pool: &Pool, name: &str) {
     pool.ok(&["send", name, "text"]);
 }
 
-/// Starts a session that must not be affected; returns its program's pid.
-#[track_caller]
-fn bystander(pool: &Pool) -> u32 {
-    let id = pool.script("bystander", "exec sleep 1000");
-    pool.pane_pids(&id).0
-}
-
 /// Explanation of each rule about a session, by the rule's name.
 #[track_caller]
-fn explained(pool: &Pool, session: &str) -> Value {
+pub(super) fn explained(pool: &Pool, session: &str) -> Value {
     let told = pool.json(&["reap", "--explain", session]);
     let rules = told["rules"].as_array().unwrap();
     rules
@@ -215,17 +209,13 @@ fn what_is_idle_is_told_put_aside_or_ended_as_was_said() {
 fn what_somebody_looks_at_keeps_or_locked_is_left_alone() {
     let pool = pool("idle_session = '500ms'\n[reaper.policy]\nhung = 'kill'\nidle_session = 'kill'\n");
     let new = |name: &str| pool.ok(&["new", name, "--pin", "--", "cat"]);
-    let (attached, locked, pinned) = (new("attached"), new("locked"), new("pinned"));
+    let (watched, locked, pinned) = (new("attached"), new("locked"), new("pinned"));
     let held = hold(&pool, &locked, &[]);
-    let shown = pool.show(&attached);
-    let mut command = pool.command("tmux");
-    command.arg("-uN").arg("-C").arg("-S").arg(pool.tmux_socket()).arg("attach-session");
-    let client = Talk::start(command.args(["-t", shown["tmux"]["session_id"].as_str().unwrap()]));
-    wait_until("it is attached", PATIENCE, || pool.show(&attached)["attached_clients"] == 1);
+    let client = attached(&pool, &watched);
     for name in ["attached", "locked", "pinned"] {
         hang(&pool, name);
     }
-    for id in [&attached, &locked] {
+    for id in [&watched, &locked] {
         let _unpinned = held.ctl(&pool, &["unpin", id]).expect(0);
     }
     // While others hang and are ended.
@@ -235,7 +225,7 @@ fn what_somebody_looks_at_keeps_or_locked_is_left_alone() {
         pool.ok(&["unpin", &id]);
         pool.await_lifecycle(&id, "stopped");
     }
-    for (id, why) in [(&attached, "attached"), (&locked, "lock"), (&pinned, "pinned")] {
+    for (id, why) in [(&watched, "attached"), (&locked, "lock"), (&pinned, "pinned")] {
         let rules = explained(&pool, id);
         for rule in ["hung", "idle_session"] {
             let said = &rules[rule];
@@ -247,7 +237,7 @@ fn what_somebody_looks_at_keeps_or_locked_is_left_alone() {
     // Without client and lock it is treated like any other.
     assert_eq!(held.release(), Some(0));
     client.end();
-    for id in [&attached, &locked] {
+    for id in [&watched, &locked] {
         assert_eq!(pool.await_lifecycle(id, "stopped")["reason"], "hung");
     }
     assert_eq!(pool.lifecycle(&pinned), "live");

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::{Output, PATIENCE, Pool, alive, eventually, pids, send_signal, wait_until, words};
+pub(super) use crate::life::support::slots;
 use nix::sys::signal::Signal;
 
 /// Short intervals and graces: what should end is found and ended soon.
@@ -136,12 +137,6 @@ pub(super) fn verdict(pool: &Pool, session: &str) -> Value {
 fn settled(pool: &Pool, session: &str) -> Value {
     let look = || events(pool, "reap_finished", Some(session)).into_iter().next();
     eventually("it is settled", PATIENCE, look)
-}
-
-/// Number of slots in use.
-#[track_caller]
-pub(super) fn slots(pool: &Pool) -> u64 {
-    pool.status()["slots"]["used"].as_u64().unwrap()
 }
 
 /// Tag of a session that has ended.

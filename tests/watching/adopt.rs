@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use super::support::{NO_SWEEP, Theirs, await_connection, await_end_of, await_event};
+use crate::faults::support::crash_at;
 use crate::harness::{PATIENCE, Pool, Program, Talk, alive, gone, wait_until};
 
 /// Starts foreign sessions in the pool's tmux server.
@@ -348,11 +349,7 @@ fn h34_a_crash_at_any_step_of_adopt_leaves_one_live_session() {
         let pool = Pool::with(NO_SWEEP);
         let theirs = theirs_in(&pool);
         let (_, pane, pid) = reader(&pool, &theirs, "theirs");
-        pool.kill9(Program::Poold);
-        let mut crashing = pool.daemon(Program::Poold);
-        crashing.env("POOL_CRASH_AT", point);
-        pool.start_as(Program::Poold, crashing);
-        pool.await_complete();
+        crash_at(&pool, point);
         let told = std::thread::scope(|scope| {
             let adopt = || pool.ctl(&["--json", "--timeout", "40s", "adopt", "theirs", "--op-id", "once"]);
             let client = scope.spawn(adopt);
@@ -387,11 +384,7 @@ fn h34_a_crash_at_a_step_of_adopt_whose_server_then_dies_leaves_no_ghost() {
         let pool = Pool::with(NO_SWEEP);
         let theirs = theirs_in(&pool);
         reader(&pool, &theirs, "theirs");
-        pool.kill9(Program::Poold);
-        let mut crashing = pool.daemon(Program::Poold);
-        crashing.env("POOL_CRASH_AT", point);
-        pool.start_as(Program::Poold, crashing);
-        pool.await_complete();
+        crash_at(&pool, point);
         let adopt = Talk::start(pool.poolctl().args(["--timeout", "40s", "adopt", "theirs"]));
         assert_eq!(pool.await_end(Program::Poold), 134, "{point}: {}", adopt.errors());
         // The client does not repeat its request.
