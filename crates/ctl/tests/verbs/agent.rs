@@ -10,12 +10,12 @@ use protocol::reply::{InboxItem, LogFiles, Sent, Theme};
 use protocol::request::{Until, Wait};
 use protocol::thought::{Publish, StreamPosition, Thought, ThoughtState};
 use protocol::{
-    Activity, ActivityState, Ask, AskKind, ErrorCode, Exit, Lifecycle, MessageState, Refusal, Request,
-    Response, SessionView, Source, Timestamp, logs,
+    Activity, ActivityState, Ask, AskKind, ErrorCode, Exit, Lifecycle, MessageState, Request, Response,
+    SessionView, Source, Timestamp, logs,
 };
 use serde_json::{Value, json};
 
-use crate::fake::{Answer, Pool, Ran, ok};
+use crate::fake::{Answer, Pool, Ran, lines, ok, refused, shown};
 use crate::samples::{message, session};
 
 crate::tests! {
@@ -38,14 +38,6 @@ fn over(code: i32) -> SessionView {
     view.session.lifecycle = Lifecycle::Stopped;
     view.session.exit = Some(Exit { code: Some(code), signal: None, at: Timestamp(0) });
     view
-}
-
-fn shown(view: SessionView) -> Answer {
-    ok(Response::Session(Box::new(view)))
-}
-
-fn refused(code: ErrorCode, message: &str) -> Answer {
-    Answer::Reply(Err(Refusal::new(code, message)))
 }
 
 fn ended(ran: &Ran) -> (i32, &str, &str) {
@@ -219,7 +211,7 @@ fn send_prints_what_came_of_it() {
     assert_eq!(pool.run("send web /clear --raw --result").success(), "It is\ngreen.\n");
     let Request::Send(send) = pool.calls()[0].request.clone() else { panic!() };
     assert!(send.raw && send.body == "/clear".into());
-    let document: Value = serde_json::from_str(&pool.run("send web hi --result --json").success()).unwrap();
+    let document = pool.json("send web hi --result --json");
     assert_eq!((&document["result"], &document["state"]), (&json!("It is\ngreen."), &json!("done")));
     assert_eq!(pool.run("send web hi --wait done").success(), "7\n");
 }
@@ -258,13 +250,13 @@ fn a_thought_is_published_as_it_was_given() {
     let ran = pool.run("thought set web --stream s --seq 2 old");
     assert!(ran.code == 0 && ran.err.contains("nothing was changed"), "{}", ran.err);
     assert_eq!(pool.run("thought set web --at 5m").code, 2);
-    let document: Value = serde_json::from_str(&pool.run("thought set web x --json").success()).unwrap();
+    let document = pool.json("thought set web x --json");
     assert_eq!((&document["thought"]["seq"], &document["tokens"]), (&json!(3), &json!(5)));
 }
 
 fn a_thought_is_read() {
     let pool = Pool::new(|_| shown(thinking()));
-    let document: Value = serde_json::from_str(&pool.run("thought get web --json").success()).unwrap();
+    let document = pool.json("thought get web --json");
     let expected = json!({
         "text": "Reading\u{1b}[2J it", "state": "active", "source": "carry_forward", "token_count": 5,
         "context_limit": null, "objective_changed_at": null, "commit_candidate": false,
@@ -309,7 +301,7 @@ fn asking() -> SessionView {
 fn a_session_shows_what_its_agent_does() {
     let logged = Logged::new(&format!("{}\r\n\x1b[31mred\x1b[0m\r\n", "日".repeat(600)));
     let pool = logged.pool(asking(), || Answer::Silence);
-    let document: Value = serde_json::from_str(&pool.run("show web --json").success()).unwrap();
+    let document = pool.json("show web --json");
     let ask = json!({
         "id": "5", "kind": "permission", "text": "rm -rf build\n\u{1b}[2J", "tool": "Bash", "answerable": true
     });
@@ -352,8 +344,7 @@ fn a_full_list_has_the_output_of_each() {
     assert!(text.contains("red\\x1b[2J") && text.matches("workspace").count() == 2, "{text}");
     let Request::Snapshot(list) = pool.request() else { panic!() };
     assert!(list.all);
-    let lines = pool.run("ls --full --json").success();
-    let documents: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let documents = lines(&pool.run("ls --full --json").success());
     assert_eq!((&documents[0]["replay"], &documents[1]["replay"]), (&json!("red\u{1b}[2J\n"), &Value::Null));
     assert_eq!(documents[0]["transport_health"]["state"], "unobserved");
 }

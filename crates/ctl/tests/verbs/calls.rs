@@ -11,7 +11,7 @@ use protocol::{
 };
 use serde_json::{Value, json};
 
-use crate::fake::{Answer, Pool, Ran, ok, until};
+use crate::fake::{Answer, Pool, Ran, lines, ok, until};
 use crate::samples::{message, session, status};
 
 crate::tests! {
@@ -121,8 +121,7 @@ fn a_list_comes_in_parts() {
         text.lines().map(|line| line.split_whitespace().nth(1).unwrap()).collect::<Vec<_>>(),
         ["NAME", "one", "two"]
     );
-    let lines = pool.run("ls --json").success();
-    let documents: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let documents = lines(&pool.run("ls --json").success());
     assert_eq!(documents.iter().map(|d| d["name"].as_str().unwrap()).collect::<Vec<_>>(), ["one", "two"]);
     assert_eq!(pool.run("ls -q").success(), "sess_1\nsess_1\n");
 }
@@ -293,8 +292,7 @@ fn send_says_where_it_comes_from_and_what_holds_it_back() {
     let Request::Send(send) = pool.request() else { panic!() };
     assert_eq!((send.kind.as_str(), send.priority), ("summarize", -7));
     assert_eq!((send.origin.as_str(), send.cause), ("session:sess_9", Some(MessageId(5))));
-    let document: Value =
-        serde_json::from_str(&pool.run("send web hi --kind summarize --json").success()).unwrap();
+    let document = pool.json("send web hi --kind summarize --json");
     assert_eq!((&document["held_back"]["failures"], &document["kind"]), (&json!(3), &json!("summarize")));
     let mut command = pool.poolctl(["send", "web", "hi"]);
     assert_eq!(Ran::new(&command.env("POOL_MESSAGE_ID", "x").output().unwrap()).code, 2);
@@ -333,7 +331,7 @@ fn kill_goes_on_after_a_failure() {
     );
     assert_eq!(pool.run("kill a b --op-id x").code, 2);
     let ran = pool.run("kill bad bad-too bad --json");
-    let errors: Vec<Value> = ran.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let errors = lines(&ran.err);
     let error = |message: &str| json!({"error": {"code": "not_found", "message": message, "exit": 3}});
     assert_eq!((ran.code, errors), (3, vec![error("no bad-too"), error("no bad")]));
 }
@@ -349,11 +347,11 @@ fn rpc_answers_every_line() {
         _ => Answer::Reply(Err(Refusal::not_found("no"))),
     });
     let mut child = pool.poolctl(["rpc"]).stdin(Stdio::piped()).spawn().unwrap();
-    let lines =
+    let input =
         "\"ping\"\nnonsense\n\n{\"op\":\"x\",\"request\":{\"rename\":{\"session\":\"a\",\"name\":\"b\"}}}\n";
-    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let text = Ran::new(&child.wait_with_output().unwrap()).success();
-    let answers: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers = lines(&text);
     assert_eq!(answers.len(), 3);
     assert_eq!(answers[0], json!({"ok": "done"}));
     assert_eq!(answers[1]["error"]["code"], "usage");

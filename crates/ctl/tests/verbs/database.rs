@@ -28,8 +28,7 @@ fn an_export_is_whole_or_not_there() {
     assert_eq!(pool.run(&format!("export {file}")).success(), format!("16 bytes written to {file}\n"));
     assert_eq!(std::fs::read_to_string(&out).unwrap(), whole);
     assert_eq!(std::fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
-    let document: Value =
-        serde_json::from_str(&pool.run(&format!("export {file} --json")).success()).unwrap();
+    let document = pool.json(&format!("export {file} --json"));
     assert_eq!(document, json!({"path": file, "bytes": 16}));
 
     let broken = Pool::new(|call| {

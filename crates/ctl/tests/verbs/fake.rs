@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 
 use protocol::blocking::Connection;
 use protocol::hello::{HelloReply, VERSION};
-use protocol::{Call, Epoch, Frame, Hello, Reply, Request, Response, Role, Seq, Welcome, frame};
+use protocol::{
+    Call, Epoch, ErrorCode, Frame, Hello, Refusal, Reply, Request, Response, Role, Seq, SessionView, Welcome,
+    frame,
+};
+use serde_json::Value;
 
 use crate::ACT;
 use crate::samples;
@@ -39,6 +43,22 @@ pub(crate) enum Answer {
 /// A successful reply.
 pub(crate) fn ok(response: Response) -> Answer {
     Answer::Reply(Ok(response))
+}
+
+/// A reply with this session.
+pub(crate) fn shown(view: SessionView) -> Answer {
+    ok(Response::Session(Box::new(view)))
+}
+
+/// A refusal.
+pub(crate) fn refused(code: ErrorCode, message: &str) -> Answer {
+    Answer::Reply(Err(Refusal::new(code, message)))
+}
+
+/// The documents of some lines.
+#[track_caller]
+pub(crate) fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 type Script = Arc<dyn Fn(&Call) -> Answer + Send + Sync>;
@@ -103,6 +123,12 @@ impl Pool {
     /// Runs a `poolctl` with the words of this line as arguments.
     pub(crate) fn run(&self, line: &str) -> Ran {
         Ran::new(&self.poolctl(line.split(' ')).output().unwrap())
+    }
+
+    /// The document that a successful `poolctl` prints.
+    #[track_caller]
+    pub(crate) fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.run(line).success()).unwrap()
     }
 }
 

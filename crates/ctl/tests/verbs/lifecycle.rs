@@ -12,13 +12,12 @@ use protocol::request::{
     Attach, Drain, Label, List, Park, Pin, Prune, Remove, Restart, Restore, Until, Wait,
 };
 use protocol::{
-    ActivityState, Call, ErrorCode, Exit, Lifecycle, Limits, MessageState, OpId, OsBytes, Reason, Refusal,
-    Request, Response, SessionId, SessionRef, SessionView, Standstill, StuckLane, StuckReason, Timestamp,
-    Usage,
+    ActivityState, Call, ErrorCode, Exit, Lifecycle, Limits, MessageState, OpId, OsBytes, Reason, Request,
+    Response, SessionId, SessionRef, SessionView, Standstill, StuckLane, StuckReason, Timestamp, Usage,
 };
 use serde_json::{Value, json};
 
-use crate::fake::{Answer, Pool, Ran, ok, until};
+use crate::fake::{Answer, Pool, Ran, ok, refused, shown, until};
 use crate::samples::{message, session, status};
 
 crate::tests! {
@@ -45,16 +44,8 @@ fn view(id: u64, name: &str, lifecycle: Lifecycle, reason: Option<Reason>) -> Se
     view
 }
 
-fn shown(view: SessionView) -> Answer {
-    ok(Response::Session(Box::new(view)))
-}
-
 fn live(_: &Call) -> Answer {
     shown(session("web"))
-}
-
-fn refused(code: ErrorCode, message: &str) -> Answer {
-    Answer::Reply(Err(Refusal::new(code, message)))
 }
 
 fn requests(pool: &Pool) -> Vec<Request> {
@@ -207,7 +198,7 @@ fn park_and_restart_say_how() {
     let park = Park { session: named("web"), force: true, grace_ms: Some(1000) };
     assert_eq!(pool.request(), Request::Park(park));
     assert_eq!(pool.calls()[0].op, Some(OpId::Named("x".into())));
-    let document: Value = serde_json::from_str(&pool.run("park web --json").success()).unwrap();
+    let document = pool.json("park web --json");
     assert_eq!((&document["lifecycle"], &document["reason"]), (&json!("parked"), &json!("parked")));
     let pool = Pool::new(live);
     assert_eq!(pool.run("restart web --fresh --wait-slot 5s").success(), "sess_1  web  live\n");
@@ -466,7 +457,7 @@ fn pin_and_unpin_say_how_it_is() {
     assert_eq!(pool.run("unpin web www").success(), "sess_1  web  not pinned\n".repeat(2));
     let pin = |name, pinned| Request::Pin(Pin { session: named(name), pinned });
     assert_eq!(unordered(requests(&pool)), [pin("web", false), pin("web", true), pin("www", false)]);
-    let document: Value = serde_json::from_str(&pool.run("pin web --json").success()).unwrap();
+    let document = pool.json("pin web --json");
     assert_eq!(document["policy"]["pinned"], true);
     let help = pool.run("--help").out;
     assert!(help.contains("Never park sessions") && help.contains("be parked automatically again"), "{help}");
@@ -476,7 +467,7 @@ fn clear_empties_each() {
     let pool = Pool::new(|_| ok(Response::Done));
     assert_eq!(pool.run("clear web www").success(), "web  cleared\nwww  cleared\n");
     assert_eq!(unordered(requests(&pool)), [Request::Clear(named("web")), Request::Clear(named("www"))]);
-    let document: Value = serde_json::from_str(&pool.run("clear web --json").success()).unwrap();
+    let document = pool.json("clear web --json");
     assert_eq!(document, json!({"session": "web", "cleared": true}));
 }
 
@@ -533,7 +524,7 @@ fn prune_says_what_went() {
     assert_eq!(pool.run("prune --older 7d --archive --purge --dry-run").success(), expected);
     assert_eq!(requests(&pool)[1], Request::Prune(prune(7 * 86_400_000, true)));
     assert_eq!(pool.run("prune -q").success(), "");
-    let document: Value = serde_json::from_str(&pool.run("prune --json").success()).unwrap();
+    let document = pool.json("prune --json");
     let sessions = json!([{"id": "sess_3", "name": "web"}]);
     assert_eq!((&document["sessions"], &document["bytes"]), (&sessions, &json!(3 << 19)));
     assert_eq!(document["kept"], json!([{"id": "sess_5", "name": "busy", "messages": 2}]));
@@ -621,7 +612,7 @@ fn stats_looks_twice() {
                     web   0%    120M  3      1.5G  -    mem=2G  build\n";
     assert_eq!(pool.run("stats").success(), expected);
     assert_eq!(requests(&pool)[..2], [Request::Usage(None), Request::Usage(None)]);
-    let document: Value = serde_json::from_str(&pool.run("stats web --json").success()).unwrap();
+    let document = pool.json("stats web --json");
     assert_eq!((&document["id"], &document["name"]), (&json!("sess_1"), &json!("web")));
     let stuck = json!([{
         "session": "sess_1", "name": "web", "kind": "build", "since": "1970-01-01T00:00:01.000Z", "waiting": 3,

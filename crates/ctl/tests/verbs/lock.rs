@@ -9,12 +9,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use protocol::reply::{LockView, Locked};
 use protocol::request::Lock;
-use protocol::{
-    Call, ErrorCode, ProcId, Refusal, Request, Response, SessionId, SessionRef, Timestamp, Token,
-};
+use protocol::{Call, ErrorCode, ProcId, Request, Response, SessionId, SessionRef, Timestamp, Token};
 use serde_json::{Value, json};
 
-use crate::fake::{Answer, Pool, Ran, ok, until};
+use crate::fake::{Answer, Pool, Ran, ok, refused, until};
 use crate::lifecycle::script;
 use crate::samples::session;
 use crate::work::{Started, written};
@@ -50,10 +48,6 @@ fn locked(lease_ms: u64) -> Answer {
     ok(Response::Locked(Locked { session: SessionId(12), token: token(), lease_ms, is_inside: false }))
 }
 
-fn refused(code: ErrorCode) -> Answer {
-    Answer::Reply(Err(Refusal::new(code, "no")))
-}
-
 /// A daemon that grants locks with this lease in milliseconds, and renews them.
 fn gives(lease_ms: u64) -> impl Fn(&Call) -> Answer + Send + Sync {
     move |call| match call.request {
@@ -71,7 +65,7 @@ fn revocable(lease_ms: u64) -> (Pool, Arc<AtomicBool>, Arc<AtomicU32>) {
     let (revoked, kept, rest) = (Arc::new(AtomicBool::new(false)), Arc::default(), gives(lease_ms));
     let (taken, counted): (_, Arc<AtomicU32>) = (revoked.clone(), Arc::clone(&kept));
     let pool = Pool::new(move |call| match call.request {
-        Request::RenewLock { .. } if taken.load(Ordering::SeqCst) => refused(ErrorCode::Conflict),
+        Request::RenewLock { .. } if taken.load(Ordering::SeqCst) => refused(ErrorCode::Conflict, "no"),
         Request::RenewLock { .. } => {
             counted.fetch_add(1, Ordering::SeqCst);
             rest(call)
@@ -144,7 +138,7 @@ fn lock_passes_on_how_its_command_ended() {
 fn a_lock_that_is_not_given_runs_nothing() {
     let codes = [(ErrorCode::NotFound, 3), (ErrorCode::Timeout, 6), (ErrorCode::Conflict, 4)];
     for (refusal, code) in codes {
-        let pool = Pool::new(move |_| refused(refusal));
+        let pool = Pool::new(move |_| refused(refusal, "no"));
         let ran = Ran::new(&lock(&pool, "touch ran").output().unwrap());
         let asked = pool.calls().iter().filter(|call| call.request != Request::Status).count();
         assert_eq!((ran.code, ran.err.as_str(), asked), (code, "poolctl: no\n", 1));
@@ -347,7 +341,7 @@ fn a_lock_inside_itself_is_the_same() {
             let (session, lease_ms) = (SessionId(12), 60_000);
             ok(Response::Locked(Locked { session, token: token(), lease_ms, is_inside: true }))
         }
-        _ => refused(ErrorCode::Conflict),
+        _ => refused(ErrorCode::Conflict, "no"),
     });
     // Also where it is an outer one of the lock whose token is carried.
     for carried in ["3.17", "3.18"] {
@@ -366,7 +360,7 @@ fn a_session_that_is_removed_under_its_lock_is_not_lost() {
     let pool = Pool::new(move |call| match call.request {
         Request::RenewLock { .. } if gone.load(Ordering::SeqCst) => {
             counted.fetch_add(1, Ordering::SeqCst);
-            refused(ErrorCode::NotFound)
+            refused(ErrorCode::NotFound, "no")
         }
         _ => rest(call),
     });

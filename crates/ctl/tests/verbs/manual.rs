@@ -19,7 +19,7 @@ fn a_topic_is_shown_without_a_pool() {
     assert!(page.lines().count() > 100 && !page.contains('\x1b'), "{page}");
     assert_eq!(pool.run("help workers").success(), pool.run("help queues-and-workers").success());
     assert!(pool.run("--color always help sessions").success().starts_with("\x1b[1mSESSIONS: "));
-    let json: Value = serde_json::from_str(&pool.run("--json help sessions").success()).unwrap();
+    let json = pool.json("--json help sessions");
     assert_eq!(json["topic"], "sessions");
     assert!(json["text"].as_str().unwrap().starts_with("# Sessions: "), "{json}");
     let help = pool.run("help").success();

@@ -6,9 +6,9 @@ use protocol::{
     Call, Frame, GeneratorId, Holder, Message, MessageId, MessageState, OpId, OsBytes, ProcId, Refusal,
     Request, Response, SessionId, SessionRef, Step, Timestamp,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::fake::{Answer, Pool, Ran, ok};
+use crate::fake::{Answer, Pool, Ran, lines, ok};
 use crate::samples::{message, session, status};
 
 crate::tests! {
@@ -62,10 +62,6 @@ fn holds(messages: Vec<Message>) -> impl Fn(&Call) -> Answer + Send + Sync {
     }
 }
 
-fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 /// The changes, with their operation ids.
 fn changes(pool: &Pool) -> Vec<(Request, Option<OpId>)> {
     let calls = pool.calls().into_iter().filter(|call| call.op.is_some());
@@ -97,10 +93,9 @@ fn a_message_is_shown_with_its_history_and_body() {
     let pool = Pool::new(holds(vec![shown]));
     let text = pool.run("queue show web 2").success();
     assert!(text.contains("1970-01-01T00:00:01.000Z  dead     try 1  why\\x07\n"), "{text}");
-    let document: Value = serde_json::from_str(&pool.run("queue show web 2 --json").success()).unwrap();
+    let document = pool.json("queue show web 2 --json");
     assert_eq!((document["history"].as_array().unwrap().len(), document.get("body")), (2, None));
-    let document: Value =
-        serde_json::from_str(&pool.run("queue show web 2 --body --json").success()).unwrap();
+    let document = pool.json("queue show web 2 --body --json");
     assert_eq!(document["body"], json!({"hex": "611b5b324aff0a"}));
     let raw = pool.poolctl(["queue", "show", "web", "2", "--body"]).output().unwrap();
     assert_eq!((raw.status.code(), raw.stdout.as_slice()), (Some(0), &b"a\x1b[2J\xff\n"[..]));
@@ -138,7 +133,7 @@ fn a_message_in_work_names_its_worker() {
     });
     let text = pool.run("queue show web 2").success();
     assert!(text.ends_with("held by worker 4 of @w, pid 60\n"), "{text}");
-    let document: Value = serde_json::from_str(&pool.run("queue show web 2 --json").success()).unwrap();
+    let document = pool.json("queue show web 2 --json");
     assert_eq!((&document["claim"]["pid"], &document["claim"]["generator"]), (&json!(60), &json!(4)));
 }
 

@@ -46,7 +46,7 @@ fn reap_prints_what_it_named() {
     assert_eq!(asked, [&Request::Candidates, &reap(false), &reap(true)]);
     assert_eq!((&calls[0].op, &calls[1].op), (&None, &Some(OpId::Named("x".into()))));
     assert!(calls[2].op.is_some());
-    let document: Value = serde_json::from_str(&pool.run("reap --json").success()).unwrap();
+    let document = pool.json("reap --json");
     let found = &document["candidates"][0];
     assert_eq!((&found["rule"], &found["kind"]), (&json!("orphans"), &json!("orphan")));
 }
@@ -73,7 +73,7 @@ fn reap_explains_each_rule() {
     assert_eq!(pool.run("reap --explain web").success(), expected);
     let asked: Vec<_> = pool.calls().into_iter().map(|call| call.request).collect();
     assert_eq!(asked, [Request::Show(SessionRef("web".into())), Request::Explain(SessionId(1).into())]);
-    let document: Value = serde_json::from_str(&pool.run("reap --explain web --json").success()).unwrap();
+    let document = pool.json("reap --explain web --json");
     let first = json!({
         "rule": "hung", "action": "report", "by": "default", "applies": false, "why": "it writes",
         "at": "1970-01-01T00:00:01.000Z"
@@ -117,7 +117,7 @@ fn update_changes_what_is_said() {
     assert_eq!(pool.calls()[0].op, Some(OpId::Named("x".into())));
     let line =
         "update web --json --restart always --max-restarts 3 --idle-timeout never --ttl 1m --max-runtime 2m";
-    let document: Value = serde_json::from_str(&pool.run(line).success()).unwrap();
+    let document = pool.json(line);
     assert_eq!((&document["id"], &document["policy"]["reap"]), (&json!("sess_1"), &json!({})));
     let all = Update {
         restart: Some(RestartPolicy::Always),
@@ -146,7 +146,7 @@ fn update_changes_what_is_said() {
 fn a_policy_for_a_rule_goes_with_a_new_session() {
     let pool = Pool::new(obeys);
     let line = "new --json --reap stale_agent=report --reap memory=restart";
-    let document: Value = serde_json::from_str(&pool.run(line).success()).unwrap();
+    let document = pool.json(line);
     assert_eq!(document["policy"]["reap"], json!({"stale_agent": "report", "memory": "restart"}));
     let Request::New(new) = pool.request() else { panic!() };
     assert_eq!(new.reap, [(Rule::StaleAgent, Action::Report), (Rule::Memory, Action::Restart)].into());

@@ -16,7 +16,7 @@ use protocol::{
 };
 use serde_json::Value;
 
-use crate::fake::{Answer, Pool, Ran, ok, until};
+use crate::fake::{Answer, Pool, Ran, lines, ok, until};
 use crate::samples::session;
 
 crate::tests! {
@@ -150,13 +150,11 @@ fn logs_are_shown_as_they_are_asked_for() {
     });
     assert_eq!(pool.run("logs web").success(), "one\ntwo\nthree");
     assert_eq!(pool.run("logs web --raw --lines 2").success(), "two\x1b[0m\r\nthree");
-    let lines = pool.run("logs web --json --lines 2").success();
-    let documents: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let documents = lines(&pool.run("logs web --json --lines 2").success());
     let document = |offset: u64, at: Option<&str>, text: &str| serde_json::json!({"session": "sess_1", "offset": offset, "at": at, "text": text});
     assert_eq!(documents, [document(5, None, "two\x1b[0m"), document(14, None, "three")]);
     std::fs::write(path.with_file_name(logs::TIMES), "1500 5\n5000 14\n").unwrap();
-    let lines = pool.run("logs web --json --since 1970-01-01T00:00:02Z").success();
-    let documents: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let documents = lines(&pool.run("logs web --json --since 1970-01-01T00:00:02Z").success());
     let (two, three) = (Some("1970-01-01T00:00:01.500Z"), Some("1970-01-01T00:00:05.000Z"));
     assert_eq!(documents, [document(5, two, "two\x1b[0m"), document(14, three, "three")]);
     assert_eq!(pool.run("logs web --since 2h").success(), "three");

@@ -114,7 +114,7 @@ fn up_and_status_say_what_helps_while_poold_fails() {
 fn down_of_a_pool_that_is_not_up_is_done() {
     let pool = Pool::empty();
     assert_eq!(pool.run("down").success(), "pool default was not running\n");
-    let document: Value = serde_json::from_str(&pool.run("down --json").success()).unwrap();
+    let document = pool.json("down --json");
     assert_eq!(document, serde_json::json!({"pool": "default", "stopped": false, "sessions_alive": null}));
     let dir: Arc<OnceLock<PathBuf>> = Arc::default();
     let its_dir = Arc::clone(&dir);

@@ -212,6 +212,6 @@ fn adopt_prints_the_id() {
     let adopt = Adopt { target: "$3".into(), workspace: Some("w".into()), replace_pipe: false };
     assert_eq!(pool.calls()[0].request, Request::Adopt(adopt));
     assert_eq!(pool.calls()[0].op, Some(OpId::Named("x".into())));
-    let document: Value = serde_json::from_str(&pool.run("adopt mine --json").success()).unwrap();
+    let document = pool.json("adopt mine --json");
     assert_eq!((document["id"].as_str(), &document["processes"]), (Some("sess_1"), &Value::Null));
 }

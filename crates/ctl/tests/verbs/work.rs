@@ -15,12 +15,12 @@ use process::identity;
 use protocol::reply::Registered;
 use protocol::request::{Ack, Disposition, Fail};
 use protocol::{
-    Call, Claimed, ErrorCode, GeneratorId, MessageState, OsBytes, ProcId, Refusal, Request, Response,
-    SessionId, Timestamp,
+    Call, Claimed, ErrorCode, GeneratorId, MessageState, OsBytes, ProcId, Request, Response, SessionId,
+    Timestamp,
 };
 use serde_json::{Value, json};
 
-use crate::fake::{Answer, Pool, Ran, ok, until};
+use crate::fake::{Answer, Pool, Ran, lines, ok, refused, until};
 use crate::samples::message;
 
 crate::tests! {
@@ -51,10 +51,6 @@ fn claimed(id: u64, kind: &str, body: &str) -> Claimed {
 fn registered() -> Response {
     let generator = GeneratorId(4);
     Response::Registered(Registered { generator, session: Some(SessionId(1)), lease_ms: 60_000 })
-}
-
-fn refused(code: ErrorCode) -> Answer {
-    Answer::Reply(Err(Refusal::new(code, "no")))
 }
 
 /// A daemon that answers each claim with one of these messages.
@@ -114,10 +110,6 @@ impl Drop for Started {
             child.wait().unwrap();
         }
     }
-}
-
-fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn fails(pool: &Pool) -> Vec<(u64, String, Disposition)> {
@@ -263,7 +255,7 @@ fn a_stale_message_is_not_settled_and_its_handler_ends() {
         Request::Heartbeat(held)
             if is_stale.load(Ordering::SeqCst) && held.iter().any(|held| held.id.0 == 12) =>
         {
-            refused(ErrorCode::Conflict)
+            refused(ErrorCode::Conflict, "no")
         }
         _ => rest(call),
     });
@@ -314,7 +306,7 @@ fn heartbeats_are_sent_however_many_handlers_end() {
 }
 
 fn work_of_no_session_is_refused() {
-    let pool = Pool::new(|_| refused(ErrorCode::NotFound));
+    let pool = Pool::new(|_| refused(ErrorCode::NotFound, "no"));
     let ran = pool.run("work web -- true");
     assert_eq!((ran.code, ran.err.as_str()), (3, "poolctl: no\n"));
     assert_eq!(Pool::empty().run("work web -- true").code, 7);
@@ -498,7 +490,7 @@ fn what_a_handler_leaves_holds_nothing_up() {
 fn a_database_that_fails_again_is_final() {
     let rest = gives(vec![claimed(12, "a", "")]);
     let pool = Pool::new(move |call| match &call.request {
-        Request::Ack(_) => refused(ErrorCode::Storage),
+        Request::Ack(_) => refused(ErrorCode::Storage, "no"),
         _ => rest(call),
     });
     let ran = Ran::new(&work(&pool, "--once --json", "true").output().unwrap());
@@ -506,7 +498,7 @@ fn a_database_that_fails_again_is_final() {
     assert!(ran.err.contains("not settled: no"), "{}", ran.err);
     assert_eq!(acks(&pool).len(), 2);
     let pool = Pool::new(|call| match &call.request {
-        Request::Claim(_) => refused(ErrorCode::Storage),
+        Request::Claim(_) => refused(ErrorCode::Storage, "no"),
         _ => ok(registered()),
     });
     assert_eq!(pool.run("work web -- true").code, 9);
@@ -518,7 +510,7 @@ fn a_database_that_ends_its_daemon_is_passing() {
     let (rest, acked) = (gives(vec![claimed(12, "a", "")]), AtomicU32::new(0));
     let pool = Pool::new(move |call| match &call.request {
         Request::Ack(_) => match acked.fetch_add(1, Ordering::SeqCst) {
-            0 => refused(ErrorCode::Storage),
+            0 => refused(ErrorCode::Storage, "no"),
             1 => Answer::HangUp,
             _ => rest(call),
         },

@@ -3,7 +3,6 @@
 use protocol::request::AddWorker;
 use protocol::worker::{Selection, WorkerQueue, WorkerSpec};
 use protocol::{Request, Response, SessionRef};
-use serde_json::Value;
 
 use crate::fake::{Answer, Pool, ok};
 use crate::samples::session;
@@ -70,7 +69,7 @@ fn workers_are_listed_and_changed_by_name() {
     let text = pool.run("worker ls").success();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[1][..6], ["index", "running", "a", "web", "7", "0/2"]);
-    let document: Value = serde_json::from_str(&pool.run("worker ls --json").success()).unwrap();
+    let document = pool.json("worker ls --json");
     assert_eq!((&document["sessions"], &document["configured"]), (&"web".into(), &true.into()));
     let before = pool.calls().len();
     pool.run("worker start index").success();
