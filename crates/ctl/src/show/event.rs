@@ -68,6 +68,3 @@ fn is_short(value: &Value) -> bool {
         Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
-
-#[cfg(test)]
-mod tests;
