@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use protocol::policy::{Budget, Policy, RestartPolicy};
 use protocol::reap::{CandidateKind, Outcome};
+use protocol::reply::LockView;
 use protocol::session::SessionLock;
 use protocol::thought::{StreamPosition, Thought};
 use protocol::{
@@ -230,6 +231,15 @@ fn more() -> Vec<(&'static str, Response)> {
     secret.session = created();
     secret.usage = Some(protocol::usage::Usage::default());
     secret.thought = Some(Thought::default());
+    secret.lock = Some(LockView {
+        token: "3.17".parse().unwrap(),
+        purpose: "deploy --token=hunter2".into(),
+        holder: None,
+        since: None,
+        expires_at: None,
+        inner: None,
+        waiting: 0,
+    });
     let queued = message(7);
     let mut done = message(8);
     done.status.state = MessageState::Done;
@@ -260,6 +270,7 @@ fn every_document_is_rendered_as_before() {
     let mut rendered = String::new();
     for (name, response) in golden.chain(more()) {
         for json in documents(&response) {
+            assert!(!json.contains("hunter2"), "{json}");
             writeln!(rendered, "{name}\n{json}").unwrap();
         }
     }
