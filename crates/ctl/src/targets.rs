@@ -12,7 +12,7 @@ use protocol::{Lifecycle, Reason, Refusal, Session, SessionRef, SessionView};
 use crate::args::{labels, pair};
 use crate::show::json::SessionJson;
 use crate::show::progress::Progress;
-use crate::show::{out, time};
+use crate::show::{out, session, time};
 use crate::{Context, Error, Repeat, calls, exit};
 
 /// The sessions of a verb: those that are named, or a selection.
@@ -288,4 +288,9 @@ pub(crate) fn for_each<T>(
 /// Prints a session as JSON, or this line for people.
 pub(crate) fn print_session(context: &Context, view: &SessionView, line: &str) -> Result<(), Error> {
     if context.style.json { out::json(&SessionJson::new(view, time::now())) } else { context.say(line) }
+}
+
+/// Prints a session as JSON, or its state for people.
+pub(crate) fn print_state(context: &Context, view: &SessionView) -> Result<(), Error> {
+    print_session(context, view, &session::state_line(view))
 }

@@ -9,7 +9,7 @@ use protocol::{Lifecycle, Reason, Request, SessionView};
 use crate::calls::{self};
 use crate::missing_component::MissingComponentNote;
 use crate::show::{session, time};
-use crate::targets::{Scope, Target, Targets, first_error, for_all, print_session};
+use crate::targets::{Scope, Target, Targets, first_error, for_all, print_state};
 use crate::{Client, Context, Error, Repeat, expect_session};
 
 /// Let sessions finish their queues, take no more messages, then stop
@@ -47,7 +47,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         if args.wait {
             check_messages(&view)?;
         }
-        print_session(context, &view, &session::state_line(&view))
+        print_state(context, &view)
     });
     if !args.wait {
         return drained;
@@ -99,7 +99,7 @@ fn tell(context: &Context, view: &SessionView) -> Result<(), Error> {
         let why = session::why_ended(view);
         return Err(Error::failed(format!("{why}; it ended before it was at rest: its work may be cut off")));
     }
-    print_session(context, view, &session::state_line(view))
+    print_state(context, view)
 }
 
 fn check_messages(view: &SessionView) -> Result<(), Error> {

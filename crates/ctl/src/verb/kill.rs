@@ -5,8 +5,8 @@ use std::time::Duration;
 use protocol::Request;
 use protocol::request::Kill;
 
-use crate::show::{session, time};
-use crate::targets::{Scope, Target, Targets, for_all, print_session};
+use crate::show::time;
+use crate::targets::{Scope, Target, Targets, for_all, print_state};
 use crate::{Context, Error, Repeat, expect_session};
 
 /// End what a session runs, and prove it gone
@@ -29,7 +29,5 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         let mut client = context.client_within(args.grace);
         expect_session(client.change(&args.repeat, Request::Kill(kill))?)
     };
-    for_all(context, (&targets, "to end"), ask, |_, view| {
-        print_session(context, &view, &session::state_line(&view))
-    })
+    for_all(context, (&targets, "to end"), ask, |_, view| print_state(context, &view))
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use protocol::Request;
 use protocol::request::Park;
 
-use crate::show::{session, time};
-use crate::targets::{Scope, Target, Targets, for_all, print_session};
+use crate::show::time;
+use crate::targets::{Scope, Target, Targets, for_all, print_state};
 use crate::{Context, Error, Repeat, expect_session};
 
 /// Park sessions, which frees their slots; a prompt, attach or restore wakes them
@@ -33,7 +33,5 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         let mut client = context.client_within(args.grace);
         expect_session(client.change(&args.repeat, Request::Park(park))?)
     };
-    for_all(context, (&targets, "to be parked"), ask, |_, view| {
-        print_session(context, &view, &session::state_line(&view))
-    })
+    for_all(context, (&targets, "to be parked"), ask, |_, view| print_state(context, &view))
 }

@@ -3,8 +3,7 @@
 use protocol::Request;
 use protocol::request::Rename;
 
-use crate::show::session;
-use crate::targets::print_session;
+use crate::targets::print_state;
 use crate::{Context, Error, Repeat, expect_session};
 
 /// Give a session another name
@@ -21,5 +20,5 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let rename = Rename { session: context.session(&args.session)?, name: args.name };
     let view = expect_session(context.client().change(&args.repeat, Request::Rename(rename))?)?;
-    print_session(context, &view, &session::state_line(&view))
+    print_state(context, &view)
 }

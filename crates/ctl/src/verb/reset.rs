@@ -8,8 +8,8 @@ use protocol::{Request, SessionRef, SessionView};
 use crate::calls::{self, expected};
 use crate::message_wait::MessageWait;
 use crate::ready::{self, Blocking};
-use crate::show::{session, time};
-use crate::targets::{Scope, Target, Targets, for_all, print_session};
+use crate::show::time;
+use crate::targets::{Scope, Target, Targets, for_all, print_state};
 use crate::{Context, Error, Repeat, expect_done, expect_session, outcome};
 
 /// Begin a fresh conversation, and empty log and history; what is queued stays
@@ -40,9 +40,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         let session = target.session.clone();
         if args.soft { soft(&quiet, &args, session) } else { hard(&quiet, &args, session) }
     };
-    for_all(context, (&targets, "to begin anew"), ask, |_, view| {
-        print_session(context, &view, &session::state_line(&view))
-    })
+    for_all(context, (&targets, "to begin anew"), ask, |_, view| print_state(context, &view))
 }
 
 /// Ends the process, if one runs, and starts another.

@@ -6,8 +6,8 @@ use protocol::Request;
 use protocol::request::Restart;
 
 use crate::ready::{self, Blocking};
-use crate::show::{session, time};
-use crate::targets::{Scope, Target, Targets, for_all, print_session};
+use crate::show::time;
+use crate::targets::{Scope, Target, Targets, for_all, print_state};
 use crate::{Context, Error, Repeat, expect_session};
 
 /// End what sessions run, if anything, and start them again
@@ -46,7 +46,5 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         let view = expect_session(client.change(&args.repeat, Request::Restart(restart))?)?;
         ready::wait(&quiet, args.blocking, view, None)
     };
-    for_all(context, (&targets, "to run again"), ask, |_, view| {
-        print_session(context, &view, &session::state_line(&view))
-    })
+    for_all(context, (&targets, "to run again"), ask, |_, view| print_state(context, &view))
 }

@@ -9,7 +9,7 @@ use crate::calls::{self, expected};
 use crate::client::RetryLimit;
 use crate::ready::{self, Blocking};
 use crate::show::{session, time};
-use crate::targets::{Scope, Selection, Target, Targets, for_all, print_session};
+use crate::targets::{Scope, Selection, Target, Targets, for_all, print_state};
 use crate::{Client, Context, Error, Repeat, expect_session};
 
 /// Start sessions that were parked, lost or stopped, with everything they have
@@ -41,9 +41,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         let view = expect_session(client.change(&args.repeat, Request::Restore(restore))?)?;
         ready::wait(&quiet, args.blocking, view, None)
     };
-    for_all(context, (&targets, "to run"), ask, |_, view| {
-        print_session(context, &view, &session::state_line(&view))
-    })
+    for_all(context, (&targets, "to run"), ask, |_, view| print_state(context, &view))
 }
 
 /// Restores all lost sessions, which the daemon starts one after the other.
@@ -73,7 +71,7 @@ fn restore_all(context: &Context, args: &Args) -> Result<(), Error> {
         };
         last_start = Instant::now();
         match ready {
-            Ok(view) => print_session(context, &view, &session::state_line(&view))?,
+            Ok(view) => print_state(context, &view)?,
             // The time limit is that of all sessions together.
             Err(error) if error.code() == ErrorCode::Timeout => return Err(error),
             Err(error) => failed.push(format!("{name}: {error}")),
