@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use protocol::{Reply, Session, SessionRef};
+use protocol::{Reply, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::{Daemon, Turn};
+use crate::engine::Daemon;
 use crate::verb::one_turn;
 
 pub(super) async fn dismiss(daemon: &Arc<Daemon>, op: &ClientOperation, of: SessionRef) -> Reply {
-    let decide = move |turn: &mut Turn<'_>, session: &Session| {
+    one_turn::decide(daemon, op, of, |turn, session| {
         let now = turn.now();
         let (pool, volatile) = turn.state();
-        let event = pool::agent::dismiss(pool, volatile, session, now)?;
-        turn.emit_all(event);
-        Ok(())
-    };
-    one_turn::decide(daemon, op, of, decide).await
+        pool::agent::dismiss(pool, volatile, session, now)
+    })
+    .await
 }

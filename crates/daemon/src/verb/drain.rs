@@ -20,9 +20,7 @@ pub(super) async fn drain(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Dra
     let decide = move |turn: &mut Turn<'_>, session: &Session| {
         lock::check_unlocked(turn, session.id, under)?;
         let deadline = deadline_ms.map(|after_ms| DrainDeadline { since: turn.now(), after_ms });
-        let events = pool::session::drain(turn.pool(), session, deadline)?;
-        turn.emit_all(events);
-        Ok(())
+        pool::session::drain(turn.pool(), session, deadline)
     };
     let decide = || one_turn::decide(daemon, op, id.into(), decide);
     decide_settled(daemon, id, is_in_transition, decide).await

@@ -2,23 +2,24 @@
 
 use std::sync::Arc;
 
-use protocol::{Refusal, Reply, Session, SessionId, SessionRef};
+use protocol::{Event, Refusal, Reply, Session, SessionId, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::{Daemon, Turn};
 use crate::verb::session_view;
 
-/// Runs `decide` in a turn, and answers with the session as it is at the end of it.
-pub(super) async fn decide(
+/// Runs `decide` in a turn, in which what it decides happens, and answers with the session as it is then.
+pub(super) async fn decide<E: IntoIterator<Item = Event>>(
     daemon: &Arc<Daemon>,
     op: &ClientOperation,
     wanted: SessionRef,
-    decide: impl FnOnce(&mut Turn<'_>, &Session) -> Result<(), Refusal> + Send + 'static,
+    decide: impl FnOnce(&mut Turn<'_>, &Session) -> Result<E, Refusal> + Send + 'static,
 ) -> Reply {
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let decided = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &wanted)?.clone();
-        decide(turn, &session)?;
+        let events = decide(turn, &session)?;
+        turn.emit_all(events);
         let reply = session_view::reply(turn, &context, session.id);
         operation.record_answer(turn, &reply);
         reply

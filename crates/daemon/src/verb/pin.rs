@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
+use protocol::Reply;
 use protocol::request::Pin;
-use protocol::{Reply, Session};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::engine::{Daemon, Turn};
+use crate::engine::Daemon;
 use crate::verb::one_turn;
 
 pub(super) async fn pin(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pin) -> Reply {
-    let decide = move |turn: &mut Turn<'_>, session: &Session| {
+    let Pin { session: wanted, pinned } = asked;
+    one_turn::decide(daemon, op, wanted, move |_, session| {
         pool::worker::check_no_host(session)?;
-        turn.emit_all(pool::session::pin(session, asked.pinned));
-        Ok(())
-    };
-    one_turn::decide(daemon, op, asked.session, decide).await
+        Ok(pool::session::pin(session, pinned))
+    })
+    .await
 }
