@@ -1,10 +1,8 @@
 //! The reason for which no daemon answers, as its disk, its locks and its log tell.
 
-use std::path::PathBuf;
-
 use process::inspect::machine;
 use process::runtime::logfile;
-use protocol::Refusal;
+use protocol::{Paths, Refusal};
 
 use crate::show::{escape, size};
 use crate::{Context, supervisor_lock};
@@ -21,36 +19,25 @@ const READY: &str = " INFO daemon::run: ready";
 /// Where the reason is looked for.
 #[derive(Debug)]
 pub(crate) struct Absence {
-    socket: PathBuf,
+    paths: Paths,
     /// True if the user named the socket.
     names_socket: bool,
-    up_lock: PathBuf,
-    poold_lock: PathBuf,
-    poold_log: PathBuf,
-    state: PathBuf,
 }
 
 impl Absence {
     pub(crate) fn new(context: &Context) -> Self {
-        Self {
-            socket: context.paths.socket.clone(),
-            names_socket: context.names_socket,
-            up_lock: context.paths.up_lock.clone(),
-            poold_lock: context.paths.lock.clone(),
-            poold_log: context.paths.log("poold"),
-            state: context.paths.state.clone(),
-        }
+        Self { paths: context.paths.clone(), names_socket: context.names_socket }
     }
 
     /// True if a supervisor keeps the daemon running.
     pub(crate) fn is_kept(&self) -> bool {
-        supervisor_lock::is_held(&self.up_lock)
+        supervisor_lock::is_held(&self.paths.up_lock)
     }
 
     /// The reason for which no daemon answers, if its disk is full: it ends then, and cannot start.
     pub(crate) fn full_disk(&self) -> Option<Refusal> {
-        let free = machine::free_disk(&self.state).filter(|free| *free < FULL_DISK)?;
-        let (state, free) = (self.state.display(), size::short(free));
+        let free = machine::free_disk(&self.paths.state).filter(|free| *free < FULL_DISK)?;
+        let (state, free) = (self.paths.state.display(), size::short(free));
         let why =
             format!("the disk of {state} is full ({free} left), and poold cannot run: free some space there");
         Some(Refusal::storage(why))
@@ -58,19 +45,20 @@ impl Absence {
 
     /// The reason for which no daemon answers, if a supervisor runs: `poolctl up` would start none beside it.
     pub(crate) fn of_kept_daemon(&self, was_reached: bool) -> Option<Refusal> {
-        let absent = !self.socket.exists() || !was_reached;
+        let absent = !self.paths.socket.exists() || !was_reached;
         // Who names another socket asks for another pool.
         let absent = absent && !self.names_socket;
-        let holder = supervisor_lock::holder(&self.up_lock).filter(|_| absent)?;
-        let (socket, pid) = (self.socket.display(), holder.pid);
-        if !self.socket.exists() && supervisor_lock::is_held(&self.poold_lock) {
+        let holder = supervisor_lock::holder(&self.paths.up_lock).filter(|_| absent)?;
+        let (socket, pid) = (self.paths.socket.display(), holder.pid);
+        if !self.paths.socket.exists() && supervisor_lock::is_held(&self.paths.lock) {
             let why = format!(
                 "poold runs, but its socket {socket} is gone: `poolctl down` and `poolctl up` make a new one; sessions run on"
             );
             return Some(Refusal::unavailable(why));
         }
-        let log = self.poold_log.display();
-        let next = match last_error(&logfile::last_lines(&self.poold_log, LOG_LINES)) {
+        let file = self.paths.log("poold");
+        let log = file.display();
+        let next = match last_error(&logfile::last_lines(&file, LOG_LINES)) {
             Some(text) => format!("{log} ends with: {}", escape::line(&text)),
             None => format!("{log} is empty: `poolctl down` and then `poolctl up` try again at once"),
         };
