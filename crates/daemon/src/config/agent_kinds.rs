@@ -22,6 +22,9 @@ const APPROVE_WAIT: Duration = Duration::from_secs(600);
 /// Prompt that is sent after a usage limit.
 const CONTINUE_PROMPT: &str = "continue";
 
+/// The word that stands for the conversation's id in arguments.
+const ID: &str = "{conversation}";
+
 /// The kind of sessions that run a command.
 const COMMAND: &str = "command";
 
@@ -54,49 +57,29 @@ fn strings(words: &[&str]) -> Vec<String> {
 /// Returns the built-in kinds. The pool chooses the conversation's id if the agent allows it; an agent with a
 /// history in its directory resumes that.
 fn built_in() -> BTreeMap<String, Agent> {
-    let agent = |command: &str, context: u64| Agent {
-        command: strings(&[command]),
-        context_limit: Some(context),
-        ..Agent::default()
-    };
-    let claude = Agent {
-        start_args: strings(&["--session-id", "{conversation}"]),
-        resume_args: strings(&["--resume", "{conversation}"]),
-        clear: Some("/clear".to_owned()),
-        ..with_adapter(Adapter::Claude, agent("claude", CLAUDE_CONTEXT))
-    };
-    let codex = Agent {
-        resume_args: strings(&["resume", "{conversation}"]),
-        clear: Some("/new".to_owned()),
-        ..with_adapter(Adapter::Codex, agent("codex", CODEX_CONTEXT))
-    };
-    let gemini = Agent {
-        start_args: strings(&["--session-id", "{conversation}"]),
-        resume_args: strings(&["--resume", "{conversation}"]),
-        clear: Some("/clear".to_owned()),
-        ..with_adapter(Adapter::Gemini, agent("gemini", OTHER_CONTEXT))
-    };
-    let opencode = Agent {
-        resume_args: strings(&["--session", "{conversation}"]),
-        clear: Some("/new".to_owned()),
-        ..with_adapter(Adapter::Opencode, agent("opencode", OTHER_CONTEXT))
-    };
-    let aider = Agent {
-        resume_args: strings(&["--restore-chat-history"]),
-        clear: Some("/clear".to_owned()),
-        ..with_adapter(Adapter::Aider, agent("aider", OTHER_CONTEXT))
+    let kind = |adapter: Adapter, context: u64, start: &[&str], resume: &[&str], clear: &str| {
+        let name = adapter.as_str();
+        let agent = Agent {
+            command: strings(&[name]),
+            context_limit: Some(context),
+            start_args: strings(start),
+            resume_args: strings(resume),
+            clear: Some(clear.to_owned()),
+            ..Agent::default()
+        };
+        (name.to_owned(), with_adapter(adapter, agent))
     };
     let confirm = Confirm::Prompt;
     let shell = Agent { see_tmux: true, waits_for_screen: true, confirm, ..Agent::default() };
-    let kinds = [
-        ("claude", claude),
-        ("codex", codex),
-        ("gemini", gemini),
-        ("opencode", opencode),
-        ("aider", aider),
-        ("shell", shell),
-    ];
-    kinds.map(|(name, agent)| (name.to_owned(), agent)).into()
+    [
+        kind(Adapter::Claude, CLAUDE_CONTEXT, &["--session-id", ID], &["--resume", ID], "/clear"),
+        kind(Adapter::Codex, CODEX_CONTEXT, &[], &["resume", ID], "/new"),
+        kind(Adapter::Gemini, OTHER_CONTEXT, &["--session-id", ID], &["--resume", ID], "/clear"),
+        kind(Adapter::Opencode, OTHER_CONTEXT, &[], &["--session", ID], "/new"),
+        kind(Adapter::Aider, OTHER_CONTEXT, &[], &["--restore-chat-history"], "/clear"),
+        ("shell".to_owned(), shell),
+    ]
+    .into()
 }
 
 /// Completes a kind whose adapter reads hooks. Gemini CLI reads its hooks only from a path that belongs to
