@@ -127,7 +127,7 @@ impl TmuxSession {
 }
 
 /// A pane as observed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TmuxPane {
     /// The lowest tmux session id among those that show it.
     pub session: TmuxSessionId,
@@ -166,23 +166,7 @@ pub struct TmuxPane {
 impl TmuxPane {
     /// Creates an open pane of 80 columns and 24 rows without further properties.
     pub fn bare(session: TmuxSessionId, window: WindowId, pid: u32) -> Self {
-        Self {
-            session,
-            window,
-            tag: None,
-            process: None,
-            pid,
-            dead: false,
-            exited: false,
-            exit_status: None,
-            exit_signal: None,
-            in_mode: false,
-            width: 80,
-            height: 24,
-            current_command: None,
-            current_dir: None,
-            detached: false,
-        }
+        Self { session, window, pid, width: 80, height: 24, ..Self::default() }
     }
 
     /// True if its program has ended or its terminal was closed.
