@@ -52,6 +52,14 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
     let Call { id, op, lock, request } = call;
     let caller = caller.ok_or_else(other_role);
     let operation = Operation::new(daemon, (op.clone(), lock), &request);
+    let operation = match &request {
+        variants!(Request: Keys Input Resize) => operation.if_interrupted(INPUT_INTERRUPTED),
+        Request::Approve(_) => operation.if_interrupted(APPROVAL_INTERRUPTED),
+        Request::Restart(asked) if asked.clear => operation.if_interrupted(RESET_INTERRUPTED),
+        // Whether a park is forced is not on record: the start may have let the session go on.
+        variants!(Request: Park Rename) => operation.repeated_if_interrupted(),
+        _ => operation,
+    };
     match request {
         // Reads.
         Request::Ping => daemon.engine.turn(|_| Ok(Response::Done)).await?,
@@ -101,24 +109,13 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         Request::New(asked) => refreshed(daemon, operate!(operation, new::new, *asked)).await,
         Request::Adopt(asked) => operate!(operation, adopt::adopt, asked).await,
         Request::Kill(asked) => refreshed(daemon, operate!(operation, kill::kill, asked)).await,
-        Request::Restart(asked) if asked.clear => {
-            let operation = operation.if_interrupted(RESET_INTERRUPTED);
-            refreshed(daemon, operate!(operation, restart::restart, asked)).await
-        }
         Request::Restart(asked) => refreshed(daemon, operate!(operation, restart::restart, asked)).await,
-        Request::Park(asked) => {
-            // Whether it is forced is not on record: the start may have let the session go on.
-            let operation = operation.repeated_if_interrupted();
-            refreshed(daemon, operate!(operation, park::park, asked)).await
-        }
+        Request::Park(asked) => refreshed(daemon, operate!(operation, park::park, asked)).await,
         Request::Restore(asked) => refreshed(daemon, operate!(operation, restore::restore, asked)).await,
         Request::Drain(asked) => refreshed(daemon, operate!(operation, drain::drain, asked)).await,
         Request::Remove(asked) => refreshed(daemon, operate!(operation, rm::rm, asked)).await,
         Request::Prune(asked) => operate!(operation, prune::prune, asked).await,
-        Request::Rename(asked) => {
-            let operation = operation.repeated_if_interrupted();
-            refreshed(daemon, operate!(operation, rename::rename, asked)).await
-        }
+        Request::Rename(asked) => refreshed(daemon, operate!(operation, rename::rename, asked)).await,
         Request::Label(asked) => refreshed(daemon, operate!(operation, label::label, asked)).await,
         Request::Dismiss(of) => operate!(operation, dismiss::dismiss, of).await,
         Request::Pin(asked) => operate!(operation, pin::pin, asked).await,
@@ -131,22 +128,10 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         Request::Retry(message) => operate!(operation, queue::retry, message).await,
         Request::Purge(asked) => operate!(operation, queue::purge, asked).await,
         Request::Publish(asked) => operate!(operation, thought::publish, *asked).await,
-        Request::Approve(asked) => {
-            let operation = operation.if_interrupted(APPROVAL_INTERRUPTED);
-            operate!(operation, approve::approve, asked).await
-        }
-        Request::Keys(asked) => {
-            let operation = operation.if_interrupted(INPUT_INTERRUPTED);
-            refreshed(daemon, operate!(operation, keys::keys, asked)).await
-        }
-        Request::Input(asked) => {
-            let operation = operation.if_interrupted(INPUT_INTERRUPTED);
-            refreshed(daemon, operate!(operation, input::input, asked)).await
-        }
-        Request::Resize(asked) => {
-            let operation = operation.if_interrupted(INPUT_INTERRUPTED);
-            refreshed(daemon, operate!(operation, resize::resize, asked)).await
-        }
+        Request::Approve(asked) => operate!(operation, approve::approve, asked).await,
+        Request::Keys(asked) => refreshed(daemon, operate!(operation, keys::keys, asked)).await,
+        Request::Input(asked) => refreshed(daemon, operate!(operation, input::input, asked)).await,
+        Request::Resize(asked) => refreshed(daemon, operate!(operation, resize::resize, asked)).await,
         // Answered by the engine itself, in the turn that decides: `net::role::client`.
         variants!(Request: Send Heartbeat Ack Fail DecisionTaken) => Err(other_role()),
         // Requests of subscribers, of the watcher, and of reapers.
