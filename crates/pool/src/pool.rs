@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use protocol::clock::Clock;
-use protocol::{Epoch, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
+use protocol::{Epoch, Event, OpId, Seq, ServerId, Session, SessionId, Tag, Timestamp};
 
 use crate::agent::record::AgentRecords;
 use crate::clock::{self, Moment};
@@ -44,6 +44,17 @@ pub struct Operation {
     pub at: Timestamp,
     /// The progress.
     pub state: OperationState,
+}
+
+impl Operation {
+    /// Returns the event that led to its state.
+    pub fn event(&self, op: &OpId) -> Event {
+        let (op, digest, at) = (op.clone(), self.digest, self.at);
+        match &self.state {
+            OperationState::Begun(session) => Event::OperationBegun { op, digest, session: *session, at },
+            OperationState::Done(reply) => Event::OperationDone { op, digest, reply: reply.clone(), at },
+        }
+    }
 }
 
 /// The progress of an operation.

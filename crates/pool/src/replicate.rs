@@ -3,20 +3,14 @@
 
 use protocol::{Event, Stamped, Timestamp};
 
-use crate::pool::{OperationState, Pool};
+use crate::pool::Pool;
 
 impl Pool {
     /// Returns events that, applied to an empty pool, give this state except for its messages.
     pub fn replicate(&self) -> Vec<Stamped> {
         let retired = self.retired.iter();
         let retired = retired.map(|(tag, session)| Event::TagRetired { tag: *tag, session: *session });
-        let operations = self.operations().map(|(op, operation)| {
-            let (op, digest, at) = (op.clone(), operation.digest, operation.at);
-            match &operation.state {
-                OperationState::Begun(session) => Event::OperationBegun { op, digest, session: *session, at },
-                OperationState::Done(reply) => Event::OperationDone { op, digest, reply: reply.clone(), at },
-            }
-        });
+        let operations = self.operations().map(|(op, operation)| operation.event(op));
         let rest = retired.chain(operations).map(|event| self.stamp(event));
         self.replicate_sessions().into_iter().chain(rest).collect()
     }

@@ -1,7 +1,7 @@
 //! Commits a batch: maps events to rows, and writes the rows in one transaction. Queueing a message writes
 //! one row of one table.
 
-use pool::{Operation, OperationState, Pool};
+use pool::Pool;
 use protocol::message::STEPS_MAX;
 use protocol::{
     AgentEvent, Breaker, Event, Message, MessageId, MessageState, OpId, SessionId, Stamped, Step, Tag,
@@ -167,7 +167,7 @@ impl<'a> BatchWriter<'_, '_, 'a> {
                 self.set(Table::Retired, &tag.0, retired)
             }
             DirtyRow::Operation(op) => {
-                let operation = pool.operation(op).map(|operation| operation_event(op, operation));
+                let operation = pool.operation(op).map(|operation| operation.event(op));
                 self.set(Table::Operations, &op_key(op), operation)
             }
             DirtyRow::Breaker(session, kind) => {
@@ -294,14 +294,6 @@ pub(crate) fn keep_event(
         }
         Ok(_) => Ok(None),
         Err(why) => Ok(Some(why)),
-    }
-}
-
-fn operation_event(op: &OpId, operation: &Operation) -> Event {
-    let (op, digest, at) = (op.clone(), operation.digest, operation.at);
-    match &operation.state {
-        OperationState::Begun(session) => Event::OperationBegun { op, digest, session: *session, at },
-        OperationState::Done(reply) => Event::OperationDone { op, digest, reply: reply.clone(), at },
     }
 }
 
