@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use crate::harness::{PATIENCE, Pool, number, wait_until};
+use crate::harness::{Chance, PATIENCE, Pool, number, wait_until};
 
 /// Number of texts in all; the variable `TEXTS` overrides it.
 const TEXTS: usize = 60;
@@ -11,22 +11,6 @@ const TEXTS: usize = 60;
 const SESSIONS: usize = 4;
 /// Start and end of a bracketed paste.
 const BRACKETS: (&[u8], &[u8]) = (b"\x1b[200~", b"\x1b[201~");
-
-/// Pseudo-random numbers, the same in every run (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: usize) -> Self {
-        Self(0x9e37_79b9_7f4a_7c15 ^ (seed as u64 + 1).wrapping_mul(0x2545_f491_4f6c_dd1d))
-    }
-
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from((self.0 >> 8) % sides as u64).unwrap()
-    }
-}
 
 /// Pieces with a meaning to a shell, tmux, a terminal or an agent.
 const PIECES: [&str; 48] = [
@@ -81,18 +65,18 @@ const PIECES: [&str; 48] = [
 ];
 
 /// A text of a few pieces, now and then of thousands; never empty after the filter.
-fn text(dice: &mut Dice) -> String {
-    let most = [1, 4, 12, 12, 40, 40, 40, 400, 4000][dice.roll(9)];
+fn text(chance: &mut Chance) -> String {
+    let most = [1, 4, 12, 12, 40, 40, 40, 400, 4000][chance.below(9)];
     let mut text = String::new();
-    for _ in 0..=dice.roll(most) {
-        match dice.roll(6) {
-            0 => text.push(char::from_u32(u32::try_from(dice.roll(0x3000)).unwrap()).unwrap_or('?')),
-            _ => text.push_str(PIECES[dice.roll(PIECES.len())]),
+    for _ in 0..=chance.below(most) {
+        match chance.below(6) {
+            0 => text.push(char::from_u32(chance.below(0x3000)).unwrap_or('?')),
+            _ => text.push_str(PIECES[chance.below(PIECES.len())]),
         }
     }
     // White space alone is refused, and the newline at the end of the input is not sent.
-    text.insert(dice.roll(2) * text.len(), 'x');
-    text + ["", ";", "\n", "\\", " "][dice.roll(5)]
+    text.insert(chance.below(2) * text.len(), 'x');
+    text + ["", ";", "\n", "\\", " "][chance.below(5)]
 }
 
 /// The text after the filter: one kind of line end, no control characters but line feeds and tabs.
@@ -130,10 +114,10 @@ fn send_many(pool: &Pool, seat: usize, many: usize) {
     let (open, close): (&[u8], &[u8]) = if brackets { BRACKETS } else { (b"", b"") };
     let out = pool.path(&name);
     let id = reader(pool, &name, "stty raw -echo", brackets);
-    let mut dice = Dice::new(seat);
+    let mut chance = Chance::new(seat as u64);
     let (mut before, mut sent) = (0, Vec::new());
     for n in 0..many {
-        let text = text(&mut dice);
+        let text = text(&mut chance);
         let flags: &[&str] = if n.is_multiple_of(3) { &["--raw"] } else { &[] };
         let args = [&["send", "--wait", "done", id.as_str(), "-"], flags].concat();
         drop(pool.ctl_in(&args, format!("{text}\n").as_bytes()).expect(0));

@@ -1,5 +1,6 @@
 //! Basis of every system test: a hermetic pool, waiting for conditions, processes, counted skips.
 
+mod chance;
 mod daemons;
 mod mount;
 mod outer;
@@ -9,6 +10,7 @@ mod procs;
 mod talk;
 mod wait;
 
+pub(crate) use chance::Chance;
 pub(crate) use daemons::Program;
 pub(crate) use mount::Mount;
 pub(crate) use outer::Outer;

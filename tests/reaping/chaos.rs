@@ -17,7 +17,8 @@ use nix::sys::signal::Signal;
 use super::held::events;
 use super::support::slots;
 use crate::harness::{
-    PATIENCE, Pool, Program, Talk, eventually, log_writers, number, pids, send_signal, wait_until, words,
+    Chance, PATIENCE, Pool, Program, Talk, eventually, log_writers, number, pids, send_signal, wait_until,
+    words,
 };
 
 /// Duration in seconds; `POOL_CHAOS_SECONDS` sets more.
@@ -63,28 +64,6 @@ const PROGRAMS: [&str; 4] = [
     "trap '' TERM HUP INT; while :; do sleep 0.3; done",
     "(setsid sleep 1000 &); sleep 1000 & echo; wait",
 ];
-
-/// Pseudo-random numbers, the same for the same seed.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
-        let at = usize::try_from(self.below(all.len() as u64)).unwrap();
-        all.get(at).copied()
-    }
-}
 
 /// Counts by name.
 #[derive(Default)]
@@ -136,7 +115,7 @@ impl Chaos<'_> {
             let name = format!("s{}", chance.below(10));
             let name = if chance.below(12) == 0 { WORKED } else { &name };
             let n = self.next.fetch_add(1, Ordering::Relaxed).to_string();
-            let program = chance.of(&PROGRAMS).unwrap();
+            let program = chance.pick(&PROGRAMS).unwrap();
             let mut args: Vec<&str> = match chance.below(16) {
                 0 | 1 => vec!["new", name, "--wait-slot", "2s", "--agent", "keeper"],
                 2 | 3 => vec![
@@ -298,7 +277,7 @@ impl Chaos<'_> {
     }
 
     fn kill_one(&self, what: &str, chance: &mut Chance, among: Vec<u32>) {
-        if let Some(pid) = chance.of(&among) {
+        if let Some(pid) = chance.pick(&among) {
             send_signal(pid, Signal::SIGKILL);
             self.killed.note(what);
         }
@@ -402,14 +381,14 @@ fn whatever_is_killed_nothing_is_left_and_no_message_is_lost_or_worked_twice() {
         for n in 0..3 {
             scope.spawn(move || {
                 let _ends = Ends(&chaos.stop);
-                chaos.user(Chance(seed + n));
+                chaos.user(Chance::new(seed + n));
             });
         }
         for (n, kind) in ["one", "two"].into_iter().enumerate() {
-            scope.spawn(move || chaos.workers(kind, Chance(seed + 10 + n as u64)));
+            scope.spawn(move || chaos.workers(kind, Chance::new(seed + 10 + n as u64)));
         }
         scope.spawn(|| chaos.sender());
-        let mut chance = Chance(seed + 20);
+        let mut chance = Chance::new(seed + 20);
         let began = Instant::now();
         // The daemons of the last quarter live to the end, so that their leaks are seen.
         while !chaos.over() && began.elapsed() < Duration::from_secs(seconds) {

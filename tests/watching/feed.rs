@@ -10,8 +10,8 @@ use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{OsBytes, PaneId, ProcId, ServerId, TmuxSessionId, WindowId};
 use serde_json::{Value, json};
 
-use super::support::{Chance, Listed, NO_SWEEP, Theirs, Told, observation, seen, watch};
-use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, wait_until};
+use super::support::{Listed, NO_SWEEP, Theirs, Told, observation, seen, watch};
+use crate::harness::{Chance, PATIENCE, Pool, Program, Talk, eventually, wait_until};
 
 /// A pool without a watcher, for `feed` to take its place.
 #[track_caller]
@@ -141,7 +141,7 @@ impl Truth {
         let (what, number) = (self.chance.below(5), self.chance.below(200));
         let pane = self.state.panes.get_mut(&id).unwrap();
         match what {
-            0 => pane.width = 80 + u16::try_from(number).unwrap(),
+            0 => pane.width = 80 + number,
             1 => pane.in_mode = !pane.in_mode,
             2 => pane.current_command = Some(OsBytes(format!("program{number}").into_bytes())),
             3 => (pane.exited, pane.exit_status) = (true, Some(7)),

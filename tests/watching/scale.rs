@@ -5,8 +5,8 @@ use std::thread;
 
 use nix::sys::signal::Signal;
 
-use super::support::{Chance, NO_SWEEP, assert_exact, await_connection, await_event};
-use crate::harness::{PATIENCE, Pool, Program, alive, wait_until};
+use super::support::{NO_SWEEP, assert_exact, await_connection, await_event};
+use crate::harness::{Chance, PATIENCE, Pool, Program, alive, wait_until};
 
 /// Runs a list of tmux commands of any length.
 #[track_caller]

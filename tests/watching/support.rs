@@ -253,33 +253,3 @@ impl Drop for Theirs<'_> {
         }
     }
 }
-
-// ---- chance ----
-
-/// Pseudo-random numbers, the same in every run.
-#[derive(Debug)]
-pub(super) struct Chance(u64);
-
-impl Chance {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// A number in `0..n`.
-    pub(super) fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).unwrap() % n
-    }
-
-    /// True once in `n` times.
-    pub(super) fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    /// One of the items, if there are any.
-    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
-        if from.is_empty() { None } else { Some(from[self.below(from.len())].clone()) }
-    }
-}
