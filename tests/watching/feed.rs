@@ -116,22 +116,11 @@ impl Truth {
 
     fn pane_of(&mut self, session: TmuxSessionId) -> TmuxPane {
         self.next += 1;
+        let pid = 6_000_000 + self.next;
         TmuxPane {
-            session,
-            window: WindowId(self.next),
-            tag: None,
-            process: Some(ProcId { pid: 6_000_000 + self.next, start: 2 }),
-            pid: 6_000_000 + self.next,
-            dead: false,
-            exited: false,
-            exit_status: None,
-            exit_signal: None,
-            in_mode: false,
-            width: 80,
-            height: 24,
+            process: Some(ProcId { pid, start: 2 }),
             current_command: Some(OsBytes(b"cat".to_vec())),
-            current_dir: None,
-            detached: false,
+            ..TmuxPane::bare(session, WindowId(self.next), pid)
         }
     }
 
