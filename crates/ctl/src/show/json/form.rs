@@ -56,6 +56,32 @@ macro_rules! forms {
 }
 pub(super) use forms;
 
+/// Defines a document by its keys in their order, each with its type and its value, and the function that creates it
+/// from these arguments. What stands after the arguments has a name in the values.
+macro_rules! document {
+    (
+        $(#[$doc:meta])*
+        $vis:vis struct $name:ident<$life:lifetime>(
+            $($arg:ident: $from:ty),+; $($local:ident = $init:expr),+
+        ) { $($(#[$of:meta])* $key:ident: $type:ty = $value:expr,)+ }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, serde::Serialize)]
+        $vis struct $name<$life> {
+            $($(#[$of])* $key: $type,)+
+        }
+
+        impl<$life> $name<$life> {
+            /// Creates the document.
+            $vis fn new($($arg: $from),+) -> Self {
+                $(let $local = $init;)+
+                Self { $($key: $value),+ }
+            }
+        }
+    };
+}
+pub(super) use document;
+
 impl Form for Standstill {
     fn serialize_form<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let Self { since, waiting, reason } = self;

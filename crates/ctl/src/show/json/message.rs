@@ -7,32 +7,36 @@ use protocol::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::form::Json;
+use super::form::{Json, document};
 
-/// A message, as `queue ls` and `send` print it.
-#[derive(Debug, Serialize)]
-pub(crate) struct MessageJson<'a> {
-    id: MessageId,
-    session: SessionId,
-    kind: &'a str,
-    key: Option<&'a str>,
-    origin: &'a str,
-    cause: Option<MessageId>,
-    state: MessageState,
-    priority: i8,
-    attempts: u32,
-    max_attempts: u32,
-    size: u32,
-    created_at: Json<Timestamp>,
-    not_before: Option<Json<Timestamp>>,
-    expires_at: Option<Json<Timestamp>>,
-    claim: Option<Claim>,
-    accepted_at: Option<Json<Timestamp>>,
-    finished_at: Option<Json<Timestamp>>,
-    result: Option<&'a OsBytes>,
-    reason: Option<String>,
-    reason_code: Option<&'static str>,
-    in_doubt: Option<InDoubt>,
+document! {
+    /// A message, as `queue ls` and `send` print it.
+    pub(crate) struct MessageJson<'a>(
+        message: &'a Message;
+        status = &message.status, waits = status.state == MessageState::Queued
+    ) {
+        id: MessageId = message.id,
+        session: SessionId = message.session,
+        kind: &'a str = &message.kind,
+        key: Option<&'a str> = message.key.as_deref(),
+        origin: &'a str = &message.origin,
+        cause: Option<MessageId> = message.cause,
+        state: MessageState = status.state,
+        priority: i8 = message.priority,
+        attempts: u32 = status.attempts,
+        max_attempts: u32 = message.max_attempts,
+        size: u32 = message.size,
+        created_at: Json<Timestamp> = Json(message.created_at),
+        not_before: Option<Json<Timestamp>> = status.not_before.filter(|_| waits).map(Json),
+        expires_at: Option<Json<Timestamp>> = message.expires_at.map(Json),
+        claim: Option<Claim> = claim(message),
+        accepted_at: Option<Json<Timestamp>> = accepted_at(message).map(Json),
+        finished_at: Option<Json<Timestamp>> = status.state.is_final().then_some(Json(status.changed_at)),
+        result: Option<&'a OsBytes> = status.result.as_ref(),
+        reason: Option<String> = status.reason.as_ref().map(ToString::to_string),
+        reason_code: Option<&'static str> = status.reason.as_ref().and_then(MessageReason::code),
+        in_doubt: Option<InDoubt> = message.in_doubt,
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -41,37 +45,6 @@ struct Claim {
     pid: Option<u32>,
     token: Token,
     deadline_at: Option<Json<Timestamp>>,
-}
-
-impl<'a> MessageJson<'a> {
-    /// Creates the document of a message.
-    pub(crate) fn new(message: &'a Message) -> Self {
-        let status = &message.status;
-        let waits = status.state == MessageState::Queued;
-        Self {
-            id: message.id,
-            session: message.session,
-            kind: &message.kind,
-            key: message.key.as_deref(),
-            origin: &message.origin,
-            cause: message.cause,
-            state: status.state,
-            priority: message.priority,
-            attempts: status.attempts,
-            max_attempts: message.max_attempts,
-            size: message.size,
-            created_at: Json(message.created_at),
-            not_before: status.not_before.filter(|_| waits).map(Json),
-            expires_at: message.expires_at.map(Json),
-            claim: claim(message),
-            accepted_at: accepted_at(message).map(Json),
-            finished_at: status.state.is_final().then_some(Json(status.changed_at)),
-            result: status.result.as_ref(),
-            reason: status.reason.as_ref().map(ToString::to_string),
-            reason_code: status.reason.as_ref().and_then(MessageReason::code),
-            in_doubt: message.in_doubt,
-        }
-    }
 }
 
 fn claim(message: &Message) -> Option<Claim> {
