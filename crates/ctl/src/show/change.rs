@@ -129,23 +129,8 @@ mod tests {
     }
 
     fn pane() -> TmuxPane {
-        TmuxPane {
-            session: TmuxSessionId(3),
-            window: WindowId(4),
-            tag: None,
-            process: None,
-            pid: 60,
-            dead: false,
-            exited: false,
-            exit_status: None,
-            exit_signal: None,
-            in_mode: false,
-            width: 80,
-            height: 24,
-            current_command: Some("claude".into()),
-            current_dir: None,
-            detached: false,
-        }
+        let bare = TmuxPane::bare(TmuxSessionId(3), WindowId(4), 60);
+        TmuxPane { current_command: Some("claude".into()), ..bare }
     }
 
     fn known() -> TmuxState {
