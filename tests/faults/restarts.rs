@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::Signal;
 
@@ -33,6 +33,42 @@ fn populate(pool: &Pool) {
         }
     }
     pool.ok(&["sync"]);
+}
+
+#[test]
+fn the_prompt_of_a_shell_that_was_killed_with_poold_is_not_done() {
+    let pool = Pool::new();
+    let id = pool.ok(&["new", "sh", "--agent", "shell", "--", "bash", "--norc", "-i"]);
+    let sent = pool.ok(&["send", &id, "--wait", "accepted", "while :; do read -t 0.1 </dev/null; done"]);
+    let (shell, _) = pool.pane_pids(&id);
+    pool.kill9(Program::Poold);
+    send_signal(shell, Signal::SIGKILL);
+    wait_until("the shell is gone", PATIENCE, || gone(shell));
+    pool.start(Program::Poold);
+    pool.await_poold();
+    pool.await_lifecycle(&id, "stopped");
+    let message = pool.json(&["queue", "show", &id, sent.lines().next().unwrap()]);
+    assert_eq!(message["state"], "dead", "{message}");
+}
+
+#[test]
+fn a_drain_that_was_cut_off_with_tmux_is_a_loss() {
+    let pool = Pool::with("[pool]\nidle_quiet = '1s'\n");
+    let id = pool.script("web", "while :; do echo tick; sleep 0.1; done");
+    pool.ok(&["drain", &id]);
+    // Only silence since its start counts.
+    wait_until("it has run for longer", PATIENCE, || pool.ok(&["logs", &id]).matches("tick").count() > 12);
+    let (server, (program, _)) = (pool.tmux_pid().unwrap(), pool.pane_pids(&id));
+    let log = Path::new(pool.show(&id)["dir"].as_str().unwrap()).join("logs/output.log");
+    pool.kill9(Program::Poold);
+    send_signal(server, Signal::SIGKILL);
+    wait_until("both are gone", PATIENCE, || gone(server) && gone(program));
+    // Its silence would count as rest.
+    let long_ago = SystemTime::now() - Duration::from_secs(60);
+    fs::File::options().append(true).open(log).unwrap().set_modified(long_ago).unwrap();
+    pool.start(Program::Poold);
+    pool.await_poold();
+    pool.await_lifecycle(&id, "lost");
 }
 
 #[test]

@@ -138,6 +138,11 @@ fn decide(
         if is_overtaken(turn, &target, began) {
             continue;
         }
+        if sample.has_ended {
+            // Its own record may tell how its last turn ended; the end of its incarnation settles all else.
+            transcript::take_in(turn, daemon, &target, &sample);
+            continue;
+        }
         let foreground = sample.foreground.as_ref();
         let shown = foreground.and_then(|found| {
             let run = (target.id, target.tag);

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{Lifecycle, Refusal, SessionId, Timestamp};
+use protocol::{Lifecycle, ProcId, Refusal, SessionId, Timestamp};
 
 use tokio::time::Instant;
+use world::processes::Processes;
 
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::{Purpose, WORK_LIMIT};
@@ -22,17 +23,19 @@ struct RunningLog {
     session: SessionId,
     log: PathBuf,
     started_at: Timestamp,
+    /// The process of the program, or else of its init.
+    process: Option<ProcId>,
 }
 
 /// Samples since when running programs have written nothing, unless the last sample is recent. Programs whose
-/// logs do not answer, or are missing, count as writing.
+/// logs do not answer, or are missing, count as writing; so do those that have ended, whose silence says nothing.
 pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     let context = Arc::clone(daemon);
     let Some(running_logs) = daemon.engine.turn(move |turn| running_logs(turn, &context)).await? else {
         return Ok(());
     };
-    let (all, now) = (running_logs.clone(), daemon.world.clock.now());
-    let look = move || all.into_iter().filter_map(|log| written(log, now)).collect();
+    let (all, now, processes) = (running_logs.clone(), daemon.world.clock.now(), daemon.processes());
+    let look = move || all.into_iter().filter_map(|log| written(log, &*processes, now)).collect();
     let place = (Purpose::Logs, daemon.paths.sessions.as_path());
     let found = match daemon.blocking.one_at_a_time(place, ANSWER_LIMIT, look).await {
         Some(found) => found,
@@ -58,8 +61,9 @@ async fn one_by_one(daemon: &Daemon, running_logs: Vec<RunningLog>) -> Vec<(Sess
     for running_log in running_logs.into_iter().take_while(|_| Instant::now() < until) {
         let log = running_log.log.clone();
         let place = (Purpose::Logs, log.as_path());
-        let now = daemon.world.clock.now();
-        let look = daemon.blocking.one_at_a_time(place, ANSWER_LIMIT, move || written(running_log, now));
+        let (now, processes) = (daemon.world.clock.now(), daemon.processes());
+        let look = move || written(running_log, &*processes, now);
+        let look = daemon.blocking.one_at_a_time(place, ANSWER_LIMIT, look);
         found.extend(look.await.flatten());
     }
     found
@@ -74,13 +78,21 @@ fn running_logs(turn: &Turn<'_>, daemon: &Daemon) -> Option<Vec<RunningLog>> {
         turn.pool().sessions().filter(|s| matches!(s.lifecycle, Lifecycle::Live | Lifecycle::Draining));
     let running_log = |session: &protocol::Session| {
         let log = daemon.paths.logs_of(session.id).join(protocol::logs::CURRENT);
-        let started_at = session.incarnation.as_ref()?.started_at;
-        Some(RunningLog { session: session.id, log, started_at })
+        let run = session.incarnation.as_ref()?;
+        let (started_at, process) = (run.started_at, run.agent.or(run.init));
+        Some(RunningLog { session: session.id, log, started_at, process })
     };
     Some(running.filter_map(running_log).collect())
 }
 
-fn written(running_log: RunningLog, now: Timestamp) -> Option<(SessionId, [Timestamp; 2])> {
-    let modified = files::last_written(&running_log.log, now)?;
-    Some((running_log.session, [modified, running_log.started_at]))
+fn written(
+    running_log: RunningLog,
+    processes: &dyn Processes,
+    now: Timestamp,
+) -> Option<(SessionId, [Timestamp; 2])> {
+    let RunningLog { session, log, started_at, process } = running_log;
+    let modified = files::last_written(&log, now)?;
+    // Last: what was read before is of a living program.
+    (!process.is_some_and(|process| processes.has_exited(process)))
+        .then_some((session, [modified, started_at]))
 }

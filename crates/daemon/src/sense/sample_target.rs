@@ -23,6 +23,8 @@ pub(crate) struct SampleTarget {
     pub(crate) id: SessionId,
     pub(crate) tag: Tag,
     pub(crate) pane: Option<PaneRef>,
+    /// The process of its program, or else of its init.
+    pub(crate) process: Option<ProcId>,
     pub(crate) agent: Arc<Agent>,
     /// Start of its incarnation.
     pub(crate) started_at: Timestamp,
@@ -55,6 +57,7 @@ impl SampleTarget {
             id,
             tag,
             pane: None,
+            process: None,
             agent: Arc::default(),
             started_at: Timestamp(0),
             may_start: false,
@@ -85,6 +88,7 @@ impl SampleTarget {
             id: session.id,
             tag: run.tag,
             pane: pane_of(run),
+            process: run.agent.or(run.init),
             hooked: notes.hooked == Some(run.tag),
             known: known.unwrap_or_default(),
             record: record_of(paths, session, &kind.agent, &notes),

@@ -62,6 +62,8 @@ pub(crate) struct SampleState {
     shell: Option<ShellState>,
     /// True if the shell is known to edit its lines; `None` if nobody looked.
     edits_lines: Option<bool>,
+    /// True if its program had ended after all of it was read.
+    has_ended: bool,
 }
 
 /// The result of a sample.
@@ -84,6 +86,8 @@ pub(crate) struct Sample {
     pub(crate) shell: Option<ShellState>,
     /// True if the shell is known to edit its lines.
     pub(crate) edits_lines: bool,
+    /// True if its program had ended by then: that it is silent, and that nothing else has its terminal, says nothing.
+    pub(crate) has_ended: bool,
 }
 
 impl SampleState {
@@ -134,6 +138,7 @@ impl SampleState {
             foreground: self.foreground.clone(),
             shell: self.shell,
             edits_lines: self.edits_lines == Some(true),
+            has_ended: self.has_ended,
         }
     }
 
@@ -160,8 +165,14 @@ impl SampleState {
         (self.screen, self.screen_read_at) = (Some(screen), Some(began));
     }
 
-    /// Reads what is new in its files.
+    /// Reads what is new in its files, and whether its program runs.
     pub(crate) fn read(&mut self, processes: &dyn Processes, target: &SampleTarget, now: Timestamp) {
+        self.read_files(processes, target, now);
+        // Last: what was read before is of a living program.
+        self.has_ended = target.process.is_some_and(|process| processes.has_exited(process));
+    }
+
+    fn read_files(&mut self, processes: &dyn Processes, target: &SampleTarget, now: Timestamp) {
         let init = target.shell.as_ref().and_then(|shell| shell.init);
         self.foreground = init.and_then(|init| processes.foreground(init));
         if target.attached {

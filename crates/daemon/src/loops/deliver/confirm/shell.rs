@@ -150,10 +150,8 @@ async fn follow_marks(
         match wait_for_marks(daemon, (session, began_at), began).await {
             Ok(Watched::Over) => return Ok(()),
             Ok(Watched::Seen) => advance(daemon, (session, id), MessageState::Accepted, None).await?,
-            // The end of its incarnation settles the prompt, once it is observed.
             Err(_) if has_exited(daemon, &prompt.run).await => {
-                let over = move |turn: &mut Turn<'_>| is_over(turn, (session, tag), id).then_some(());
-                return daemon.engine.wait_on(session, None, over).await;
+                return wait_for_end(daemon, (session, tag), id).await;
             }
             Err(_) => {
                 if let Some(row) = kept_row(daemon, session, (prompt, before)).await {
@@ -175,6 +173,9 @@ async fn follow_marks(
     loop {
         match wait_for_marks(daemon, (session, began_at), back).await {
             Ok(Watched::Over) => return Ok(()),
+            Ok(Watched::Seen) if has_exited(daemon, &prompt.run).await => {
+                return wait_for_end(daemon, (session, tag), id).await;
+            }
             Ok(Watched::Seen) if is_in_front(daemon, (session, &prompt.run)).await => break,
             // Another program may write such marks, as a shell on another machine.
             Ok(Watched::Seen) => sleep(PAUSE_MAX).await,
@@ -265,6 +266,16 @@ async fn has_exited(daemon: &Daemon, run: &Incarnation) -> bool {
     let (processes, Some(shell)) = (daemon.processes(), run.agent) else { return false };
     let look = move || processes.has_exited(shell);
     daemon.blocking.with_timeout(Purpose::Processes, look).await.unwrap_or_default()
+}
+
+/// Waits until the end of the incarnation of a shell that has ended settles its prompt.
+async fn wait_for_end(
+    daemon: &Daemon,
+    (session, tag): (SessionId, Tag),
+    id: MessageId,
+) -> Result<(), Refusal> {
+    let over = move |turn: &mut Turn<'_>| is_over(turn, (session, tag), id).then_some(());
+    daemon.engine.wait_on(session, None, over).await
 }
 
 /// True if no other program has the terminal, as far as the system tells.
