@@ -22,7 +22,7 @@ const ANSWERS_MAX: usize = 50_000;
 const ANSWERS_BYTES_MAX: usize = 32 << 20;
 
 /// Maximum number of operations forgotten in one turn.
-const FORGET_BATCH: usize = 500;
+pub(crate) const FORGET_BATCH: usize = 500;
 
 /// An operation that a client requests.
 #[derive(Debug, Clone)]
@@ -320,7 +320,7 @@ fn surplus(
         return Vec::new();
     }
     let mut oldest: Vec<_> = answers().collect();
-    oldest.sort_unstable_by_key(|(at, op, _)| (Reverse(pool.age(now, *at)), *op));
+    oldest.sort_by_cached_key(|(at, op, _)| (Reverse(pool.age(now, *at)), *op));
     let is_over = |(_, _, size): &(Timestamp, &OpId, usize)| {
         let over = count > most || bytes > most_bytes;
         (count, bytes) = (count - 1, bytes - size);

@@ -151,14 +151,14 @@ fn forget_expired(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>
         turn.record_clock();
     }
     let forgotten = queue::past_retention(turn.pool(), rules, now);
-    let more = !forgotten.is_empty();
-    idempotency::forget_messages(turn, forgotten);
-    if more {
+    let mut more = forgotten.len() == queue::FORGET_BATCH;
+    if !forgotten.is_empty() {
+        idempotency::forget_messages(turn, forgotten);
         crate::crash::point("forget");
     }
     let in_progress = |op: &_| turn.waiting.operations.contains_key(op);
     let over = idempotency::expired(turn.pool(), now, in_progress);
-    let more = more || !over.is_empty();
+    more |= over.len() == idempotency::FORGET_BATCH;
     turn.emit_all(over);
     forget_ended(turn, daemon, ended);
     turn.trim();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::{Event, MessageId, SessionId, Timestamp};
 
 use crate::pool::Pool;
+use crate::queue::admin::FORGET_BATCH;
 use crate::queue::session_queue::{FinishedList, FinishedMessage};
 use crate::settings::QueueRules;
 
@@ -22,10 +23,8 @@ pub fn keep_time(is_named: bool) -> Duration {
     if is_named { KEEP_NAMED } else { KEEP_RANDOM }
 }
 
-/// Most messages forgotten at a time, so that no turn takes long.
-const BATCH: usize = 4096;
-
-/// Forgets finished messages whose retention time is over, and the oldest of those that are too many.
+/// Forgets finished messages whose retention time is over, and the oldest of those that are too many. Fewer events than
+/// [`FORGET_BATCH`] mean that none is left.
 #[must_use]
 pub fn past_retention(pool: &Pool, rules: &QueueRules, now: Timestamp) -> Vec<Event> {
     let keep = usize::try_from(rules.keep_count).unwrap_or(usize::MAX);
@@ -36,7 +35,7 @@ pub fn past_retention(pool: &Pool, rules: &QueueRules, now: Timestamp) -> Vec<Ev
         past_retention_in(pool, list, (keep, age), now).map(move |id| (id, session))
     });
     let forgotten = |(id, session): (MessageId, SessionId)| Event::MessageForgotten { id, session };
-    outdated.take(BATCH).map(forgotten).collect()
+    outdated.take(FORGET_BATCH).map(forgotten).collect()
 }
 
 fn past_retention_in(
