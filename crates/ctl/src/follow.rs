@@ -50,14 +50,18 @@ pub(crate) fn follow(
     loop {
         let began = Instant::now();
         match stream(&mut client, follower, &mut limit) {
-            Err(StreamEnd::Transient(_)) if follower.persists() && limit.left() != Some(Duration::ZERO) => {
-                if !std::mem::replace(&mut noted, true) {
+            Err(end @ (StreamEnd::Lost(_) | StreamEnd::Unreached(_)))
+                if follower.persists() && limit.left() != Some(Duration::ZERO) =>
+            {
+                // A connection is also ended by poold, which runs, where its reader was too slow.
+                let is_down = matches!(end, StreamEnd::Unreached(_));
+                if is_down && !std::mem::replace(&mut noted, true) {
                     out::note("poolctl: lost the connection to poold; this continues once poold runs again");
                 }
                 poll::pause(limit.left().map_or(RETRY_INTERVAL, |left| left.min(RETRY_INTERVAL)))?;
             }
-            Err(StreamEnd::Transient(_)) if limit.wait_to_retry(began) => {}
-            Err(StreamEnd::Transient(refusal)) => return Err(refusal.into()),
+            Err(StreamEnd::Lost(_) | StreamEnd::Unreached(_)) if limit.wait_to_retry(began) => {}
+            Err(StreamEnd::Lost(refusal) | StreamEnd::Unreached(refusal)) => return Err(refusal.into()),
             Err(StreamEnd::Final(error)) => return Err(error),
             Ok(()) if follower.is_over() => return Ok(()),
             Ok(()) => {}
@@ -75,7 +79,7 @@ fn stream(
     let mut connection = client.connect(Role::Subscriber, limit.left()).map_err(|error| {
         let refusal = error.refusal();
         if client.may_come_back(&error) {
-            StreamEnd::Transient(refusal)
+            StreamEnd::Unreached(refusal)
         } else {
             StreamEnd::Final(refusal.into())
         }
@@ -125,8 +129,10 @@ pub(crate) fn arrived(connection: &mut Connection) -> Result<Option<Frame>, Tran
 
 /// The reason for which a connection ended.
 enum StreamEnd {
-    /// Retrying helps: it ended as during a restart of the daemon.
-    Transient(Refusal),
+    /// Retrying helps: no daemon was reached, as during its restart.
+    Unreached(Refusal),
+    /// Retrying helps: the connection was lost.
+    Lost(Refusal),
     /// Retrying does not help.
     Final(Error),
 }
@@ -141,7 +147,7 @@ impl From<TransportError> for StreamEnd {
     fn from(error: TransportError) -> Self {
         let refusal = error.refusal();
         match error {
-            TransportError::Closed | TransportError::Io(_) => Self::Transient(refusal),
+            TransportError::Closed | TransportError::Io(_) => Self::Lost(refusal),
             // The limit is that of the whole stream.
             TransportError::Timeout => Self::Final(Error::timeout("timed out")),
             TransportError::Frame(_) => Self::Final(refusal.into()),
