@@ -1,10 +1,10 @@
 //! Log files of the daemons. Each daemon rotates its own, so that their size is bounded however it was
 //! started.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -22,9 +22,14 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Stack of the rotating thread, in bytes: enough to copy a file.
 const STACK: usize = 128 << 10;
 
-/// Opens a log for appending, and rotates it first if necessary and possible: on a full disk it grows on.
+/// Opens a log for appending, and rotates it first if necessary and possible: on a full disk it grows on. Its directory is
+/// made again if somebody removed it.
 pub fn open(path: &Path) -> io::Result<File> {
     drop(rotate_if_large(path));
+    if let Some(dir) = path.parent() {
+        // Its absence is the error of the open.
+        drop(DirBuilder::new().mode(0o700).create(dir));
+    }
     File::options().append(true).create(true).mode(0o600).open(path)
 }
 
