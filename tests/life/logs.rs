@@ -240,6 +240,28 @@ fn a_lost_log_writer_is_replaced_and_the_gap_is_marked() {
 }
 
 #[test]
+fn output_that_a_lost_writer_did_not_write_is_told_as_missing() {
+    let pool = Pool::new();
+    let script = "echo before; until [ -e go ]; do sleep 0.02; done; echo after";
+    let mut run = Talk::start(pool.poolctl().args(["run", "web", "--cwd", "own", "--", "sh", "-c", script]));
+    wait_until("it writes", PATIENCE, || run.lines() == ["before"]);
+    let dir = dir(&pool, "web");
+    send_signal(log_writers(&dir)[0], Signal::SIGKILL);
+    wait_until("it is gone", PATIENCE, || log_writers(&dir).is_empty());
+    fs::write(dir.join("work/go"), "").unwrap();
+    assert_eq!(run.await_end(), Some(0));
+    // In the log where poold has started another one meanwhile.
+    let told = format!("{}{}", run.lines().join("\n"), run.errors());
+    assert!(told.contains("the log writer was lost"), "{told}");
+    let logs = pool.ctl(&["logs", "web"]).expect(0);
+    assert!((logs.stdout + &logs.stderr).contains("the log writer was lost"));
+    pool.ok(&["restart", "web"]);
+    wait_until("the next writer marks it", PATIENCE, || {
+        pool.ok(&["logs", "web"]).contains("writer was lost")
+    });
+}
+
+#[test]
 fn logs_begin_at_a_time() {
     let pool = Pool::new();
     let id = pool.script("web", "echo early; while [ ! -e go ]; do sleep 0.05; done; echo late; exec cat");

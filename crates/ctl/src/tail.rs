@@ -227,7 +227,15 @@ impl Tail {
                 return result.map(Some);
             }
         }
+        self.note_lost_writer();
         Ok(None)
+    }
+
+    /// Says that the end of the log may be missing, if its writer was lost.
+    pub(crate) fn note_lost_writer(&self) {
+        if logs::is_writer_lost(self.reader.dir()) {
+            out::note("poolctl: the log writer was lost; the end of the output may be missing");
+        }
     }
 
     pub(crate) fn skip_to(&mut self, offset: u64) {

@@ -4,8 +4,8 @@
 //! log is bounded: each file has a fixed share, and the oldest part is dropped when there are too many.
 //!
 //! In the order in which output travels: `stdin_reader` reads it, `copy` writes it and counts losses,
-//! `rotating_log` is the log as one stream; `directory`, `log_parts` and `access` are its files, [`times`]
-//! the index of when which byte was written, `compress` the thread that compresses earlier parts.
+//! `rotating_log` is the log as one stream; `directory`, `log_parts` and `access` are its files, `presence` tells
+//! whether a writer runs or was lost, [`times`] is the index of when which byte was written, `compress` the thread that compresses earlier parts.
 //! `writer_options` parses the command line.
 
 mod access;
@@ -13,26 +13,25 @@ mod compress;
 mod copy;
 mod directory;
 mod log_parts;
+mod presence;
 mod rotating_log;
 mod stdin_reader;
 pub mod times;
 mod writer_options;
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigHandler, Signal, signal};
-use protocol::logs;
-
 use crate::platform;
-use access::is_locked;
 use directory::LogDir;
+use nix::sys::signal::{SigHandler, Signal, signal};
+use presence::Presence;
 use rotating_log::RotatingLog;
 
 pub use access::open_file;
 pub use log_parts::{Part, Parts};
+pub use presence::{has_writer, is_writer_lost};
 pub use writer_options::WriterOptions;
 
 /// Ignored signals: only the end of its input ends the writer, and it handles a full disk or a file size
@@ -60,15 +59,13 @@ pub fn write_log(options: &WriterOptions) -> io::Result<()> {
 /// As [`write_log`], from this input, in a process that has other work.
 pub fn write_from(input: impl io::Read + Send + 'static, options: &WriterOptions) -> io::Result<()> {
     let chunks = stdin_reader::read_chunks(input)?;
-    let (_presence, mut log) = open(options)?;
+    let (mut presence, mut log) = open(options)?;
     let result = copy::copy(chunks, &mut log);
+    if result.is_ok() {
+        presence.tell_end();
+    }
     log.finish();
     result
-}
-
-/// True if a writer of this log is running.
-pub fn has_writer(dir: &Path) -> bool {
-    [logs::LOCK, logs::CURRENT].iter().any(|name| is_locked(&dir.join(name)))
 }
 
 /// Empties a log, also while it is being written. Offsets continue.
@@ -87,11 +84,14 @@ pub fn clear(dir: &Path) -> io::Result<()> {
 
 /// Opens the lock that announces the writer, and the log. Retries for a while if a resource is exhausted or
 /// another process holds the lock; meanwhile the input is buffered and, beyond the buffer, counted as lost.
-fn open(options: &WriterOptions) -> io::Result<(File, RotatingLog)> {
+fn open(options: &WriterOptions) -> io::Result<(Presence, RotatingLog)> {
+    let (is_alone, is_lost) = (!has_writer(&options.dir), is_writer_lost(&options.dir));
+    let options = &WriterOptions { resumed: options.resumed || is_lost, ..options.clone() };
     let deadline = Instant::now() + OPEN_TIMEOUT;
     loop {
-        let opened = LogDir::create(&options.dir)
-            .and_then(|files| Ok((files.announce_writer()?, RotatingLog::open(files, options)?)));
+        let opened = LogDir::create(&options.dir).and_then(|files| {
+            Ok((Presence::announce(&files, is_alone)?, RotatingLog::open(files, options)?))
+        });
         match opened {
             Err(_) if Instant::now() < deadline => std::thread::sleep(RETRY_PAUSE),
             result => return result,

@@ -8,7 +8,8 @@
 //! - `output.times`: lines of text, each with a time in milliseconds since the epoch, a blank, and the offset
 //!   of the log's end at that time. On the first line of an incarnation's writer, a blank and the
 //!   incarnation's tag follow. A line that cannot be parsed, or whose offset goes back, is ignored.
-//! - `output.lock`: empty. Each writer holds a shared lock (`flock`) on it while it runs. Writers of earlier
+//! - `output.lock`: a `+` of each writer that began, and a `.` of each that has written all of its input; a writer that
+//!   finds no other one empties it first. Each holds a shared lock (`flock`) on it while it runs. Writers of earlier
 //!   releases hold an exclusive lock on `output.log`.
 //! - `stderr/`: the log of the program's standard error, in the same form, where it is kept apart. The
 //!   session's init writes it.

@@ -19,7 +19,7 @@ pub struct WriterOptions {
     pub keep: u32,
     /// `--compress`: compress earlier parts.
     pub compress: bool,
-    /// `--resumed`: an earlier writer of this incarnation was lost.
+    /// `--resumed`: an earlier writer was lost.
     pub resumed: bool,
 }
 

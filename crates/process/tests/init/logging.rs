@@ -11,7 +11,7 @@ use flate2::read::GzDecoder;
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity;
-use process::log_writer::{Parts, clear, has_writer, times};
+use process::log_writer::{Parts, clear, has_writer, is_writer_lost, times};
 use protocol::logs;
 
 use crate::pane::{myself, tag, wait_until};
@@ -19,6 +19,7 @@ use crate::pane::{myself, tag, wait_until};
 crate::tests![
     the_output_is_appended_in_private_files,
     a_writer_is_seen_until_the_log_is_whole,
+    a_writer_that_was_killed_is_lost_until_the_next_one_has_marked_it,
     only_the_end_of_its_input_ends_it,
     a_full_disk_never_stops_the_reading,
     a_lock_that_is_held_or_a_pipe_in_place_of_a_file_never_stops_the_reading,
@@ -105,6 +106,26 @@ fn a_writer_is_seen_until_the_log_is_whole() {
     assert!(has_writer(dir), "the second is there still");
     finish(second);
     assert!(!has_writer(dir));
+}
+
+fn a_writer_that_was_killed_is_lost_until_the_next_one_has_marked_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut first = writer(dir);
+    give(&mut first, b"one ");
+    wait_until("the first output", || text(dir) == "one ");
+    assert!(!is_writer_lost(dir), "it runs");
+    drop((first.kill(), first.wait()));
+    assert!(is_writer_lost(dir));
+    let mut second = writer(dir);
+    give(&mut second, b"two");
+    wait_until("the second output", || text(dir).ends_with("two"));
+    finish(second);
+    assert!(text(dir).starts_with("one \r\n[tmux-pool: the log writer was lost"), "{}", text(dir));
+    assert!(!is_writer_lost(dir));
+    let before = text(dir);
+    finish(writer(dir));
+    assert_eq!(text(dir), before, "it is marked once");
 }
 
 fn only_the_end_of_its_input_ends_it() {

@@ -1,0 +1,53 @@
+//! The presence of writers: the lock that each of them holds while it runs, and the file of that lock, in which it tells
+//! its begin and its end. One that was killed, or went down with the machine, told no end.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use protocol::logs;
+
+use super::access::{is_locked, open_file};
+use super::directory::LogDir;
+
+/// Bytes of the file. Each writer appends one at its begin, and one at its end.
+const BEGUN: u8 = b'+';
+const ENDED: u8 = b'.';
+
+/// Maximum number of bytes that are read: a writer that finds no other one begins the file anew.
+const LENGTH_MAX: u64 = 4096;
+
+/// A running writer, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Presence(File);
+
+impl Presence {
+    /// Announces a writer. `is_alone`: no other one runs. On a full disk nothing is told, and nothing counts as lost.
+    pub(super) fn announce(files: &LogDir, is_alone: bool) -> io::Result<Self> {
+        let mut file = files.announce_writer()?;
+        if is_alone {
+            drop(file.set_len(0));
+        }
+        drop(file.write_all(&[BEGUN]));
+        Ok(Self(file))
+    }
+
+    /// Tells that the writer has written all of its input.
+    pub(super) fn tell_end(&mut self) {
+        drop(self.0.write_all(&[ENDED]));
+    }
+}
+
+/// True if a writer of this log is running.
+pub fn has_writer(dir: &Path) -> bool {
+    [logs::LOCK, logs::CURRENT].iter().any(|name| is_locked(&dir.join(name)))
+}
+
+/// True if no writer of this log is running, and one has ended without writing all of its input: output may be missing
+/// at the end.
+pub fn is_writer_lost(dir: &Path) -> bool {
+    let mut told = Vec::new();
+    let read = open_file(&dir.join(logs::LOCK)).and_then(|file| file.take(LENGTH_MAX).read_to_end(&mut told));
+    let count = |wanted: u8| told.iter().filter(|byte| **byte == wanted).count();
+    read.is_ok() && count(BEGUN) > count(ENDED) && !has_writer(dir)
+}
