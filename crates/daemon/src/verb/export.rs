@@ -2,15 +2,20 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::{Frame, Refusal, Reply, Response};
 use store::maintenance;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::engine::{Daemon, in_doubt};
 use crate::host::blocking_pool::{self, Purpose};
 use crate::verb::database;
 use crate::verb::parts::Parts;
+
+/// Time for a client to take a part: as long as its text is being read, the file of the database only grows.
+const READ_LIMIT: Duration = Duration::from_secs(5 * 60);
 
 /// Bytes of a part.
 const PART: usize = 128 * 1024;
@@ -30,9 +35,13 @@ pub(super) async fn export(daemon: &Arc<Daemon>, parts: Parts<'_>) -> Reply {
         .detach("export", async move { blocking.without_timeout(Purpose::DatabaseCopies, write).await });
     while let Some(text) = texts.recv().await {
         let part = Frame::Part { id: parts.call, part: Response::Text(text) };
-        if parts.outbox.send(part).await.is_err() {
-            // The writing thread notices at its next part.
-            return Err(Refusal::unavailable("the client is gone"));
+        // The writing thread notices the end at its next part.
+        match timeout(READ_LIMIT, parts.outbox.send(part)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(Refusal::unavailable("the client is gone")),
+            Err(_) => {
+                return Err(Refusal::timeout("the export is not read; export into a file, and read that"));
+            }
         }
     }
     match writing.await.ok_or_else(in_doubt)? {
