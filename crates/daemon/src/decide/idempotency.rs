@@ -2,6 +2,7 @@
 //! same answer, whether the first request is done, in progress, or was interrupted by a crash.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -291,12 +292,13 @@ fn decode(reply: &[u8]) -> Reply {
 pub(crate) fn expired(pool: &pool::Pool, now: Timestamp, in_progress: impl Fn(&OpId) -> bool) -> Vec<Event> {
     let old = |op: &OpId, at: Timestamp| pool.age(now, at) > keep_time(op) && !in_progress(op);
     let over = pool.operations().filter(|(op, known)| old(op, known.at));
-    let mut over: Vec<&OpId> = over.map(|(op, _)| op).take(FORGET_BATCH).collect();
-    if over.is_empty() {
-        over = surplus(pool, now, (ANSWERS_MAX, ANSWERS_BYTES_MAX), is_named);
-    }
-    if over.is_empty() {
-        over = surplus(pool, now, (ANSWERS_MAX, ANSWERS_BYTES_MAX), |op| !is_named(op));
+    let mut over: BTreeSet<&OpId> = over.map(|(op, _)| op).take(FORGET_BATCH).collect();
+    for of_named in [true, false] {
+        if over.len() < FORGET_BATCH {
+            let is_left = |op: &OpId| is_named(op) == of_named && !over.contains(op);
+            let surplus = surplus(pool, now, (ANSWERS_MAX, ANSWERS_BYTES_MAX), is_left);
+            over.extend(surplus);
+        }
     }
     over.into_iter().map(|op| Event::OperationForgotten { op: op.clone() }).collect()
 }
@@ -380,6 +382,21 @@ mod tests {
         let forgotten = expired(&pool, Timestamp(1200), |_| false);
         let is_random = |event: &Event| matches!(event, Event::OperationForgotten { op } if !is_named(op));
         assert_eq!((forgotten.len(), forgotten.iter().all(is_random)), (10, true));
+    }
+
+    #[test]
+    fn what_is_old_keeps_nothing_from_being_too_much() {
+        let mut pool = pool::Pool::default();
+        let old = OpId::Random([7; 16]);
+        let named = (0..ANSWERS_MAX + 5).map(|n| OpId::Named(format!("op{n}")));
+        for (op, seq) in [old.clone()].into_iter().chain(named).zip(1..) {
+            let at = Timestamp(if op == old { 1 } else { 1000 });
+            let event = Event::OperationDone { op, digest: 1, reply: vec![0], at };
+            pool.apply(&Stamped { seq: Seq(seq), at: Timestamp(1000), event });
+        }
+        let forgotten = expired(&pool, Timestamp(2).after(queue::keep_time(false)), |_| false);
+        assert_eq!(forgotten.len(), 6, "one is old, five are too many");
+        assert!(forgotten.contains(&Event::OperationForgotten { op: old }));
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn forget_expired(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>
     }
     let in_progress = |op: &_| turn.waiting.operations.contains_key(op);
     let over = idempotency::expired(turn.pool(), now, in_progress);
-    more |= over.len() == idempotency::FORGET_BATCH;
+    more |= over.len() >= idempotency::FORGET_BATCH;
     turn.emit_all(over);
     forget_ended(turn, daemon, ended);
     turn.trim();

@@ -68,24 +68,21 @@ pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Re
     let detail = session.detail.clone().unwrap_or_default();
     let is_limit = detail.starts_with(LIMIT_NOT_HELD);
     let advice = if is_limit { ", and `--limits best-effort` starts it without" } else { "" };
-    let name = &session.name;
-    let stays = if session.policy.ephemeral {
-        "it is removed in a moment".to_owned()
-    } else {
-        format!(
-            "it keeps the name {name}: `poolctl restart {name}` tries again, `poolctl rm {name}` frees it{advice}"
-        )
-    };
     match session.lifecycle {
         Lifecycle::Failed => Err(Refusal::new(
             if is_limit { ErrorCode::Refused } else { error_code(session.reason) },
-            format!("{id} failed to start: {detail}; {stays}"),
+            format!(
+                "{id} failed to start: {detail}; it keeps the name {0}: `poolctl restart {0}` tries again, \
+                 `poolctl rm {0}` frees it{advice}",
+                session.name
+            ),
         )),
         Lifecycle::Starting => {
             let is_placed = session.incarnation.as_ref().is_some_and(|run| run.pane.is_some());
             let why = if is_placed { "its program has not begun yet" } else { "tmux does not answer" };
             Err(Refusal::unavailable(format!(
-                "{why}; {id} ({name}) stays starting until it is known whether it runs"
+                "{why}; {id} ({}) stays starting until it is known whether it runs",
+                session.name
             )))
         }
         _ => session_view::reply(turn, daemon, id),
