@@ -176,6 +176,13 @@ impl Context {
         if self.style.json || self.style.quiet { Ok(()) } else { out::line(&hint::message(line)) }
     }
 
+    /// Prints a note on standard error, unless `--quiet`.
+    pub(crate) fn tell(&self, text: &str) {
+        if !self.style.quiet {
+            out::note(text);
+        }
+    }
+
     /// Prints a remark on standard error with `--verbose`.
     pub(crate) fn remark(&self, text: &str) {
         if self.verbose {

@@ -83,8 +83,8 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         Err(error) => return not_started(context, &mut client, (error, interrupted.get()), rm),
     };
     context.remark(&format!("{id} runs"));
-    if !context.style.quiet && stdin_has_data() {
-        out::note(&format!("poolctl: standard input is not passed on; type with `poolctl keys {id}`"));
+    if stdin_has_data() {
+        context.tell(&format!("poolctl: standard input is not passed on; type with `poolctl keys {id}`"));
     }
     let (ends, ending) = watch_end(context, &id, &known, rm);
     let _note = MissingComponentNote::watch(context, id.clone());
@@ -128,7 +128,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         End::Exited(view) => {
             if !ending.load(Ordering::Relaxed) {
                 outcome::say_why(context, &view);
-                if !rm {
+                if !(rm && view.session.policy.ephemeral) {
                     outcome::say_restart(context, &view);
                 }
             }
@@ -167,7 +167,8 @@ fn not_started(
     let session = &view.session;
     let code = session.exit.filter(|_| session.reason == Some(Reason::ExecFailed)).map(Exit::shell_code);
     // Hints on how to restart or remove the session are left out if it is removed.
-    let error = if rm { Error::failed(session::why_ended(&view)) } else { error };
+    let goes = rm && session.policy.ephemeral;
+    let error = if goes { Error::failed(session::why_ended(&view)) } else { error };
     exit::report(&error, context.style.json, code.unwrap_or(exit::OWN_FAILURE));
     if rm {
         remove(context, client, session);
@@ -241,8 +242,8 @@ fn finish(context: &Context, client: &mut Client, view: &SessionView, rm: bool) 
     code
 }
 
-/// Removes an ephemeral session that has ended. One that is in use is left to poold, which removes it once nothing waits
-/// there; one that was there before this command stays.
+/// Removes an ephemeral session that has ended. One with messages for workers is left to poold, which waits an hour for
+/// them; one that is not ephemeral was there before this command, and stays.
 fn remove(context: &Context, client: &mut Client, session: &Session) {
     let Session { id, name, .. } = session;
     if !session.policy.ephemeral {
@@ -253,7 +254,9 @@ fn remove(context: &Context, client: &mut Client, session: &Session) {
     let removed = client.change(&Repeat::default(), Request::Remove(remove));
     match removed.and_then(|response| expect_done(&response)) {
         Err(error) if error.code() == ErrorCode::Conflict => {
-            context.remark(&format!("poolctl: {name} is removed later: {error}"));
+            let how = format!("`poolctl rm --force {name}` removes");
+            let why = error.to_string().replace("--force removes", &how);
+            context.tell(&format!("poolctl: {name} stays for now: {why}"));
         }
         Err(error) if error.code() != ErrorCode::NotFound => {
             report(context.style.json, &format!("{id} could not be removed"), &error);

@@ -6,6 +6,7 @@ use protocol::{ErrorCode, Name, OsBytes, Refusal, Session, SessionId, counted};
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
+use crate::session::retention::has_worker_messages;
 
 /// Returns the names and directories of all other sessions.
 pub fn directories_of_others(pool: &Pool, session: SessionId) -> Vec<(Name, OsBytes)> {
@@ -34,8 +35,8 @@ pub fn check_files_unused<'a>(
     }
 }
 
-/// Refuses while a client is attached or messages are not worked yet. `otherwise` tells the user how to
-/// override it.
+/// Refuses while a client is attached or messages are not worked yet. Those of an ephemeral session that has ended are the
+/// messages for workers: its prompts go with it. `otherwise` tells the user how to override it.
 ///
 /// # Errors
 /// Conflict.
@@ -45,8 +46,10 @@ pub fn check_unused(pool: &Pool, session: &Session, otherwise: &str) -> Result<(
         return refuse(ErrorCode::Conflict, format!("a client is attached to {name}; {otherwise}"));
     }
     let waiting = pool.queue_counts(Some(session.id));
+    let has_ended = session.exit.is_some() || !session.lifecycle.holds_slot();
+    let is_gone = session.policy.ephemeral && has_ended && !has_worker_messages(pool, session.id);
     let open = waiting.queued + waiting.claimed + waiting.in_doubt;
-    if open > 0 {
+    if open > 0 && !is_gone {
         let (open, are) = (counted(open, "message"), if open == 1 { "is" } else { "are" });
         let why = format!("{open} of {name} {are} not worked yet; {otherwise}");
         return refuse(ErrorCode::Conflict, why);

@@ -64,7 +64,7 @@ const EPHEMERAL_KEEP: Duration = Duration::from_secs(10);
 const EPHEMERAL_WORK: Duration = Duration::from_secs(3600);
 
 /// True if a session has messages of other kinds than prompts, which its program need not run for.
-fn has_worker_messages(pool: &Pool, id: SessionId) -> bool {
+pub(super) fn has_worker_messages(pool: &Pool, id: SessionId) -> bool {
     let prompts = pool.prompts(id);
     pool.queue_size(id).0 > prompts.waiting + u64::from(prompts.held)
 }
