@@ -289,7 +289,8 @@ pub(crate) fn environ(pid: u32) -> io::Result<Option<Vec<u8>>> {
     if found.as_ref().is_some_and(|environ| !environ.is_empty()) {
         return Ok(found);
     }
-    other_thread(pid).map_or(Ok(found), |thread| read_file(thread, "environ"))
+    let Some(thread) = other_thread(pid) else { return Ok(found) };
+    Ok(read_file(thread, "environ")?.or(found))
 }
 
 pub(crate) fn boot_id() -> io::Result<String> {
