@@ -30,12 +30,16 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
                 if !std::mem::replace(&mut is_begun, true) {
                     keep_private()?;
                 }
-                // A control character in it would act on a terminal.
-                if context.style.terminal { out::text(&escape::json(text)) } else { out::text(text) }
+                if context.style.terminal { out::text(&escaped(text)) } else { out::text(text) }
             })?;
         }
     }
     Ok(())
+}
+
+/// Escapes the control characters of JSON lines, which would act on a terminal.
+fn escaped(lines: &str) -> String {
+    lines.split('\n').map(escape::json).collect::<Vec<_>>().join("\n")
 }
 
 /// True of `-`, and of a path such as `/dev/stdout`: written to through a description of its own, its text and the sentence
