@@ -138,16 +138,17 @@ impl Truth {
         }
     }
 
+    fn start_session(&mut self) {
+        self.next += 1;
+        let id = TmuxSessionId(self.next);
+        self.state.sessions.insert(id, TmuxSession::bare(format!("s{}", self.next), 1));
+        let pane = self.pane_of(id);
+        self.state.panes.insert(PaneId(self.next), pane);
+    }
+
     fn step(&mut self) {
         match self.chance.below(20) {
-            0 if self.state.sessions.len() < 20 => {
-                self.next += 1;
-                let id = TmuxSessionId(self.next);
-                let session = TmuxSession::bare(format!("s{}", self.next), 1);
-                self.state.sessions.insert(id, session);
-                let pane = self.pane_of(id);
-                self.state.panes.insert(PaneId(self.next), pane);
-            }
+            0 if self.state.sessions.len() < 20 => self.start_session(),
             1 => {
                 if let Some(id) = self.session() {
                     self.state.sessions.remove(&id);
@@ -270,9 +271,17 @@ impl Feeder {
         self.send(line);
     }
 
-    /// Sends undamaged lines until the subscriber has the latest state.
+    /// Sends undamaged lines until the subscriber has the latest state, which equals none before it: it has a new session.
     #[track_caller]
     fn settle(&mut self, reader: &mut Reader) {
+        while matches!(self.truth.state.server, Server::Unknown(_)) {
+            self.go_on();
+        }
+        let before = self.truth.state.clone();
+        self.truth.start_session();
+        self.history.push(self.truth.state.clone());
+        let line = self.line(View::Diff(diff(&before, &self.truth.state)), 0);
+        self.send(line);
         for (_, line) in std::mem::take(&mut self.late) {
             self.talk.say(&line);
         }
@@ -353,9 +362,6 @@ fn t04_a_damaged_stream_of_ten_thousand_changes_never_diverges() {
         let last = feeder.history.pop().unwrap();
         (feeder.history, reader.at) = (vec![last], 0);
         assert_eq!(seen(&pool), feeder.truth.state, "a new subscriber is told the same");
-    }
-    while matches!(feeder.truth.state.server, Server::Unknown(_)) {
-        feeder.go_on();
     }
     feeder.settle(&mut reader);
     assert!(feeder.damaged > 100 && feeder.asked > 50, "{} damaged, {} asks", feeder.damaged, feeder.asked);
