@@ -143,12 +143,7 @@ fn decide(
             transcript::take_in(turn, daemon, &target, &sample);
             continue;
         }
-        let foreground = sample.foreground.as_ref();
-        let shown = foreground.and_then(|found| {
-            let run = (target.id, target.tag);
-            pool::observe::correct_foreground(turn.pool(), run, &found.command, turn.now())
-        });
-        turn.emit_all(shown);
+        note_foreground(turn, &target, &sample);
         note_sampled(turn, target.tag, began);
         if sample.edits_lines {
             turn.volatile.prompts.note_line_editor(target.tag);
@@ -234,6 +229,15 @@ fn note_marks(turn: &mut Turn<'_>, target: &SampleTarget, sample: &Sample) {
     if turn.volatile.agents.note_marks(target.tag, &sample.marks) {
         turn.wake();
     }
+}
+
+/// Records the program in the foreground, if the watcher has seen another one.
+fn note_foreground(turn: &mut Turn<'_>, target: &SampleTarget, sample: &Sample) {
+    let shown = sample.foreground.as_ref().and_then(|found| {
+        let run = (target.id, target.tag);
+        pool::observe::correct_foreground(turn.pool(), run, &found.command, turn.now())
+    });
+    turn.emit_all(shown);
 }
 
 /// Records a sample that began at `began`. Wakes those who wait for an idle agent if it is the first one
