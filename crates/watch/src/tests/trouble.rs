@@ -1,6 +1,7 @@
 //! A server that does not answer, and its diagnosis.
 
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 use protocol::ServerId;
 use protocol::tmux::ServerProblem;
@@ -72,32 +73,32 @@ async fn a_server_that_is_stopped_from_the_start_is_recognised() {
 
 #[tokio::test]
 async fn t06_a_server_whose_socket_was_removed_is_reached_again() {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    tmux.create("one", "exec sleep 1000").await;
-    let _watcher = poold.watcher();
-    let mut peer = poold.welcome(&tmux).await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
-    let server = up(&peer.state).unwrap();
-    fs::remove_file(&tmux.device.socket).unwrap();
-    peer.until("out of reach", |state| trouble(state) == Some(ServerProblem::Unreachable)).await;
-    assert!(of(&peer.state, "one").is_some(), "nothing was learnt of it");
-    peer.until("it is back", |state| up(state) == Some(server)).await;
-    assert!(of(&peer.state, "one").is_some());
+    loses_its_socket(|socket| fs::remove_file(socket).unwrap()).await;
 }
 
 #[tokio::test]
 async fn t06_a_server_whose_socket_was_replaced_is_reached_again() {
+    loses_its_socket(|socket| {
+        let dead = socket.with_extension("dead");
+        drop(UnixListener::bind(&dead).unwrap());
+        fs::rename(&dead, socket).unwrap();
+    })
+    .await;
+}
+
+/// Lets a server lose its socket in this way: it is out of reach, keeps what it has, and is back.
+async fn loses_its_socket(lose: impl FnOnce(&Path)) {
     let (mut tmux, poold) = (Tmux::new(), Poold::new());
     tmux.create("one", "exec sleep 1000").await;
     let _watcher = poold.watcher();
     let mut peer = poold.welcome(&tmux).await;
     peer.until("it is there", |state| of(state, "one").is_some()).await;
     let server = up(&peer.state).unwrap();
-    let dead = tmux.device.socket.with_extension("dead");
-    drop(UnixListener::bind(&dead).unwrap());
-    fs::rename(&dead, &tmux.device.socket).unwrap();
+    lose(&tmux.device.socket);
     peer.until("out of reach", |state| trouble(state) == Some(ServerProblem::Unreachable)).await;
+    assert!(of(&peer.state, "one").is_some(), "nothing was learnt of it");
     peer.until("it is back", |state| up(state) == Some(server)).await;
+    assert!(of(&peer.state, "one").is_some());
 }
 
 #[tokio::test]
