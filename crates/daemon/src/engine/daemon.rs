@@ -169,6 +169,11 @@ pub(crate) fn pane_of(run: &Incarnation) -> Option<PaneRef> {
     Some(PaneRef { server: run.server?.into(), pane: run.pane?, tag: run.tag })
 }
 
+/// Returns the process of an incarnation's program, or else of its init.
+pub(crate) fn process_of(run: &Incarnation) -> Option<ProcId> {
+    run.agent.or(run.init)
+}
+
 pub(crate) fn tmux_size(size: Size) -> tmux::Size {
     tmux::Size { width: size.cols, height: size.rows }
 }

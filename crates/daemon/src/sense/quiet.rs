@@ -10,7 +10,7 @@ use protocol::{Lifecycle, ProcId, Refusal, SessionId, Timestamp};
 use tokio::time::Instant;
 use world::processes::Processes;
 
-use crate::engine::{Daemon, Turn};
+use crate::engine::{Daemon, Turn, process_of};
 use crate::host::blocking_pool::{Purpose, WORK_LIMIT};
 use crate::host::files;
 
@@ -79,7 +79,7 @@ fn running_logs(turn: &Turn<'_>, daemon: &Daemon) -> Option<Vec<RunningLog>> {
     let running_log = |session: &protocol::Session| {
         let log = daemon.paths.logs_of(session.id).join(protocol::logs::CURRENT);
         let run = session.incarnation.as_ref()?;
-        let (started_at, process) = (run.started_at, run.agent.or(run.init));
+        let (started_at, process) = (run.started_at, process_of(run));
         Some(RunningLog { session: session.id, log, started_at, process })
     };
     Some(running.filter_map(running_log).collect())

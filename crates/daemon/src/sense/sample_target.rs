@@ -16,7 +16,7 @@ use protocol::{
 use tmux::PaneRef;
 use world::processes::Foreground;
 
-use crate::engine::{Turn, pane_of};
+use crate::engine::{Turn, pane_of, process_of};
 
 /// A running session to be sampled.
 pub(crate) struct SampleTarget {
@@ -88,7 +88,7 @@ impl SampleTarget {
             id: session.id,
             tag: run.tag,
             pane: pane_of(run),
-            process: run.agent.or(run.init),
+            process: process_of(run),
             hooked: notes.hooked == Some(run.tag),
             known: known.unwrap_or_default(),
             record: record_of(paths, session, &kind.agent, &notes),

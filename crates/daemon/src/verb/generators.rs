@@ -11,7 +11,7 @@ use protocol::worker::ClaimScope;
 use protocol::{GeneratorId, Lifecycle, PROMPT, Reply, Response, Session, SessionId, Timestamp};
 
 use crate::decide::queue::deadline_at;
-use crate::engine::{Daemon, Turn};
+use crate::engine::{Daemon, Turn, process_of};
 use crate::sense::quiet;
 
 pub(super) async fn generators(daemon: &Arc<Daemon>) -> Reply {
@@ -47,7 +47,7 @@ fn agent(
         sessions: session.name.to_string(),
         role: "agent".to_owned(),
         kinds: vec![PROMPT.to_owned()],
-        process: run.and_then(|run| run.agent.or(run.init)),
+        process: run.and_then(process_of),
         since: session.changed_at,
         last_activity_at: turn.pool().latest_shown(turn.now(), active).unwrap_or_default(),
         holds: claims(turn, |open| open.session == session.id && open.kind == PROMPT),
