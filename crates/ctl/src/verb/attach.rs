@@ -10,7 +10,7 @@ use protocol::request::Attach;
 use protocol::{OsBytes, Request};
 
 use crate::calls::expected;
-use crate::show::{escape, out, time};
+use crate::show::{escape, time};
 use crate::{Context, Error};
 
 /// Attach the terminal to a session; one that is parked or lost is started first
@@ -46,8 +46,8 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let progress = context.progress(&format!("{} to run", args.session));
     let command = expected!(context.unlimited_client().ask(Request::Attach(attach))?, Attach)?;
     drop(progress);
-    if let Some(hint) = command.hint.filter(|_| !context.style.quiet) {
-        out::note(&escape::lines(&hint));
+    if let Some(hint) = command.hint {
+        context.tell(&escape::lines(&hint));
     }
     let [program, rest @ ..] = command.argv.as_slice() else {
         return Err(Error::failed("poold returned no command"));

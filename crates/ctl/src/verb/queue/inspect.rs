@@ -20,8 +20,8 @@ pub(super) fn list(
     let session = context.session(session)?;
     let found = all(context, Messages { session, kinds, states, limit })?;
     print(context, &found, queue::messages)?;
-    if !context.style.quiet && u32::try_from(found.len()) == Ok(limit) {
-        out::note(&format!("poolctl: {limit} are listed, and there may be more: see --limit"));
+    if u32::try_from(found.len()) == Ok(limit) {
+        context.tell(&format!("poolctl: {limit} are listed, and there may be more: see --limit"));
     }
     note_held_back(context, &found)
 }
