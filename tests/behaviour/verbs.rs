@@ -194,20 +194,57 @@ fn the_help_of_the_reaper_says_what_it_can_do_without_a_daemon() {
     assert!(told.stderr.contains("--dry-run"), "{told:?}");
 }
 
+/// What is offered for the last word of a line, as the script for fish asks for it.
+fn completed(pool: &Pool, line: &str) -> Vec<String> {
+    let mut asked = pool.poolctl();
+    asked.env("_POOLCTL_COMPLETE", "fish").arg("--").args(line.split(' '));
+    let output = Output::of(&mut asked, b"").expect(0);
+    assert_eq!(output.stderr, "", "it would be printed into the line of a person");
+    let value = |line: &str| line.split('\t').next().unwrap_or_default().to_owned();
+    output.text().lines().map(value).collect()
+}
+
+#[test]
+fn a_shell_completes_what_the_pool_has() {
+    let pool = Pool::new();
+    pool.script("web", "exec sleep 1000");
+    pool.ok(&["label", "web", "team=core"]);
+    pool.ok(&["worker", "add", "index", "--kind", "a", "--all", "--", "cat"]);
+    pool.script("api", "exit 0");
+    pool.ok(&["wait", "api", "--for", "exit"]);
+    assert_eq!(completed(&pool, "poolctl kill "), ["web", "api"], "what runs comes first");
+    assert_eq!(completed(&pool, "poolctl send a"), ["api"]);
+    assert_eq!(completed(&pool, "poolctl kill web --gr"), ["--grace"]);
+    assert_eq!(completed(&pool, "poolctl label --label "), ["team=core"]);
+    assert_eq!(completed(&pool, "poolctl worker stop "), ["index"]);
+    assert!(completed(&pool, "poolctl new --agent ").contains(&"claude".to_owned()));
+    let unreached = completed(&pool, "poolctl --socket /nonexistent kill ");
+    assert!(unreached.iter().all(|word| word.starts_with("--")), "only options are left: {unreached:?}");
+    let conditions = completed(&pool, "poolctl wait web --for ");
+    assert_eq!(conditions.len(), 10);
+    for condition in conditions {
+        let number = if condition.ends_with(':') { "1" } else { "" };
+        let accepted = pool.ctl(&["wait", "nosuch", "--for", &format!("{condition}{number}")]);
+        assert!(accepted.stderr.contains("no session"), "{condition}: {accepted:?}");
+    }
+}
+
 #[test]
 fn completions_and_help_are_there_without_a_daemon() {
     let pool = Pool::bare("");
     for shell in ["bash", "zsh", "fish"] {
         let script = pool.ok(&["completions", shell]);
-        assert!(script.contains("poolctl") && script.contains("restart"), "{shell}");
-        for hidden in ["become", "--detached", "--if-kept"] {
-            assert!(!script.contains(hidden), "{shell} offers {hidden}, which is not for people");
-        }
-        for offered in ["queues-and-workers", "read-only", "max-runtime"] {
-            assert!(script.contains(offered), "{shell} does not offer {offered}");
-        }
+        assert!(script.contains("_POOLCTL_COMPLETE"), "{shell}");
     }
     pool.ctl(&["completions", "tcsh"]).expect(2);
+    let offered = ["poolctl ", "poolctl help ", "poolctl attach --", "poolctl new --", "poolctl up --"];
+    let offered = offered.map(|line| completed(&pool, line)).concat();
+    for hidden in ["become", "--detached", "--if-kept"] {
+        assert!(!offered.contains(&hidden.to_owned()), "{hidden} is offered, which is not for people");
+    }
+    for word in ["restart", "queues-and-workers", "--read-only", "--max-runtime"] {
+        assert!(offered.contains(&word.to_owned()), "{word} is not offered");
+    }
     let help = pool.ok(&["--help"]);
     for verb in ["new", "send", "run", "wait", "events"] {
         assert!(help.contains(verb), "{verb}");

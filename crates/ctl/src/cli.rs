@@ -115,7 +115,7 @@ verbs! {
     Compact(compact::Args) => compact::run,
     #[command(subcommand)]
     Config(config::ConfigCommand) => config::run,
-    Completions(completions::Args) => |_, args| completions::run(&args, &whole()),
+    Completions(completions::Args) => |_, args| completions::run(&args),
     Man(man::Args) => |context, args| man::run(context, &args, &whole()),
     Become(become_program::Args) => become_program::run,
 }

@@ -84,6 +84,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = verb::hook::run_agent_call(&args) {
         return ExitCode::from(code);
     }
+    if let Some(code) = verb::completions::answer(&args, cli::whole) {
+        return ExitCode::from(code);
+    }
     match cli::parse(&args) {
         Ok(cli) => ExitCode::from(run_verb(cli)),
         Err(error) => ExitCode::from(cli::refuse(&error, &args)),

@@ -1,0 +1,84 @@
+//! `completions`: a script with which a shell completes `poolctl`, and the answers to that script. The script calls
+//! `poolctl` with the half-written line at each Tab, so that it offers the sessions that there are.
+
+mod values;
+
+use std::ffi::OsString;
+
+use clap::{Arg, Command};
+use clap_complete::env::Shells;
+use clap_complete::{CompleteEnv, Shell};
+
+use crate::manual::TOPICS;
+use crate::show::out;
+use crate::{Error, exit};
+
+/// The environment variable that names the shell whose script calls.
+const CALLING_SHELL: &str = "_POOLCTL_COMPLETE";
+
+/// Print a completion script for a shell
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints the script.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let mut script = Vec::new();
+    let shells = Shells::builtins();
+    let shell = shells.completer(&args.shell.to_string());
+    let shell = shell.ok_or_else(|| Error::usage(format!("no script for {}", args.shell)))?;
+    shell
+        .write_registration(CALLING_SHELL, "poolctl", "poolctl", "poolctl", &mut script)
+        .map_err(|error| Error::failed(error.to_string()))?;
+    if args.shell == Shell::Zsh {
+        // Where zsh loads the script at the first Tab (from its `fpath`), it expects an answer at once.
+        script.extend(b"\nif [[ ${funcstack[1]} == _poolctl ]]; then _clap_dynamic_completer_poolctl; fi\n");
+    }
+    out::bytes(&script)
+}
+
+/// Answers a call of the script, and returns the code to exit with. `None` for a command line of people.
+pub(crate) fn answer(args: &[OsString], whole: impl Fn() -> Command) -> Option<u8> {
+    std::env::var_os(CALLING_SHELL)?;
+    let line: Vec<OsString> = args.iter().skip_while(|word| *word != "--").skip(1).cloned().collect();
+    let definition = || {
+        let command = values::add(with_topics(whole()), &line);
+        if begins_option(&line) { command } else { hide_options(command) }
+    };
+    let here = std::env::current_dir().ok();
+    match CompleteEnv::with_factory(definition).var(CALLING_SHELL).try_complete(args, here.as_deref()) {
+        Ok(true) => Some(exit::OK),
+        Ok(false) => None,
+        Err(_) => Some(exit::OWN_FAILURE),
+    }
+}
+
+/// Lets `help` offer the topics of the manual, and no verbs that are hidden.
+fn with_topics(command: Command) -> Command {
+    let hidden =
+        command.get_subcommands().filter(|verb| verb.is_hide_set()).map(|verb| verb.get_name().to_owned());
+    let hidden: Vec<String> = hidden.chain(["help".to_owned()]).collect();
+    let topics = TOPICS.iter().map(|topic| Command::new(topic.name).about(topic.summary()));
+    command.mut_subcommand("help", |help| {
+        let hide = |verb: Command| {
+            if hidden.iter().any(|name| name == verb.get_name()) { verb.hide(true) } else { verb }
+        };
+        help.mut_subcommands(hide).subcommands(topics)
+    })
+}
+
+/// True if the word at the cursor begins an option.
+fn begins_option(line: &[OsString]) -> bool {
+    let at = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|at| at.parse::<usize>().ok());
+    let word = at.map_or_else(|| line.last(), |at| line.get(at));
+    word.is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"))
+}
+
+/// Hides the options of the verbs that take something else, which is then offered alone.
+fn hide_options(command: Command) -> Command {
+    let takes_words = command.has_subcommands() || command.get_positionals().next().is_some();
+    let hide = |arg: Arg| if arg.is_positional() || !takes_words { arg } else { arg.hide(true) };
+    command.mut_args(hide).mut_subcommands(hide_options)
+}
