@@ -17,6 +17,9 @@ use crate::reap::orphans::SilentWorker;
 
 /// Time for which a claim outlives its connection, unless its holder is proved dead.
 const DISCONNECT_GRACE: Duration = Duration::from_secs(5);
+/// Time in which the workers come back after the daemon's absence: they try to connect every 5 seconds, and may
+/// settle what they finished meanwhile.
+const RETURN_TIME: Duration = Duration::from_secs(10);
 
 /// Time in which a worker ends the handler of a message that it has lost: its grace, and some more.
 pub const HANDLER_END: Duration = Duration::from_secs(10);
@@ -278,13 +281,14 @@ impl Workers {
     }
 
     /// Gives all claims their whole lease again, and hosts their whole time to register: nobody was served meanwhile.
+    /// A lease that is shorter than the time in which its holder comes back lasts until then.
     pub fn restart_leases(&mut self, pool: &Pool, now: Mono) {
         self.unregistered_hosts.clear();
         let claimed = pool.held_messages().filter(|message| message.state == MessageState::Claimed);
         let leases: Vec<(MessageId, u64)> =
             claimed.filter_map(|message| Some((message.id, message.holder?.lease_ms))).collect();
         for (id, lease_ms) in leases {
-            self.leases.set(id, now.after(Duration::from_millis(lease_ms)));
+            self.leases.set(id, now.after(Duration::from_millis(lease_ms).max(RETURN_TIME)));
         }
     }
 

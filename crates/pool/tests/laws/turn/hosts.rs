@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use pool::deadlines::Mono;
 use pool::queue::LeaseEnd;
@@ -329,6 +330,17 @@ fn a_worker_runs_no_more_handlers_for_one_session_than_it_may() {
     assert_eq!(other.iter().map(|claimed| claimed.session).collect::<Vec<_>>(), [TWO]);
     engine.acks(&held[0]);
     assert_eq!(engine.claims("w", 9, SessionId(0)).len(), 1, "one has ended");
+}
+
+#[test]
+fn a_claim_with_a_short_lease_outlasts_the_return_of_its_worker() {
+    let mut engine = Engine::with_workers(1, &[WorkerSpec { kinds: vec!["a".into()], ..spec("w") }]);
+    engine.post(ONE, "a", 0);
+    engine.starts();
+    let held = engine.claims("w", 1, SessionId(0));
+    let now = Mono(engine.world.now);
+    engine.volatile.workers.restart_leases(&engine.world.pool, now);
+    assert_eq!(engine.volatile.workers.deadline(held[0].id), Some(now.after(Duration::from_secs(10))));
 }
 
 #[test]
