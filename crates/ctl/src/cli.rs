@@ -83,6 +83,7 @@ verbs! {
     Update(update::Args) => update::run,
     Restart(restart::Args) => restart::run,
     Park(park::Args) => park::run,
+    #[command(aliases = ["start"])]
     Restore(restore::Args) => restore::run,
     Drain(drain::Args) => drain::run,
     Pin(pin::Args) => pin::run,
@@ -286,6 +287,7 @@ mod tests {
         "poolctl park web www --force --grace 1s",
         "poolctl restore web www --wait-slot 5m",
         "poolctl restore --all --wait-slot 0",
+        "poolctl start web www",
         "poolctl drain web --wait",
         "poolctl pin web www",
         "poolctl unpin web --op-id x",
