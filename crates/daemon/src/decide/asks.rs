@@ -1,5 +1,5 @@
-//! Agents' requests whose hooks wait for a decision. The first of `approve`, the terminal, and the hook's
-//! timeout takes the request out in a turn; the others find it gone.
+//! Requests of agents whose hooks wait for a decision. `approve`, a person at the terminal and the hook's timeout
+//! compete for each: the first one removes the request in a turn, and the others find none.
 
 use std::time::Duration;
 

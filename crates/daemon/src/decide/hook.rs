@@ -16,7 +16,7 @@ use crate::decide::prompt::typed_text;
 use crate::decide::{follow_up, usage_limit};
 use crate::engine::{Daemon, Turn};
 
-/// Time before the end of a hook's wait at which it is answered.
+/// Margin by which a hook is answered before it would stop waiting.
 const MARGIN: Duration = Duration::from_millis(500);
 
 /// Applies the report of a hook. Returns the awaited decision if the hook waits for one.
@@ -76,7 +76,7 @@ fn apply(turn: &mut Turn<'_>, daemon: &Daemon, (hook, origin): (Hook, Origin)) -
         let at = turn.pool().latest(turn.now(), before.into_iter().chain([hook.at]));
         turn.volatile.prompts.delivered(hook.tag, at);
     }
-    // One message for each turn, whether its end is told by the agent's record, by a hook, or first by the one.
+    // One message for each turn: if the agent's record told of its end first, the hook's report queues no other.
     let ends_turn = matches!(hook.signal, HookEvent::TurnOver { .. });
     let is_told = ends_turn && turn.volatile.agents.note_end_of_turn(session.id, origin == Origin::Record);
     if !is_told {
@@ -112,8 +112,8 @@ fn accepts(event: &Event) -> bool {
     matches!(event, Event::MessageChanged { status, .. } if status.state == MessageState::Accepted)
 }
 
-/// Compares the prompt in a report with the typed one. A cleared context is the effect of the agent's own
-/// command for it.
+/// Compares the prompt in a report with the typed one. The report of a cleared context confirms the agent's own command
+/// for that.
 fn compare_prompt(turn: &Turn<'_>, agent: &Agent, (hook, moment): (&Hook, Moment)) -> TextMatch {
     let is_clear = matches!(hook.signal, HookEvent::Started { source: Start::Cleared });
     if !is_clear && !matches!(hook.signal, HookEvent::Prompt { .. }) {
@@ -130,7 +130,7 @@ fn compare_prompt(turn: &Turn<'_>, agent: &Agent, (hook, moment): (&Hook, Moment
         return if agent.is_clear(&body) { TextMatch::Exact } else { TextMatch::Different };
     };
     let found = compare(agent.adapter, &String::from_utf8_lossy(&body), text, *cut);
-    // Whoever resolves a prompt that was left to a person may type another one.
+    // A person who settles a prompt that was left to them may type another text: only exactly the same text counts.
     let is_left = turn.volatile.prompts.left_to_person(hook.session) == Some(open.id);
     if is_left && found != TextMatch::Exact { TextMatch::Different } else { found }
 }

@@ -24,8 +24,8 @@ pub(crate) fn needs_spool_first(turn: &Turn<'_>, hook: &Hook) -> bool {
         || is_typing_undecided(turn, hook.session)
 }
 
-/// True if the report is of another conversation than the session's: the spool may contain that one's start,
-/// or this is the last report of the old one.
+/// True if the report names another conversation than the session's: either the spool holds the start of a new
+/// conversation, or this is the last report of the old one.
 fn is_of_other_conversation(turn: &Turn<'_>, hook: &Hook) -> bool {
     let known = turn.pool().session(hook.session).and_then(|session| session.conversation.as_ref());
     known.zip(hook.conversation.as_ref()).is_some_and(|(known, reported)| known.id != *reported)

@@ -17,8 +17,9 @@ use tokio::sync::oneshot;
 use crate::decide::lock;
 use crate::engine::{RunningOperation, Turn};
 
-/// Maximum number of remembered answers, and of their bytes; beyond them the oldest are forgotten. Answers to ids that a
-/// user chose and to random ones are counted apart: many of the latter must not push out what is kept for a day.
+/// Maximum number of remembered answers, and of their bytes; beyond them the oldest are forgotten. Answers to ids that
+/// users chose, which are kept for a day, and answers to random ids have limits of their own, so that many of the
+/// latter do not push out the former.
 const ANSWERS_MAX: usize = 50_000;
 const ANSWERS_BYTES_MAX: usize = 32 << 20;
 
@@ -46,8 +47,7 @@ pub(crate) enum OperationStatus {
     Answered(Reply),
     /// In progress: receives the answer.
     Running(oneshot::Receiver<Reply>),
-    /// Begun, as a rule by an earlier daemon, and in progress again from now on. Its outcome is the fate of this
-    /// session.
+    /// Begun, usually by an earlier daemon, and now resumed. What becomes of this session is the outcome.
     Interrupted(SessionId),
 }
 
@@ -87,14 +87,15 @@ impl ClientOperation {
         Self { interrupted_on: Some(session), ..self }
     }
 
-    /// Returns the session on which an earlier daemon began it, else the one that the request names: the name may be
-    /// another one's by the time of a repeat.
+    /// Returns the session on which an earlier daemon began the operation, or else the one that the request names. By
+    /// the time of a repeat, another session may have that name.
     pub(crate) fn session(&self, asked: &SessionRef) -> SessionRef {
         self.interrupted_on.map_or_else(|| asked.clone(), Into::into)
     }
 
-    /// True if an earlier daemon began it before the session's present incarnation was started: what it was to change
-    /// was another one. Where the clock was set back, it is rather not carried out than on the wrong one.
+    /// True if an earlier daemon began the operation before the session's current incarnation started, so that it was
+    /// meant for an earlier incarnation. If the clock was set back in between, true is returned in doubt: the operation
+    /// is skipped rather than carried out on the wrong incarnation.
     pub(crate) fn is_older_than_run(&self, turn: &Turn<'_>, session: &Session) -> bool {
         let begun = turn.pool().operation(&self.id).filter(|_| self.interrupted_on.is_some());
         let run = session.incarnation.as_ref();
@@ -109,8 +110,8 @@ impl ClientOperation {
         !turn.waiting.withdrawn.contains(&self.id) && running.is_some_and(|running| running.requesters() > 0)
     }
 
-    /// Returns the state of the operation. One that has no answer and is not in progress is in progress from now on,
-    /// unless its user's lock has ended.
+    /// Returns the state of the operation. If it is new, or was begun by an earlier daemon, it is in progress from now
+    /// on. A new one is refused if the user's lock that it was requested under has ended.
     pub(crate) fn begin(&self, turn: &mut Turn<'_>) -> OperationStatus {
         if let Some(RunningOperation { digest, waiters, .. }) = turn.waiting.operations.get_mut(&self.id) {
             if *digest != self.digest {
@@ -131,7 +132,7 @@ impl ClientOperation {
             None if turn.pool().message_by_operation(&self.id).is_some() => {
                 OperationStatus::Answered(Err(id_reused()))
             }
-            // A known one has its answer, also once the lock under which it was requested has ended.
+            // Only a new operation needs the lock: a repeated one gets its answer even after the lock has ended.
             None if self.under.is_some_and(|token| !turn.volatile.locks.is_held(token)) => {
                 OperationStatus::Answered(Err(lock::not_held()))
             }
@@ -163,14 +164,14 @@ impl ClientOperation {
         }
     }
 
-    /// Ends the operation: repeated requests get the answer. A failure that passes is the answer to a repeat only if no
-    /// session tells the outcome (`is_final`).
+    /// Ends the operation, and answers the requests that repeat it. The reply is recorded for later repeats if
+    /// `is_final`, or if it is a definite refusal; otherwise the session's state will answer them.
     pub(crate) fn finish(&self, turn: &mut Turn<'_>, reply: &Reply, is_final: bool) {
         let begun = match turn.pool().operation(&self.id).map(|known| &known.state) {
             Some(OperationState::Begun(session)) => Some(*session),
             _ => None,
         };
-        // The pool goes on with a restart, whatever its requester was told.
+        // The pool continues a restart whatever its requester was told, so the session's state is the answer.
         let is_continued =
             begun.and_then(|id| turn.pool().session(id)).is_some_and(pool::session::is_restarting);
         let is_answer = is_final || reply.as_ref().is_err_and(is_definite);
@@ -186,8 +187,8 @@ impl ClientOperation {
     }
 }
 
-/// Withdraws an operation in progress: it gives up its place among those that wait for a slot, unless others than the one
-/// who withdraws wait for it.
+/// Withdraws an operation in progress: it gives up its place in the line for a slot, unless another requester waits for
+/// it.
 pub(crate) fn withdraw(turn: &mut Turn<'_>, op: OpId) {
     if turn.waiting.operations.get(&op).is_some_and(|running| running.requesters() < 2) {
         turn.waiting.withdrawn.insert(op);
@@ -200,8 +201,8 @@ pub(crate) fn is_definite(refusal: &Refusal) -> bool {
     matches!(refusal.code, ErrorCode::Usage | ErrorCode::NotFound | ErrorCode::Conflict | ErrorCode::Refused)
 }
 
-/// Emits events that forget messages, after it has recorded that the operations of these were executed: a client that
-/// did not get its answer may repeat its request, and another session may have the name of the removed one by then.
+/// Forgets messages. It records first that their operations were carried out: a client that got no answer may repeat
+/// its request when another session already has the removed one's name.
 pub(crate) fn forget_messages(turn: &mut Turn<'_>, events: Vec<Event>) {
     let kept: Vec<Event> = events.iter().filter_map(|event| kept_operation(turn, event)).collect();
     turn.emit_all(kept);
@@ -240,14 +241,14 @@ fn is_named(op: &OpId) -> bool {
     matches!(op, OpId::Named(_))
 }
 
-/// Returns the answer to a `send` with this digest of its text, if its id is not that of an existing message, and was
-/// used before.
+/// Returns the answer to a `send` whose operation id was used before, although no message has it now. `digest` is that
+/// of its text.
 pub(crate) fn used_for_sending(turn: &Turn<'_>, op: &OpId, digest: u64) -> Option<Reply> {
     match turn.pool().operation(op).map(|known| (known.digest, &known.state)) {
         Some((known, OperationState::Done(reply))) if known == digest => Some(decode(reply)),
         Some(_) => Some(Err(id_reused())),
         None if turn.waiting.operations.contains_key(op) => Some(Err(id_reused())),
-        // Its message is gone, and its hash is remembered for some minutes.
+        // Its message was removed; the pool remembers the hash of the operation id for some minutes.
         None if !is_named(op) => turn
             .pool()
             .message_by_operation(op)

@@ -145,7 +145,7 @@ fn grant_next(turn: &mut Turn<'_>, session: SessionId, ticket: Ticket) {
     turn.wake();
 }
 
-/// Refuses the operations that wait behind a user's lock that was granted just now, as it refuses those that come later.
+/// Refuses the operations that were waiting when a user's lock was granted, as it refuses those that come later.
 fn refuse_operations(turn: &mut Turn<'_>, session: SessionId) {
     let Err(refusal) = check_unlocked(turn, session, None) else { return };
     for ticket in turn.volatile.locks.withdraw_operations(session) {
@@ -155,7 +155,7 @@ fn refuse_operations(turn: &mut Turn<'_>, session: SessionId) {
     }
 }
 
-/// Notes that a message was sent under a user's lock: a prompt, and older ones, are typed during the lock.
+/// Notes that a prompt was sent under a user's lock: it, and the prompts before it, are typed while the lock is held.
 pub(crate) fn mark_used_for_send(turn: &mut Turn<'_>, message: &Message, under: Option<Token>) {
     let session = message.session;
     let under = turn.volatile.user_locks.through(session, under).filter(|_| message.kind == PROMPT);
@@ -164,7 +164,7 @@ pub(crate) fn mark_used_for_send(turn: &mut Turn<'_>, message: &Message, under: 
     turn.wake();
 }
 
-/// Counts a prompt of the pool's own, by which an agent goes on, as the holder's.
+/// Counts a prompt of the pool's own, which tells an agent to continue, as sent by the holder of the lock.
 pub(crate) fn mark_own_prompt(turn: &mut Turn<'_>, message: &Message) {
     let lock = turn.pool().session(message.session).and_then(|session| session.lock.as_ref());
     let token = lock.map(|lock| lock.token);

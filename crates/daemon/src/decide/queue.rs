@@ -82,8 +82,8 @@ fn escaped(daemon: &Daemon, session: &Session, asked: &Send, body: Body) -> Resu
     Ok(Body { bytes, ..body })
 }
 
-/// `send`: one turn, one commit, one row. Under a user's lock, if there is one: a repeat gets its answer also once that
-/// has ended.
+/// `send`: one turn, one commit, one row. A request under a user's lock needs that lock, but a repeat is answered even
+/// after the lock has ended.
 ///
 /// # Errors
 /// Conflict: that lock is no longer held.
@@ -97,7 +97,7 @@ pub(crate) fn send(
         && let Some((message, _)) =
             message(turn, earlier)?.filter(|(message, _)| message.op.as_ref() == Some(op))
     {
-        // A name that no session has any more may have been that of its session.
+        // The name in the repeat may have been that of the message's session, which has lost it since.
         let named = session::resolve(turn.pool(), &asked.session);
         let is_other_session = named.is_ok_and(|session| session.id != message.session);
         let repeats = !is_other_session && is_repeat(&message, asked, &body);
@@ -271,7 +271,8 @@ pub(crate) fn fail(turn: &mut Turn<'_>, daemon: &Daemon, asked: &Fail) -> Reply 
     shown(turn, held.id)
 }
 
-/// Accepts a repeat: the same token settled the message in the same way before. Else its worker hears that it has lost it.
+/// Accepts a repeat: the same token settled the message in the same way before. Otherwise the worker is told that it
+/// lost the claim.
 fn settled_before(
     turn: &mut Turn<'_>,
     held: ClaimRef,

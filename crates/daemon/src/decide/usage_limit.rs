@@ -41,7 +41,7 @@ pub(crate) fn tick(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, Tag)
     parked
 }
 
-/// Handles a limit in the turn of its report: in the next one the session may be parked to give its slot to another.
+/// Handles a limit in the same turn as its report: in the next turn the session may already be parked for another one.
 pub(crate) fn limit_reported(turn: &mut Turn<'_>, daemon: &Daemon, session: SessionId) {
     let Some(session) = turn.pool().session(session).cloned() else { return };
     if let Some(until) = end_of_limit(turn, &session) {
@@ -49,22 +49,22 @@ pub(crate) fn limit_reported(turn: &mut Turn<'_>, daemon: &Daemon, session: Sess
     }
 }
 
-/// The end of the usage limit of a live session's agent, also one that ended before it was handled.
+/// Returns the end of the usage limit of a live session's agent, even if the limit was over before it was handled.
 fn end_of_limit(turn: &Turn<'_>, session: &Session) -> Option<Timestamp> {
     let activity = turn.pool().activity(session.id).filter(|_| session.lifecycle == Lifecycle::Live)?;
     activity.limited_until.filter(|_| activity.tag == session.tag())
 }
 
-/// Queues the prompt that tells an agent to continue once its limit is over: one for each end of a limit that
-/// it names. One that is refused is tried again by the next tick.
+/// Queues the prompt that tells an agent to continue once its limit is over: one for each limit, told apart by its end.
+/// If it is refused, the next tick tries again.
 fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, until: Timestamp) {
     let Some(text) = daemon.loaded().settings.agent_of(session).go_on.clone() else { return };
     if turn.volatile.agents.continued(session.id).is_some_and(|(at, _)| at == until) {
         return;
     }
     let op = OpId::Named(format!("go-on-{}-{}", session.id, until.0));
-    // The message may be on record from an earlier daemon: typed, or left to a person. One that is still queued is put off
-    // to the new time.
+    // An earlier daemon may have sent it, and it may be typed by now or left to a person. If it is still queued, it is
+    // put off to the new time.
     let known = turn.pool().message_by_operation(&op).or_else(|| queued_continue(turn, session.id));
     let id = match known {
         Some(known) => known,
@@ -93,7 +93,7 @@ fn schedule_continue(turn: &mut Turn<'_>, daemon: &Daemon, session: &Session, un
     delay_until(turn, session.id, id, until.after(CONTINUE_DELAY));
 }
 
-/// True if a message that was queued when the limit was met may be forgotten by now.
+/// True if a message that was queued when the limit was reached may be forgotten by now.
 fn may_be_forgotten(turn: &Turn<'_>, session: SessionId) -> bool {
     let met_at = turn.pool().activity(session).map(|activity| activity.since);
     met_at.is_some_and(|at| turn.age(at) > queue::keep_time(true))
@@ -125,7 +125,8 @@ fn count_resume(turn: &mut Turn<'_>, session: SessionId) {
     turn.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
 }
 
-/// Returns the queued message that is to tell an agent to continue. Of an earlier daemon's, only the next prompt is known.
+/// Returns the queued message that is to tell an agent to continue. One that an earlier daemon queued is found only if
+/// it is the next prompt.
 fn queued_continue(turn: &Turn<'_>, session: SessionId) -> Option<MessageId> {
     let is_queued = |id: &MessageId| {
         let open = turn.pool().pending_message(session, *id);
@@ -153,12 +154,12 @@ fn delay_until(turn: &mut Turn<'_>, session: SessionId, id: MessageId, at: Times
     turn.emit(Event::MessageChanged { id, session, status });
 }
 
-/// Cancels the queued message that is to tell an agent to continue: it finished a turn, so its limit is over, and it goes
-/// on already.
+/// Cancels the queued message that is to tell an agent to continue: the agent has finished a turn, so its limit is over
+/// and it works again.
 pub(crate) fn limit_lifted(turn: &mut Turn<'_>, session: SessionId, moment: Moment) {
     let Some(id) = queued_continue(turn, session) else { return };
     let Some(open) = turn.pool().pending_message(session, id) else { return };
-    // The late report of a turn from before the limit does not end it.
+    // A late report of a turn from before the limit does not end the limit.
     if is_before(turn.pool(), (moment, turn.now()), open.created_at) {
         return;
     }

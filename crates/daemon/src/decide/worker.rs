@@ -18,7 +18,7 @@ pub(crate) const TICK_MAX: Duration = Duration::from_secs(30);
 /// Minimum time between two ticks.
 pub(crate) const TICK_MIN: Duration = Duration::from_millis(10);
 
-/// Delay of a tick that shows that the whole daemon was suspended: no heartbeat could arrive, so no lease is
+/// Delay of a tick which shows that the whole daemon was suspended. No heartbeat could arrive meanwhile, so no lease is
 /// judged.
 const SUSPENDED: Duration = Duration::from_secs(1);
 
@@ -32,8 +32,8 @@ pub(crate) fn suspects(turn: &Turn<'_>, asked_at: Mono) -> BTreeSet<ProcId> {
     turn.pool().held_messages().filter(open).filter_map(|open| open.holder?.process).collect()
 }
 
-/// Does what is due. Returns the time until the next tick. `asked_at` is the time of the request: every
-/// message sent before it has been received.
+/// Does everything that is due. Returns the time until the next tick. `asked_at` is when the tick was requested:
+/// everything that was sent before it has been received.
 pub(crate) fn tick(turn: &mut Turn<'_>, settings: &Settings, asked_at: Mono) -> Duration {
     let now = turn.now();
     expire(turn);
@@ -115,7 +115,8 @@ fn lapse(turn: &mut Turn<'_>, settings: &Settings, id: MessageId, reason: &str) 
     }
     let is_registered = open.holder.is_some_and(|holder| holder.generator.is_some());
     let gone = match process.filter(|_| is_registered) {
-        // The token stays, because the reaper finds the holder's processes by it; the state fences it.
+        // The token stays, because the reaper finds the holder's processes by it. The state `Revoking` keeps the holder
+        // from using it.
         Some(_) if !has_exited => open.token.map_or(LeaseEnd::Release, LeaseEnd::Revoke),
         _ => LeaseEnd::Release,
     };
@@ -137,8 +138,8 @@ pub(crate) fn holder_died(turn: &mut Turn<'_>, settings: &Settings, process: Pro
     free(turn, settings, process);
 }
 
-/// Frees what a process held, except messages whose trees the reaper still has to prove gone: descendants may live on, and
-/// then the verdict on the claim frees its message.
+/// Frees what a process held, except messages for which the reaper still has to prove the process tree gone:
+/// descendants may live on. The verdict on the claim frees those.
 pub(crate) fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
     let reaping = &turn.volatile.reaping;
     let is_withheld = |token: &Token| {

@@ -13,11 +13,11 @@ use crate::config::CgroupPlacement;
 use crate::engine::{CgroupState, Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 
-/// Time after which it is tried again to find where groups can be created: a busy system may not have answered.
+/// Time after which the search for a place for groups is repeated: a busy system may not have answered.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// Finds where groups can be created, if the configuration or the tmux server changed since the last call, or that failed
-/// a while ago.
+/// Finds where groups can be created, if the configuration or the tmux server changed since the last call, or if the
+/// last search failed some time ago.
 pub(crate) async fn refresh(daemon: &Arc<Daemon>) {
     let wanted = daemon.loaded().daemon.cgroup.clone();
     let server = match wanted {

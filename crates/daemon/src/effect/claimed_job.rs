@@ -1,4 +1,5 @@
-//! A launch whose job an init has claimed: its pane, the report of its start, and so its outcome.
+//! A launch whose job an init has claimed: finds its pane, waits for the report of its start, and determines the
+//! outcome.
 
 use std::time::Duration;
 
@@ -122,8 +123,8 @@ pub(crate) async fn await_start(daemon: &Daemon, run: Incarnation) -> Launched {
     }
 }
 
-/// True if the pane of an incarnation is dead and its job was never claimed. The job is withdrawn, so that nothing can start
-/// it later.
+/// True if the pane of an incarnation is dead and its job was never claimed. Withdraws the job, so that nothing can
+/// start it later.
 async fn is_never_claimed(daemon: &Daemon, run: &Incarnation) -> bool {
     let Some(pane) = pane_of(run) else { return false };
     let is_dead = daemon.tmux.snapshot(pane).await.is_ok_and(|seen| seen.dead);

@@ -69,8 +69,8 @@ async fn press(daemon: &Daemon, (session, pane): (SessionId, PaneRef), name: &st
     tracing::info!(%session, dialog = name, ?pressed, "a dialog was answered as the configuration says");
 }
 
-/// Handles a dialog about the usage limit that alone blocks a prompt: answers it as configured, once, or asks
-/// a person. The caller holds the session's lock.
+/// Handles a dialog about the usage limit if nothing else blocks a prompt: answers it once, as configured, or asks a
+/// person. The caller holds the session's lock.
 pub(crate) async fn clear_usage_limit(
     daemon: &Daemon,
     (session, pane): (SessionId, PaneRef),
@@ -79,7 +79,7 @@ pub(crate) async fn clear_usage_limit(
 ) {
     let Some(look) = glance.screen.as_ref() else { return };
     let Some(dialog) = look.dialog.as_ref().filter(|dialog| dialog.name == USAGE_LIMIT) else { return };
-    // Whatever else blocks a prompt, above all a person at the terminal, also blocks keys.
+    // Anything else that blocks a prompt, above all a person at the terminal, also forbids pressing keys.
     let without = PaneSnapshot { screen: None, ..glance.clone() };
     if prompt::pane_gate(&daemon.loaded().settings, agent, &without).is_err() {
         return;

@@ -29,8 +29,8 @@ const DOUBT_LIMIT: Duration = Duration::from_secs(2);
 /// Time in milliseconds for which an agent waits for a hook of the pool: a thousand times its usual duration.
 const HOOK_LIMIT_MS: u64 = 5000;
 
-/// Launches the session's intended incarnation and commits the outcome. `finish` adds to that commit. A
-/// session that `is_numbered` takes the next numeric name for as long as tmux has its name.
+/// Launches the session's intended incarnation and commits the outcome. `finish` adds to that commit. If tmux already
+/// has the name of a session that `is_numbered`, the session takes the next number and tries again.
 pub(crate) async fn launch<R: Send + 'static>(
     daemon: &Arc<Daemon>,
     (session, is_numbered): (SessionId, bool),
@@ -120,7 +120,7 @@ async fn start(
     let grouped = with_cgroup(daemon, session, run).map_err(|detail| (Reason::Setup, detail))?;
     let run = &grouped;
     if let Ok(Fence::Claimed) = files::fence(&daemon.paths.run, run.tag) {
-        // Another start of this incarnation, for whose lock this one waited, got as far: a job runs once.
+        // This task waited for the lock while another one launched the incarnation: a job runs once.
         return Ok(follow_claimed(daemon, run, DOUBT_LIMIT).await.launched);
     }
     let job = prepare(daemon, session, run).await.map_err(|detail| (Reason::Setup, detail))?;
@@ -233,7 +233,7 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
             files::write_atomic(&path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         }
         let written = files::write_job(&run_dir, &job);
-        // It was written partly, or after the caller had given up: it holds secrets, and must not run.
+        // The job file was written in part, or after the caller had given up. It holds secrets, and must not run.
         if written.is_err() || caller.strong_count() == 0 {
             fence(&run_dir, tag);
         }
@@ -281,7 +281,7 @@ async fn explain(daemon: &Daemon, error: &TmuxError, session: &Session) -> Strin
     }
 }
 
-/// Returns whose tmux session has a name already, with what to do.
+/// Returns a sentence about whose tmux session has the name already, with what to do.
 pub(crate) async fn has_name(daemon: &Daemon, name: &Name) -> String {
     let wanted = name.clone();
     let find = move |turn: &mut Turn<'_>| {

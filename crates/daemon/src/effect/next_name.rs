@@ -1,4 +1,5 @@
-//! Gives a session with a numeric name the next one, where its launch found that tmux has a session of its name.
+//! Gives a session with a numeric name the next number, if its launch found that tmux already has a session of its
+//! name.
 
 use std::sync::Arc;
 
@@ -7,10 +8,10 @@ use protocol::{Lifecycle, Session, SessionId};
 use crate::engine::{Daemon, Turn};
 use crate::sense::tmux_snapshot;
 
-/// Names that one launch tries: each was free in tmux a moment before.
+/// Maximum number of names that one launch tries: each was free in tmux a moment before it was tried.
 pub(crate) const TRIES: u32 = 8;
 
-/// Names the session after all that tmux lists now. None if it does not start any more.
+/// Renames the session to the number after all that tmux lists now. `None` if the session does not start any more.
 pub(crate) async fn renumber(daemon: &Arc<Daemon>, id: SessionId) -> Option<Session> {
     let listed = tmux_snapshot::list(daemon).await.sessions.into_values();
     let names: Vec<String> = listed.map(|session| session.name).collect();

@@ -15,14 +15,14 @@ use crate::engine::{Daemon, Turn, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::sense::pane_state::{read_screen, wait_for_keys};
 
-/// Number of further samples in which a process, or work on the screen, has to show up before it counts, and the
-/// time between them: an agent's hooks and helpers may run for a moment after its turn.
+/// Number of further samples, and the time between them, that have to show a process or work on the screen before it
+/// counts: an agent's hooks and helpers may run for a moment after its turn.
 const RECHECKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(400);
 
-/// Ends a parked incarnation, unless something would be lost, or its screen or its processes do not tell; or a client is
-/// attached, which tmux checks in the same pass in which it hangs up. A program that survives is left to the reaper.
-/// Returns the reason if the session continues.
+/// Ends the incarnation of a session that is being parked. The session continues if something would be lost, if its
+/// screen or its processes cannot be read, or if a client is attached, which tmux checks in the same step that hangs
+/// up. A program that survives is left to the reaper. Returns the reason if the session continues.
 pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<String> {
     let grant = daemon.engine.lock_inside(session, "park").await.ok()?;
     let loss = expected_loss(daemon, session, tag).await;
@@ -35,7 +35,7 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
     };
     let continues = kept.is_some();
     let settle = move |turn: &mut Turn<'_>| {
-        // Without the guard, somebody has forced the parking meanwhile.
+        // If the guard is gone, a forced request has decided meanwhile that the session is parked.
         let is_undecided = turn.volatile.reaping.is_guarded(tag);
         turn.volatile.reaping.end_guard(tag);
         if continues && is_undecided {
@@ -62,15 +62,15 @@ enum Loss {
     Unknown(String),
 }
 
-/// Determines the loss, as its screen and its processes show it. The closed terminal of a program that has ended shows
-/// nothing to lose.
+/// Determines what would be lost, by the screen and the processes. Once a program has ended and its terminal is closed,
+/// nothing can be lost.
 async fn expected_loss(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Loss {
     let record = daemon.engine.turn(move |turn| turn.pool().session(session).cloned()).await.ok().flatten();
     let Some(record) = record else { return Loss::None };
     let Some(run) = record.incarnation.as_ref().filter(|run| run.tag == tag) else { return Loss::None };
     let Some(pane) = pane_of(run) else { return Loss::None };
     let agent = daemon.loaded().settings.agent_of(&record).clone();
-    // Its screen does not show keys of a moment ago yet, and no hook has reported what they began.
+    // The screen may not show keys that were pressed a moment ago, and no hook has reported yet what they began.
     drop(wait_for_keys(daemon, session, &agent).await);
     if agent.shows_composer() {
         match shown_loss(daemon, &agent, pane).await {
@@ -104,7 +104,7 @@ async fn shown_loss(daemon: &Daemon, agent: &Agent, pane: PaneRef) -> Loss {
 async fn background_work(daemon: &Daemon, init_and_program: (ProcId, ProcId), agent: &Agent) -> Loss {
     let is_shell = agent.confirm == Confirm::Prompt;
     if !is_shell && agent.confirm != Confirm::Hook && !agent.shows_composer() {
-        // Of other programs it is unknown which processes are their helpers.
+        // It is unknown which processes of other programs are mere helpers.
         return Loss::None;
     }
     let look = || {
@@ -149,7 +149,7 @@ async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(
     }
 }
 
-/// Returns the pane of an incarnation that is still to be parked; `None` if somebody else ends it, as they asked.
+/// Returns the pane of an incarnation that is still to be parked; `None` if another request ends it already.
 ///
 /// # Errors
 /// The reason why the session continues.

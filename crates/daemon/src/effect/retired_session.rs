@@ -1,6 +1,6 @@
-//! Renames the leftover tmux session of an ended incarnation, so that a new one can take its name before the
-//! reaper removes it, or while panes of its user are left in it. One whose program runs keeps its name: two programs would
-//! have one conversation.
+//! Renames the tmux session that an ended incarnation left behind, so that a new incarnation can take its name before
+//! the reaper removes it, or while panes of its user remain in it. A tmux session whose program still runs keeps its
+//! name: otherwise two programs would work on one conversation.
 
 use protocol::tmux::{Server, TmuxState};
 use protocol::{Name, Tag, TmuxSessionId};
@@ -9,8 +9,9 @@ use tmux::{Answer, PaneRef, ServerRef};
 use crate::engine::{Daemon, Turn};
 use crate::sense::tmux_snapshot;
 
-/// Renames the tmux session of this name if it is such a leftover, for the incarnation with this tag. What is left of user's
-/// panes gives up its name to a session that had it before. Returns true if the name is free now.
+/// Renames the tmux session of this name if an ended incarnation left it behind; the incarnation with this tag is to
+/// take the name. A tmux session of which only panes of its user remain gives up the name only if the pool's session
+/// `ran_before`. Returns true if the name is free now.
 pub(crate) async fn free_name(daemon: &Daemon, name: &Name, (tag, ran_before): (Tag, bool)) -> bool {
     let state = tmux_snapshot::list(daemon).await;
     let taken = state.sessions.values().any(|session| session.name == name.as_str());
@@ -21,7 +22,7 @@ pub(crate) async fn free_name(daemon: &Daemon, name: &Name, (tag, ran_before): (
     let panes = tagged_panes(&state, name);
     let left = user_session(&state, name).filter(|_| ran_before && panes.is_empty());
     if let Some((server, session)) = left {
-        // Not the name that this incarnation's own session gets once it is over.
+        // This is not the name that this incarnation's own tmux session gets once it has ended.
         let left_name = tmux::act::left_name(tag);
         let renamed = daemon.tmux.rename_left(server, session, (name, &left_name)).await;
         tracing::debug!(%name, ?renamed, "renamed what is left with panes of its user");

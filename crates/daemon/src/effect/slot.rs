@@ -14,8 +14,8 @@ use crate::decide::idempotency::ClientOperation;
 use crate::engine::{Daemon, Turn};
 use crate::sense::machine_capacity;
 
-/// Maximum duration of an eviction for which a request waits that waits for nothing else: the end of a
-/// program, and its proof.
+/// Maximum time that a request waits for an eviction, if it does not wait for a slot otherwise: the end of a program,
+/// and its proof.
 const EVICTION_LIMIT: Duration = Duration::from_secs(30);
 
 /// The result of a decision that needs a slot.
@@ -24,11 +24,11 @@ pub(crate) enum SlotDecision<R> {
     Done(R),
     /// There is no free slot.
     Full,
-    /// The last sample of the machine shows too little of something.
+    /// The machine lacks something, by the last sample.
     Short(Refusal),
 }
 
-/// Time between two samples of a machine that has too little of something for one who waits.
+/// Time between two samples while a request waits for a machine that lacks something.
 const SAMPLE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The one for whom a start waits.
@@ -52,9 +52,9 @@ impl Requester {
     }
 }
 
-/// Runs `decide` until there is a slot for it; its argument is the number of slots that are wanted before it.
-/// Waits if that was asked for, or a slot will come free, as long as its requester does.
-/// Requests with the same `wanted` wait for one slot together; one without has one of its own.
+/// Runs `decide` until there is a slot for it. Its argument is the number of slots that others in the line want first.
+/// Waits if the request asked for that, or if a slot is about to come free, as long as its requester exists. Requests
+/// with the same `wanted` wait for one slot together; a request without `wanted` waits for a slot of its own.
 ///
 /// # Errors
 /// The error of `decide`; refused: no slot came free.
@@ -151,7 +151,7 @@ impl Shortage {
     }
 }
 
-/// Samples the machine, and looks again, as long as it has too little of something.
+/// Samples the machine again and again while it lacks something for a request that waits.
 async fn sample_while_short<R>(daemon: &Arc<Daemon>, shortage: &Shortage) -> Result<R, Refusal> {
     loop {
         shortage.is_short.notified().await;
@@ -161,8 +161,8 @@ async fn sample_while_short<R>(daemon: &Arc<Daemon>, shortage: &Shortage) -> Res
     }
 }
 
-/// True if a slot will come free for the waiter behind `ahead` others: a session ends, or can be parked. Who
-/// can be parked depends on silence, of which the scheduler takes a sample for those who wait.
+/// True if a slot will come free for the waiter behind `ahead` others, because a session ends or can be parked. Which
+/// sessions can be parked depends on their silence, which the scheduler samples for those that wait.
 fn may_come_free(turn: &Turn<'_>, daemon: &Daemon, ahead: usize) -> bool {
     slots::leaving(turn) > ahead
         || !turn.volatile.scheduler.is_quiet_fresh(turn.now())

@@ -1,4 +1,5 @@
-//! The check that a tmux server answers which the pool may not start: that of the user, or of a unit.
+//! The check that a tmux server answers, if the pool may not start one itself: the user's own server, or one that a
+//! service manager starts.
 
 use std::sync::Arc;
 

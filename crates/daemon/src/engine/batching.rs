@@ -39,8 +39,8 @@ impl Batching {
         inbox.recv().ok()
     }
 
-    /// Returns the waiting work. If the last batch had several pieces, waits a moment for as many: clients
-    /// that are answered together send together, and a commit for each alone would take far longer.
+    /// Returns the waiting work. If the last batch had several pieces, waits a moment for as many again: clients that
+    /// were answered together also send together, and a commit for each would take far longer.
     pub(super) fn gather(&mut self, first: Work, inbox: &mpsc::Receiver<Work>) -> Vec<Work> {
         let mut batch: Vec<Work> = std::iter::once(first).chain(inbox.try_iter()).take(BATCH_MAX).collect();
         let deadline = Instant::now() + (self.commit / GATHER_PART).min(GATHER_MAX);

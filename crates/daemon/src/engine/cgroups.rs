@@ -19,11 +19,11 @@ pub(crate) struct Cgroups {
     begun: AtomicU64,
 }
 
-/// The result of the last look at the machine's control groups.
+/// The result of the last search for a place for control groups.
 #[derive(Default)]
 pub(crate) struct CgroupState {
-    /// The configuration and, for [`CgroupPlacement::Auto`], the process id of the tmux server, from which
-    /// the rest follows.
+    /// The configuration and, for [`CgroupPlacement::Auto`], the process id of the tmux server. They determine all
+    /// other fields.
     pub(crate) inputs: Option<(CgroupPlacement, Option<u32>)>,
     /// The group below which those of incarnations are created.
     pub(crate) subtree: Option<Subtree>,
@@ -47,7 +47,7 @@ impl Cgroups {
         self.begun.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Stores the result of a look. Returns false if one that began later has ended before.
+    /// Stores the result of a search. Returns false if the result of a search that began later is stored already.
     pub(crate) fn end_look(&self, found: CgroupState) -> bool {
         self.with_state(|state| {
             let is_newest = found.number > state.number;

@@ -59,7 +59,7 @@ impl EngineHandle {
         self.queue.post(work).map_err(|Stopped| in_doubt())
     }
 
-    /// Notes that the engine begins a piece of work that may take this long; `None` when it is over.
+    /// Notes that the engine begins a piece of work that may take this long; `None` once it is done.
     pub(crate) fn set_long_work(&self, limit: Option<Duration>) {
         let until = limit.map(|limit| Instant::now() + limit);
         *self.long_work.lock().unwrap_or_else(PoisonError::into_inner) = until;
@@ -163,7 +163,7 @@ impl EngineHandle {
         found.map_err(|_| in_doubt())
     }
 
-    /// Removes a condition. Returns true if it had not come true yet.
+    /// Removes a condition. Returns true if it had not come true before.
     async fn remove_condition(&self, id: u64) -> Result<bool, Refusal> {
         self.turn(move |turn| turn.conditions.remove(&id).is_some()).await
     }
@@ -173,12 +173,12 @@ impl EngineHandle {
         self.publish.turns.subscribe()
     }
 
-    /// Returns the signal that a deadline is earlier than the next known one.
+    /// Returns the signal that a deadline is now earlier than the one that is being waited for.
     pub(crate) fn timer_changed(&self) -> Arc<Notify> {
         Arc::clone(&self.publish.timer_changed)
     }
 
-    /// Returns the signal that the file of the database has another length.
+    /// Returns the signal that the length of the database's file has changed.
     pub(crate) fn database_resized(&self) -> Arc<Notify> {
         Arc::clone(&self.publish.database_resized)
     }

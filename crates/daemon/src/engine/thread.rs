@@ -202,7 +202,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Signals that the database's file has grown or shrunk, which uses the space behind its end, or gives it back.
+    /// Signals a change of the database's length: a growing file uses up the space that is reserved behind its end, and
+    /// a shrinking one gives it back.
     fn note_length(&mut self) {
         let before = std::mem::replace(&mut self.database_bytes, self.store.bytes());
         if before != self.database_bytes {

@@ -133,8 +133,9 @@ impl<'a> Turn<'a> {
         self.emit(Event::ClockRead(clock));
     }
 
-    /// Records both clocks with what this turn writes, unless an event in it tells the time: after a restart of the machine,
-    /// no operation's reply may be later than the last known time. Observations may, as their times are only shown.
+    /// Records both clocks in the commit of this turn, unless one of its events tells the time. After a restart of the
+    /// machine no recorded reply may be later than the last known time. Observations may, as their times are only
+    /// shown.
     pub(super) fn record_time_of_commit(&mut self) {
         let mut written =
             self.events().iter().filter(|s| !matches!(s.event, Event::SessionObserved { .. })).peekable();

@@ -17,7 +17,7 @@ pub(crate) struct Waiters {
     pub(crate) locks: BTreeMap<Ticket, LockWaiter>,
     /// Operations in progress.
     pub(crate) operations: BTreeMap<OpId, RunningOperation>,
-    /// Operations in progress whose clients wait for no slot any more.
+    /// Operations in progress whose clients do not wait for a slot any more.
     pub(crate) withdrawn: BTreeSet<OpId>,
     /// Tasks that wait for decisions on agents' requests.
     pub(crate) decisions: PendingDecisions,
@@ -48,7 +48,7 @@ pub(crate) enum LockWaiter {
     User(Box<SessionLock>, oneshot::Sender<Result<Token, Refusal>>),
 }
 
-/// Hooks that wait for decisions, and the deciders that wait until the agent has taken theirs.
+/// Hooks that wait for a decision, and the requests that decided and wait until the agent has taken the decision.
 #[derive(Default)]
 pub(crate) struct PendingDecisions {
     hooks: BTreeMap<(SessionId, u64), oneshot::Sender<Decision>>,
@@ -68,14 +68,14 @@ impl PendingDecisions {
         self.hooks.remove(&(session, ask))
     }
 
-    /// Notes that a hook was sent its decision. The receiver is notified when the agent has taken it.
+    /// Notes that a hook was sent its decision. The receiver is notified once the agent has taken it.
     pub(crate) fn sent(&mut self, session: SessionId, ask: u64) -> oneshot::Receiver<()> {
         let (sender, taken) = oneshot::channel();
         self.sent.insert((session, ask), sender);
         taken
     }
 
-    /// Takes the decider of a sent decision, which the agent has taken or which is given up.
+    /// Removes and returns the notifier of a decision that the agent has taken, or that is given up.
     pub(crate) fn settle(&mut self, session: SessionId, ask: u64) -> Option<oneshot::Sender<()>> {
         self.sent.remove(&(session, ask))
     }

@@ -121,8 +121,9 @@ impl BlockingPool {
         self.world.block(work).await
     }
 
-    /// Runs `work` on this path, which may not answer, for at most `limit`, once earlier work of the purpose on the same path
-    /// is done: a path that hangs takes one thread, however often it is asked for. `None` as of [`Self::with_timeout`].
+    /// Runs `work` on this path for at most `limit`, once earlier work of the same purpose on the path is done: a path
+    /// that does not answer takes only one thread, however often it is asked for. `None` in the same cases as
+    /// [`Self::with_timeout`].
     pub(crate) async fn one_at_a_time<T: Send + 'static>(
         &self,
         (purpose, path): (Purpose, &Path),
@@ -141,7 +142,7 @@ impl BlockingPool {
         timeout(limit, work).await.ok()?
     }
 
-    /// Returns the place for work of the purpose on a path, and forgets those that nobody has or waits for.
+    /// Returns the semaphore for work of the purpose on a path, and drops those that nobody uses or waits for.
     fn place(&self, purpose: Purpose, path: &Path) -> Arc<Semaphore> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.retain(|_, place| Arc::strong_count(place) > 1);
@@ -152,7 +153,7 @@ impl BlockingPool {
     async fn permit(&self, purpose: Purpose) -> Option<OwnedSemaphorePermit> {
         let permits = Arc::clone(&self.permits[purpose as usize]);
         match purpose {
-            // No wait for a mere decoration, nor behind work that takes minutes.
+            // Colours are not worth a wait, and copies of the database take minutes.
             Purpose::Theme | Purpose::DatabaseCopies => permits.try_acquire_owned().ok(),
             _ => timeout(PERMIT_LIMIT, permits.acquire_owned()).await.ok()?.ok(),
         }

@@ -8,13 +8,13 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Step {
-    /// The engine ends: nothing is accepted, and what it leaves undecided is not answered.
+    /// The engine ends: it accepts nothing more, and calls that it leaves undecided are not answered.
     Engine = 1,
-    /// The engine has ended: connections are closed. Before, the end of one would give its claims back.
+    /// The engine has ended: connections are closed. Closed earlier, a worker's connection would give its claims back.
     Connections = 2,
 }
 
-/// The last step that was begun. Whoever waits is woken in the order of coming.
+/// The last step that has begun. Tasks that wait are woken in the order in which they began to wait.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     step: AtomicU8,

@@ -1,13 +1,13 @@
-//! Reserves disk blocks for the database behind its end, so that on a full disk sessions can still be ended
-//! and removed. A separate file that is deleted in need would not do: whoever writes fastest takes the space.
+//! Reserves disk blocks behind the end of the database, so that sessions can still be ended and removed on a full disk.
+//! Deleting a spare file when the disk is full would not do: any other program could take the freed space first.
 
 use std::path::Path;
 
 /// Bytes reserved behind the end of the file: enough for some thousand commits, as freed pages are reused.
 const RESERVE: u64 = 8 << 20;
 
-/// Preallocates the database's whole length and [`RESERVE`] more, or half of what is free. Best effort: not every file system
-/// supports it, and on copy-on-write file systems it does not help.
+/// Preallocates the database's whole length and [`RESERVE`] more, or half of what is free. This is best effort: not
+/// every file system supports it, and copy-on-write file systems gain nothing by it.
 pub(crate) fn preallocate(database: &Path) {
     let Some(free) = process::inspect::machine::free_disk(database) else { return };
     if let Err(error) = allocate(database, RESERVE.min(free / 2)) {

@@ -1,6 +1,6 @@
-//! What is shown of many sessions and has to be read from files: the ends of their logs, and the colours of
-//! their repositories. Kept between requests; a file is read again only when it may differ. A file system that
-//! does not answer holds the thread that reads it, and nobody else.
+//! A cache of what listings show of many sessions and has to be read from files: the ends of their logs, and the
+//! colours of their repositories. It is kept between requests, and a file is read again only if it may have changed. A
+//! file system that does not answer holds up the thread that reads it, and no other.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -27,8 +27,7 @@ pub(crate) struct LogOf {
     pub(crate) size: (u16, u16),
 }
 
-/// The key of the end of a log as text: the inode and the length of its newest file, and the size of the
-/// terminal.
+/// The version of a log's end as text: the inode and the length of the newest file, and the size of the terminal.
 type LogState = (Option<(u64, u64)>, (u16, u16));
 
 /// The colours of a directory, and when their last read began.

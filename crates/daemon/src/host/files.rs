@@ -157,7 +157,7 @@ pub(crate) fn read_started(run: &Path, tag: Tag) -> Option<Started> {
     read(run, tag, "started")
 }
 
-/// True if there is a record that the program of this incarnation was started, or that cannot be told.
+/// True if there is a record that the program of this incarnation was started, or if it is unknown whether there is.
 pub(crate) fn may_have_started(run: &Path, tag: Tag) -> bool {
     path(run, tag, "started").try_exists().unwrap_or(true)
 }

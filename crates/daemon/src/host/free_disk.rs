@@ -51,8 +51,8 @@ impl FreeDisk {
         if is_usable(&self.lock()) {
             return;
         }
-        // One sample at a time, for all who wait: a file system that hangs keeps one sender waiting for long, and takes one
-        // thread.
+        // One task samples for all that wait: a file system that does not answer holds up one sender for long, and
+        // takes one thread.
         let Ok(_sampling) = self.sampling.try_lock() else {
             drop(timeout(SAMPLE_LIMIT, self.sampling.lock()).await);
             return;

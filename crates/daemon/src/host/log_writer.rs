@@ -1,4 +1,5 @@
-//! The end of a session's log writer, which may be lost: it is awaited by short looks, so that no thread sleeps for it.
+//! Waiting for the end of a session's log writer, which may never come: by short looks, so that no thread sleeps for
+//! it.
 
 use std::path::Path;
 use std::time::Duration;

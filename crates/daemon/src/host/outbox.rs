@@ -18,7 +18,7 @@ const STALL_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes buffered for a peer above which a stream to it waits.
 const BUFFER_MAX: usize = 1 << 20;
 
-/// Bytes of events after which a page of the journal ends: it is in memory, beside the buffer, for as long as its
+/// Size at which a page of the journal ends, in bytes: the page stays in memory, beside the buffer, while its
 /// subscriber does not read.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 

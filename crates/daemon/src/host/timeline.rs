@@ -77,8 +77,8 @@ impl StateDirId {
     }
 }
 
-/// True for the number of a device that each mount gets anew: a file system without a device of its own (overlay, NFS,
-/// FUSE, btrfs), and any on macOS.
+/// True for a device number that each mount gets anew: of a file system without a device of its own (overlay, NFS,
+/// FUSE, btrfs), and of any on macOS.
 fn is_of_mount(device: u64) -> bool {
     #[cfg(target_os = "linux")]
     return nix::sys::stat::major(device) == 0;
@@ -119,7 +119,8 @@ fn check(
             Continuity::Other("its database is another pool's")
         }
         Timeline { id: None, .. } if file.committed > 0 => Continuity::Missing,
-        // Any number of starts may have crashed between writing the file and committing to the database.
+        // The epoch in the file may be ahead by any number: each start may have crashed between writing the file and
+        // its commit.
         _ if epoch < file.committed => Continuity::Other("its database is older than its last start"),
         _ if file.ended_at.is_some_and(|ended| seq < ended) => {
             Continuity::Other("its database is older than its last end")
@@ -137,8 +138,8 @@ pub(crate) struct TimelineStart {
     pub(crate) seq: u64,
 }
 
-/// Checks the database, and records the numbers of this start in the file before they are used. A file that cannot be
-/// read is not a missing one: the pool would take itself for a copy.
+/// Checks the database, and records the numbers of this start in the file before they are used. A file that exists and
+/// cannot be read is an error: taken as missing, it would make the pool believe to be a copy.
 ///
 /// # Errors
 /// The state directory, or the file in it, cannot be read or written.

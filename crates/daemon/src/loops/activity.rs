@@ -139,7 +139,7 @@ fn decide(
             continue;
         }
         if sample.has_ended {
-            // Its own record may tell how its last turn ended; the end of its incarnation settles all else.
+            // The agent's record may tell how its last turn ended. The end of the incarnation settles everything else.
             transcript::take_in(turn, daemon, &target, &sample);
             continue;
         }
@@ -197,8 +197,8 @@ fn decide(
     Effects { parks: usage_limit::tick(turn, daemon), answers }
 }
 
-/// True if somebody has looked at the program in the foreground since the samples were begun, as who follows a prompt does: the
-/// sample may show a command that has ended since.
+/// True if another task, which follows a prompt, has looked at the program in the foreground since the sampling began:
+/// the sample may show a command that has ended by now.
 fn is_overtaken(turn: &Turn<'_>, target: &SampleTarget, began: Timestamp) -> bool {
     let known = turn.pool().activity_in(target.id, target.tag);
     known.is_some_and(|known| {

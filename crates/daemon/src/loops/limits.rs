@@ -29,7 +29,7 @@ const WRITERS_PAUSE: Duration = Duration::from_secs(10);
 /// Time for counting the files of one session; files counted by then are the result.
 const DISK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Time for the answer to that: of a directory that hangs nothing is known.
+/// Time to wait for the result of such a count. The usage of a directory that does not answer is unknown.
 const DISK_ANSWER: Duration = Duration::from_secs(11);
 
 /// Idle time after a disk scan, as a multiple of the scan's duration (bounds the load to 1/11).
@@ -92,7 +92,7 @@ async fn disks(daemon: &Arc<Daemon>) {
             let place = (Purpose::DiskLimits, session.dir.as_path());
             let counted = daemon.blocking.one_at_a_time(place, DISK_ANSWER, count).await;
             apply_samples(daemon, vec![(tag, ResourceUse { disk: counted, memory: None })]).await;
-            // Of a directory that hangs only what it would have cost counts.
+            // A directory that does not answer adds the time for which it was waited, and no multiple of it.
             rest += began.elapsed().min(DISK_LIMIT) * if counted.is_some() { DISK_REST } else { 1 };
         }
         sleep(rest).await;

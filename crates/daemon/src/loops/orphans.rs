@@ -17,8 +17,8 @@ use world::processes::Processes;
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 
-/// Time between two scans, in intervals of the reaper's rules. A process that a scan finds suspect for the first time is
-/// looked at again after one of them.
+/// Time between two scans, in intervals of the reaper's rules. A process that a scan suspects for the first time is
+/// examined again after one interval.
 const SCAN_INTERVALS: u32 = 6;
 
 /// Maximum number of generations followed from a process to its ancestors.
@@ -81,7 +81,7 @@ async fn report(
         let again = suspected.into_iter().filter(|marked| before.contains(&marked.process)).collect();
         (suspects, with_service(&*processes, again, &sessions))
     };
-    // However long it takes, like the scan: a path that another program chose may lead to a file system that hangs.
+    // No time limit, as for the scan: a path that another program chose may be on a file system that does not answer.
     match daemon.blocking.without_timeout(Purpose::Housekeeping, check).await {
         Ok((suspects, found)) => {
             daemon.engine.turn(move |turn| note(turn, found)).await.ok()?;
@@ -158,9 +158,9 @@ fn descends(processes: &dyn Processes, process: ProcId, from: &BTreeSet<u32>) ->
     true
 }
 
-/// Returns the processes that live, each with the reason why it is to be spared: it listens for others, or
-/// has the same marker as a process that does, as what a background service starts later belongs to its user,
-/// too.
+/// Returns the processes that are still alive, each with the reason to spare it, if there is one: it listens for
+/// others, or it has the same marker as a process that does. What a background service starts later belongs to its
+/// user, too.
 fn with_service(
     processes: &dyn Processes,
     found: Vec<MarkedProcess>,

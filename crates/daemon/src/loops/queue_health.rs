@@ -1,5 +1,4 @@
-//! Messages that stand still: told by an event once they have done so for too long, and once they do so no
-//! longer.
+//! Messages that stand still: an event tells once they have done so for too long, and another one once they move again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -34,14 +34,14 @@ async fn tick(daemon: &Arc<Daemon>) -> Option<Duration> {
     if !first.wants_sample {
         return Some(first.pause);
     }
-    // The machine last: its sample is the one that is old soonest.
+    // The machine is sampled last, because its sample becomes too old first.
     quiet::refresh(daemon).await.ok()?;
     machine_capacity::refresh(daemon).await.ok()?;
     Some(decide(daemon, true).await?.pause)
 }
 
-/// Decides in a turn, and starts the actions. If `sampled`, the samples were just taken, and are used however
-/// long that took: otherwise nothing would start on a slow machine.
+/// Decides in a turn, and starts the actions. If `sampled`, the samples were taken just now and count even if that took
+/// long: otherwise nothing would start on a slow machine.
 async fn decide(daemon: &Arc<Daemon>, sampled: bool) -> Option<Tick> {
     let context = Arc::clone(daemon);
     let decide = move |turn: &mut Turn<'_>| {

@@ -11,7 +11,8 @@ use crate::engine::{Daemon, LoadedConfig, Turn, WaitsFor};
 use crate::host::random::identity;
 use crate::verb::start;
 
-/// The work of one round: hosts to launch, and the next start after a failure, with the time until then.
+/// The work of one round: the hosts to launch, and the time of the next start after a failure, with the time until
+/// then.
 struct Round {
     starts: Vec<Session>,
     next: Option<(Timestamp, Duration)>,
@@ -38,8 +39,8 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     }
 }
 
-/// Follows the configuration, and decides. Returns nothing while there is nothing to launch, and the next start
-/// is the one `known`.
+/// Updates the records of workers after a change of the configuration, and decides which hosts to launch. Returns
+/// nothing if there is nothing to launch and the next start is still the one that is `known`.
 fn look(
     turn: &mut Turn<'_>,
     daemon: &Daemon,

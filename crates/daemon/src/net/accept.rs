@@ -23,7 +23,7 @@ const PENDING_MAX: usize = 64;
 /// Time that a peer has for its hello before it may be evicted for another one.
 const PENDING_MIN: Duration = Duration::from_millis(500);
 
-/// Longest pause before it is looked again whether a pending hello has come.
+/// Longest time until a hello that has come is noticed.
 const PENDING_CHECK: Duration = Duration::from_millis(5);
 
 /// Pause after the system refused a connection: it lacks descriptors.

@@ -6,7 +6,7 @@ use crate::engine::Daemon;
 use crate::host::closing::Step;
 use crate::host::outbox::{Outbox, PeerGone};
 
-/// Answers a call, unless the daemon ends and left it undecided: the next one answers then.
+/// Answers a call, unless the daemon is ending and left it undecided: then the client asks the next daemon.
 pub(super) fn answer_call(
     daemon: &Daemon,
     outbox: &Outbox,

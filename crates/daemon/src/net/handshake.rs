@@ -73,7 +73,7 @@ async fn greet(
     Some(Connection { id, hello, pid, process, reader, outbox, registration })
 }
 
-/// Refuses a connection that is one too many. The hello is read first, so that the peer reads the answer.
+/// Refuses a connection beyond the maximum. The hello is read first, so that the peer gets the answer.
 async fn turn_away((mut reader, writer): Halves) -> Option<Connection> {
     if let Ok(Some(_)) = reader.next().await {
         let full = "poold has as many connections as it can hold; try again when some have ended";

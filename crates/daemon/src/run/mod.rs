@@ -173,8 +173,8 @@ async fn store_failed(failed: &mut watch::Receiver<Option<String>>) -> DaemonErr
     DaemonError::Storage(why.unwrap_or_else(|| "the engine ended".to_owned()))
 }
 
-/// Recovers the claims, the hook reports and the times of output of before, then serves connections until a
-/// signal ends the daemon. Sets `created` to the socket's file that it creates.
+/// Recovers claims, spooled hook reports and times of output from before the start, then serves connections until a
+/// signal ends the daemon. Sets `created` to the file of the socket that it creates.
 async fn work(
     daemon: &Arc<Daemon>,
     (socket, created): (Socket, &mut Option<SocketFile>),

@@ -29,8 +29,8 @@ pub(super) fn paths(options: &Options) -> Result<Paths, DaemonError> {
     Ok(paths)
 }
 
-/// Returns the paths once it is known that a configuration file that somebody named exists: with the defaults, rules would
-/// be in force that its user has changed.
+/// Returns the paths. Refuses a missing configuration file if somebody named it: with the defaults, rules that the user
+/// changed would be in force again.
 pub(super) fn paths_with_config(options: &Options) -> Result<Paths, DaemonError> {
     let paths = paths(options)?;
     let is_named =

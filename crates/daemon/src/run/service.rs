@@ -63,7 +63,7 @@ async fn feed_watchdog<A: Future<Output = Result<(), Refusal>>>(
     }
 }
 
-/// Time between two feeds of a watchdog, and that the engine has to answer: together less than its period.
+/// Time between two feeds of a watchdog, and time that the engine has to answer: together less than the period.
 fn pause(period: Duration) -> Duration {
     period / 3
 }
@@ -99,8 +99,8 @@ impl Drop for OpeningWatchdog {
     }
 }
 
-/// Returns what this process has used so far: processor time in units of 10 ms, more than the checks
-/// themselves take, page faults, and blocks read and written.
+/// Returns the resources that this process has used so far: processor time (in units of 10 ms, so that the cost of this
+/// check itself does not count), page faults, and blocks read and written.
 fn resources_used() -> Option<(i64, i64, i64, i64)> {
     use nix::sys::time::TimeValLike;
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).ok()?;

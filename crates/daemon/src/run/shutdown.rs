@@ -48,12 +48,12 @@ pub(super) async fn within_file_limit(daemon: &Daemon, work: impl FnOnce() + Sen
     }
 }
 
-/// Stops the daemon: typing in progress is finished, then the engine finishes its queue and closes the store. Who waits for
-/// an answer loses its connection, and asks the next daemon.
+/// Stops the daemon: typing in progress is finished, then the engine works off its queue and closes the store. Clients
+/// that wait for an answer lose their connections, and ask the next daemon.
 pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd, deadline: Instant) {
     daemon.engine.post(|turn| turn.volatile.stop());
     let typed = |turn: &mut Turn<'_>| (!turn.volatile.prompts.is_pasting()).then_some(());
-    // Limited here: a wait whose limit is over asks the engine once more, which may hang in a sync.
+    // The limit is set here: a wait with a limit of its own asks the engine once more, which may hang in a sync.
     if !matches!(timeout(TYPING_LIMIT, daemon.engine.wait_for(None, typed)).await, Ok(Ok(()))) {
         tracing::warn!("stopped while a message was being typed, or the database did not answer");
     }

@@ -14,11 +14,11 @@ use crate::host::error::DaemonError;
 /// Time between two checks whether the state directory is still there.
 const CHECK_PAUSE: Duration = Duration::from_secs(5);
 
-/// Checks in a row that have to find it gone: it may be replaced at the moment.
+/// Consecutive checks that have to miss the file, which may just be being replaced.
 const CHECKS: u32 = 2;
 
-/// Tries before a lock counts as held by another daemon, and the pause after each: `poolctl` takes the lock for a moment
-/// to see whether a daemon has it.
+/// Number of tries before a lock counts as held by another daemon, and the pause after each: `poolctl` takes the lock
+/// for a moment to test whether a daemon has it.
 const TEST_TRIES: u32 = 3;
 const TEST_PAUSE: Duration = Duration::from_millis(20);
 

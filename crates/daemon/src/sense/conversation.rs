@@ -1,5 +1,5 @@
-//! Agents that ended instead of resuming their conversation: determines by their output and their own record
-//! whether the conversation still exists.
+//! Agents that ended instead of resuming their conversation: their output and their own record tell whether the
+//! conversation still exists.
 
 use std::io;
 use std::path::Path;

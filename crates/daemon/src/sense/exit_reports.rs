@@ -62,7 +62,7 @@ fn note_exit(turn: &mut Turn<'_>, findings: &Findings, tag: Tag) -> Option<ProcI
     let (id, incarnation) = (session.id, session.incarnation.as_ref()?);
     let exit = *findings.exits.get(&incarnation.tag)?;
     let (init, missing_since) = (incarnation.init, incarnation.missing_since);
-    // Its terminal vanished with the server: it did not end by itself.
+    // The terminal went with the server, so the program did not end by itself.
     let hung_up = incarnation.server.is_some_and(|server| findings.exited.contains(&server.process));
     let reason = match session.lifecycle {
         Lifecycle::Live if hung_up => Reason::ServerGone,
@@ -91,7 +91,7 @@ pub(crate) fn is_cut_off(turn: &Turn<'_>, session: &Session, exit: Option<Exit>)
     pool::session::is_cut_off(turn.pool(), session, exit, is_drained(turn, session))
 }
 
-/// True if an end that comes now leaves messages of a draining session.
+/// True if the program's end now would leave messages of a draining session.
 pub(crate) fn ended_before_drained(turn: &Turn<'_>, session: &Session) -> bool {
     !is_drained(turn, session) && pool::session::is_drain_unfinished(turn.pool(), session)
 }

@@ -17,14 +17,15 @@ const OUTPUT_MAX: u64 = 256 << 10;
 /// Bytes that are read at once.
 const READ_BLOCK: usize = 16 << 10;
 
-/// Bytes at the end of the output in which the title of an agent's window is looked for: an agent that asks
-/// writes nothing else.
+/// Length of the end of the output, in bytes, in which the window title of an agent is looked for: an agent that asks
+/// writes nothing after the title.
 const TITLE_TAIL: u64 = 1 << 10;
 
 /// Time in which the log writer of a new incarnation starts.
 const WRITER_START: Duration = Duration::from_secs(5);
 
-/// Largest difference between the time of a bell on record and the one that the log's index has for it.
+/// Largest difference between the recorded time of a bell and the time in the log's index, for them to be the same
+/// bell.
 const BELL_TIMES: Duration = Duration::from_secs(2);
 
 /// The marks that were read so far.
@@ -40,8 +41,8 @@ pub(super) struct LogMarks {
 }
 
 impl LogMarks {
-    /// Reads the marks in what was written since the last sample. Those that its incarnation wrote before the first one,
-    /// at a start of it or of the daemon, have the times of the log's index.
+    /// Reads the marks in the output since the last sample. Marks from before the first sample of an incarnation, or
+    /// from before a start of the daemon, get their times from the log's index.
     pub(super) fn read_marks(&mut self, target: &SampleTarget, meta: &Metadata, now: Timestamp) {
         let version = (meta.ino(), meta.len());
         if self.version == version {
@@ -86,7 +87,8 @@ impl LogMarks {
         }
     }
 
-    /// Takes the bell on record for the one in the log, whose time in the index is exact to a second only.
+    /// Uses the recorded time of a bell in place of the log's, unless the log has a clearly later bell: the times in
+    /// the index are exact to a second only.
     fn take_in_recorded_bell(&mut self, target: &SampleTarget) {
         let asked = target.known.ask.as_ref().filter(|ask| ask.kind == AskKind::Bell && !target.attached);
         if let Some(recorded) = asked.map(|ask| Timestamp(ask.id)) {

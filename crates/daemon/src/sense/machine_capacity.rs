@@ -35,7 +35,7 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     let found = daemon.blocking.with_timeout(Purpose::Processes, look).await.unwrap_or_default();
     daemon.machine.send_replace(found);
     if found.at.is_none() {
-        // No answer in time: what was short stays so until it is known to be over.
+        // The resources did not answer in time: a shortage stays until a sample shows that it is over.
         return Ok(());
     }
     let context = Arc::clone(daemon);
@@ -64,12 +64,12 @@ pub(crate) fn check(turn: &Turn<'_>, daemon: &Daemon) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the problems for which no session is started, besides that of the tmux server.
+/// Returns the reasons why no session can be started, except those of the tmux server.
 pub(crate) fn admission_problems(daemon: &Daemon) -> impl Iterator<Item = String> {
     short_of(daemon).map(|why| format!("no session is started now: {why}"))
 }
 
-/// Returns what the last sample has too little of for one more session, with the remedies.
+/// Returns what one more session would lack, by the last sample, with the remedies.
 fn short_of(daemon: &Daemon) -> impl Iterator<Item = String> {
     let (capacity, loaded) = (latest(daemon), daemon.loaded());
     let short = [
@@ -103,7 +103,7 @@ fn short_of_terminals(capacity: MachineSample) -> Option<String> {
     Some(format!("{used} of {max} terminals are in use: end something, or raise kernel.pty.max"))
 }
 
-/// Returns the number of sessions that can be started by the last sample.
+/// Returns the number of sessions that can be started, by the last sample.
 pub(crate) fn startable(turn: &Turn<'_>, daemon: &Daemon) -> usize {
     if short_of(daemon).next().is_some() {
         return 0;
@@ -131,7 +131,8 @@ fn unsettled(turn: &Turn<'_>, daemon: &Daemon) -> usize {
     turn.volatile.scheduler.starts_since(turn.pool(), latest(daemon).starts_ended)
 }
 
-/// Returns the problem of a tmux server that takes no new sessions, beside those that are being started.
+/// Returns the problem of a tmux server that can open no files for further sessions, besides those that are being
+/// started.
 pub(crate) fn near_file_limit(capacity: MachineSample, server: ServerId, unsettled: usize) -> Option<String> {
     let files = capacity.server_files(server).filter(|files| slots::startable(*files, unsettled) == 0)?;
     let beside = match unsettled {
@@ -145,8 +146,8 @@ pub(crate) fn near_file_limit(capacity: MachineSample, server: ServerId, unsettl
     ))
 }
 
-/// Returns what the machine is short of by the rules of the reaper, with its figures, and whether no session can
-/// be parked for it although one should be.
+/// Returns what the machine is short of by the rules of the reaper: the rule, the figures, and whether a session should
+/// be parked for it and none can be.
 fn shortages(turn: &Turn<'_>, daemon: &Daemon) -> Vec<(Rule, String, bool)> {
     pool::reap::shortages(turn.pool(), turn.volatile, &daemon.loaded().settings, turn.now())
 }

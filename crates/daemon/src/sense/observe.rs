@@ -88,7 +88,7 @@ pub(crate) async fn take_in(
     Ok(taken)
 }
 
-/// Takes tag and log from the panes of ended incarnations that are there without their tags: a person started another
+/// Takes the tag and the log from panes of ended incarnations that have lost their tags: a person started another
 /// program in them.
 fn disown(daemon: &Daemon, panes: Vec<PaneRef>) {
     for pane in panes {
@@ -101,7 +101,7 @@ fn disown(daemon: &Daemon, panes: Vec<PaneRef>) {
     }
 }
 
-/// Returns the panes of incarnations that end by these events, and are there without their tags.
+/// Returns the panes of incarnations that these events end, if the panes still exist without their tags.
 fn taken_panes(turn: &Turn<'_>, events: &[Event]) -> Vec<PaneRef> {
     let ended = events.iter().filter_map(|event| match event {
         Event::SessionDraining { session, .. } | Event::SessionStopped { session, .. } => Some(*session),
@@ -142,7 +142,7 @@ fn read(processes: &dyn Processes, run: &Path, suspects: &Suspects) -> Findings 
     for SuspectRun { tag, init, agent } in &suspects.runs {
         let started = if agent.is_none() { files::read_started(run, *tag) } else { None };
         if agent.is_none() && started.is_none() && files::may_have_started(run, *tag) {
-            // The end of the init is no proof of the end of a program that is not known.
+            // The end of the init does not prove that its program, whose process is not known, has ended.
             findings.exited.retain(|process| Some(*process) != *init);
         }
         let agent = agent.or(started.as_ref().map(|found| found.agent));
@@ -173,8 +173,8 @@ pub(crate) fn remove_run_files(daemon: &Daemon, over: Vec<Tag>) {
     });
 }
 
-/// Pauses before further observations after something was missing: by the first one a report of its end has come, and by the
-/// second one its absence is proved.
+/// Pauses before further observations if something is missing: the first is long enough for a report of its end, the
+/// second for a proof of its absence.
 pub(crate) const RECHECK_DELAYS: [Duration; 2] =
     [observe::REPORT_DELAY_MAX, observe::ABSENCE_PROOF.saturating_add(MARGIN)];
 

@@ -20,7 +20,8 @@ use crate::sense::{bracketed_paste, unfinished_line};
 /// Time for an agent to draw keys that were pressed.
 const DRAW_TIME: Duration = Duration::from_millis(300);
 
-/// Waits until keys that were pressed a moment ago are drawn on a screen that tells whether a prompt may be typed.
+/// Waits until keys that were pressed a moment ago are drawn, if the agent's screen tells whether a prompt may be
+/// typed.
 pub(crate) async fn wait_for_keys(daemon: &Daemon, session: SessionId, agent: &Agent) -> Result<(), Refusal> {
     if !agent.shows_composer() && agent.confirm != Confirm::Prompt {
         return Ok(());
@@ -132,7 +133,8 @@ pub(crate) async fn shell_state(
     Some(state.with_question(daemon.blocking.with_timeout(Purpose::Logs, read).await.unwrap_or_default()))
 }
 
-/// True if the command of an incarnation is a shell that edits its lines, and no other program has taken its place (`exec`).
+/// True if the command of an incarnation is a shell that edits its lines, and no other program has taken the shell's
+/// place (`exec`).
 pub(crate) fn is_line_editor(turn: &Turn<'_>, tag: Tag) -> bool {
     let Some(session) = turn.pool().tagged(tag) else { return false };
     let own = session.spec.command.first().and_then(|command| command.as_path().file_name());
@@ -141,16 +143,18 @@ pub(crate) fn is_line_editor(turn: &Turn<'_>, tag: Tag) -> bool {
     is_own && sample_target::is_line_editor(&session.spec.command)
 }
 
-/// True if the command of an incarnation is a shell that lets a line with a mistake stand, instead of taking it.
+/// True if the command of an incarnation is a shell that leaves a line with a mistake on the screen, instead of taking
+/// it.
 pub(crate) fn refuses_lines(turn: &Turn<'_>, tag: Tag) -> bool {
     let session = turn.pool().tagged(tag);
     let command = session.and_then(|session| session.spec.command.first()?.as_path().file_name());
     is_line_editor(turn, tag) && command.is_some_and(|command| command == "fish")
 }
 
-/// True if the shell of this incarnation edits its lines: it was seen at that, or has written so, perhaps before this start
-/// of the daemon; or it has just started, and may still run its user's start files. In the foreground its terminal is in
-/// another mode only while it runs something in itself: `read`, a function, a loop, a question of its own.
+/// True if the shell of this incarnation edits its lines: it was seen doing so, or its log shows it, perhaps from
+/// before this start of the daemon; or it started just now and may still run its user's start files. While such a shell
+/// is in the foreground, its terminal leaves the editor's mode only if the shell itself runs something: `read`, a
+/// function, a loop, a question of its own.
 pub(crate) async fn edits_lines(daemon: &Daemon, (session, tag): (SessionId, Tag)) -> bool {
     let ready_limit = daemon.loaded().settings.ready_limit;
     let known = move |turn: &mut Turn<'_>| {
@@ -168,8 +172,8 @@ pub(crate) async fn edits_lines(daemon: &Daemon, (session, tag): (SessionId, Tag
     }
 }
 
-/// Returns whether the terminal collects lines for its program: false where the system does not tell. `None` if there was
-/// no answer in time.
+/// Returns whether the terminal collects whole lines for its program; false if the system does not tell. `None` if
+/// there was no answer in time.
 pub(crate) async fn collects_lines(daemon: &Daemon, run: &Incarnation) -> Option<bool> {
     let Some(shell) = run.agent else { return Some(false) };
     let processes = daemon.processes();

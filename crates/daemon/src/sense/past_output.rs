@@ -36,16 +36,15 @@ fn logs(turn: &Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, PathBuf)> {
     sessions.map(|session| (session.id, log(session.id))).collect()
 }
 
-/// True if the last recorded activity of a session may be older than its last output: any other end is an
-/// activity itself.
+/// True if a session's last recorded activity may be older than its last output. Any other end of a session is recorded
+/// as an activity.
 fn may_lack_output(session: &Session) -> bool {
     let is_hung_up =
         session.reason == Some(Reason::Exited) && session.exit.is_some_and(|exit| exit.is_hangup());
     session.lifecycle.holds_slot() || session.lifecycle == Lifecycle::Lost || is_hung_up
 }
 
-/// Returns the time of the last output in a log; `None` if there is none, as in that of an adopted session at
-/// first.
+/// Returns the time of the last output in a log; `None` if the log is still empty, as that of a session just adopted.
 fn last_output(log: &Path, now: Timestamp) -> Option<Timestamp> {
     files::last_written(log, now).filter(|_| files::has_output(log))
 }

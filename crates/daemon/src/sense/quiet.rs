@@ -14,7 +14,8 @@ use crate::engine::{Daemon, Turn, process_of};
 use crate::host::blocking_pool::{Purpose, WORK_LIMIT};
 use crate::host::files;
 
-/// Time for the answer of the logs, and of one by itself: one that hangs holds up no other session for longer.
+/// Time limit for reading all logs, and for each of them: a log that does not answer holds up the others no longer than
+/// that.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// The log of a running session, and the start of its incarnation.
@@ -48,7 +49,7 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
         let quiet: BTreeMap<SessionId, Timestamp> = found.into_iter().map(latest).collect();
         turn.volatile.scheduler.note_quiet(quiet, now);
         if !turn.volatile.scheduler.waiting.is_empty() {
-            // Those who wait for a slot may learn that there is none to come.
+            // Requests that wait for a slot may find out that none will come free.
             turn.recheck();
         }
     };

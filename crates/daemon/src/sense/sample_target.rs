@@ -168,9 +168,9 @@ impl ShellProgram {
         })
     }
 
-    /// True if the shell is in the foreground, by the process group found there just now: the name of its program may be
-    /// another one than that of its command (`env dash`). Else by the name of the program seen last; `None` if neither is
-    /// known.
+    /// True if the shell is in the foreground. This is told by the process group found just now, because the name of
+    /// the program may differ from that of its command (`env dash`); otherwise by the name of the program that was seen
+    /// last. `None` if neither is known.
     pub(crate) fn is_in_foreground(&self, found: Option<&Foreground>) -> Option<bool> {
         if let Some((found, program)) = found.zip(self.program) {
             return Some(found.group == program.pid);
@@ -189,7 +189,7 @@ impl ShellProgram {
         self.is_in_foreground(found).map(|own| own && !runs)
     }
 
-    /// True if the shell, which is in the foreground, runs something in itself, or `$(…)`. Another program may have taken
+    /// True if the shell, which is in the foreground, itself runs something or `$(…)`. Another program may have taken
     /// its place since (`exec`).
     pub(crate) fn runs_builtin(&self, found: Option<&Foreground>, state: &ShellState) -> bool {
         let is_own = found.is_none_or(|found| is_same_program(&self.own, found.command.as_os_str()));

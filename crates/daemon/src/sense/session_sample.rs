@@ -22,8 +22,8 @@ use crate::sense::sample_target::SampleTarget;
 /// Bytes at the end of the agent's own record that are read.
 const RECORD_TAIL: u64 = 128 << 10;
 
-/// The same while a prompt is awaited in the record: the longest one, escaped, several times, and what
-/// follows it.
+/// The same while a prompt is expected in the record: enough for the longest prompt, escaped and recorded several
+/// times, and for what follows it.
 const RECORD_TAIL_FOR_PROMPT: u64 = 2 << 20;
 
 /// Maximum lag of a file's time behind the write: the resolution of the system's coarse clock.
@@ -32,7 +32,8 @@ const MTIME_LAG: Duration = Duration::from_millis(10);
 /// Silence after which a working agent may have stopped without a report.
 const STALL: Duration = Duration::from_secs(1);
 
-/// Time after a shell's last output within which it may begin to run something in itself: it has drawn its user's Enter.
+/// Time after a shell's last output within which it may still begin to run something itself: it has only drawn its
+/// user's Enter.
 const SHELL_REST: Duration = Duration::from_secs(3);
 
 /// Number of prompts of a record that are kept.
@@ -86,7 +87,8 @@ pub(crate) struct Sample {
     pub(crate) shell: Option<ShellState>,
     /// True if the shell is known to edit its lines.
     pub(crate) edits_lines: bool,
-    /// True if its program had ended by then: that it is silent, and that nothing else has its terminal, says nothing.
+    /// True if its program had ended by then. The silence of the session, and that the shell is alone in its terminal,
+    /// then mean nothing.
     pub(crate) has_ended: bool,
 }
 
@@ -108,7 +110,7 @@ impl SampleState {
             return target.is_starting() || self.wrote_since_screen_read(now);
         }
         let works = target.known.state.is_at_work();
-        // No hook reports an answer at the terminal; the agent goes to work then, and writes.
+        // No hook reports that a person answered at the terminal. The agent then goes to work, and writes.
         if target.known.ask.as_ref().is_some_and(Ask::is_left_to_terminal)
             && self.wrote_since_screen_read(now)
         {
@@ -142,7 +144,8 @@ impl SampleState {
         }
     }
 
-    /// Returns the time when the last successful read of its screen began; `None` also if the clock was set back since.
+    /// Returns when the last successful read of its screen began; `None` if there was none, or if the clock was set
+    /// back since.
     fn screen_read_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.screen_read_at.filter(|at| *at <= now)
     }
@@ -197,7 +200,8 @@ impl SampleState {
         }
     }
 
-    /// Looks whether a shell in the foreground runs something in itself. One that has been quiet at its prompt stays there.
+    /// Determines whether a shell in the foreground itself runs something. A shell that has been quiet at its prompt is
+    /// not looked at.
     fn read_shell(&mut self, processes: &dyn Processes, target: &SampleTarget, now: Timestamp) {
         let Some(shell) = &target.shell else { return };
         let is_in_front = shell.is_in_foreground(self.foreground.as_ref()) == Some(true);
@@ -210,7 +214,7 @@ impl SampleState {
         if self.shell.is_some_and(|state| state.is_at_line_editor()) {
             self.edits_lines = Some(true);
         }
-        // Before this start of the daemon it may have been at its editor, and run something since.
+        // The shell may have been at its line editor before this start of the daemon, and have run something since.
         let logs = target.log.parent().filter(|_| shell.is_line_editor);
         self.edits_lines.get_or_insert_with(|| {
             logs.is_some_and(|logs| logs::has_line_editor(logs, target.tag).unwrap_or_default())
@@ -245,8 +249,8 @@ impl SampleState {
     }
 }
 
-/// The time of the last output: before there is any in the log of an adopted session, that of its last activity
-/// in tmux.
+/// Returns the time of the last output. While the log of an adopted session is empty, that is its last activity in
+/// tmux.
 fn quiet_since(
     (log, meta, now): (&Path, &Metadata, Timestamp),
     active_before_adoption: Option<Timestamp>,

@@ -16,7 +16,7 @@ const SNAPSHOT_LIMIT: Duration = Duration::from_secs(6);
 /// Time limit of the daemon's own listing, for which requests wait.
 const LIST_LIMIT: Duration = Duration::from_secs(2);
 
-/// Number of listings until one is not overtaken by the watcher.
+/// Maximum number of listings, which are repeated while the watcher overtakes them.
 const LISTINGS_MAX: u32 = 3;
 
 /// Maximum age of the last observation, without a watcher.
@@ -56,7 +56,7 @@ pub(crate) async fn take(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
     }
 }
 
-/// Lists tmux, once more if the watcher has reported something newer meanwhile, which was perhaps not all.
+/// Lists tmux. Lists it again if the watcher reported something newer meanwhile, which may not have been everything.
 async fn list_and_apply(daemon: &Arc<Daemon>) -> Result<String, Refusal> {
     for _ in 0..LISTINGS_MAX {
         if list_once(daemon).await? {

@@ -63,7 +63,7 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, target: &SampleTarge
     }
 }
 
-/// True if what the record has of this time was before another one.
+/// True if an entry of the record with this time is from before another time.
 fn is_before(turn: &Turn<'_>, at: Timestamp, than: Timestamp) -> bool {
     let (pool, now) = (turn.pool(), turn.now());
     agent::is_before(pool, (moment_of(pool.clock(), at, now), now), than)
@@ -85,7 +85,7 @@ fn ending(sample: &Sample) -> Option<(HookEvent, Timestamp)> {
     Some((signal, end.at?))
 }
 
-/// Returns the unconfirmed prompt as it is recorded, if it is: its time and text.
+/// Returns the time and the text of the unconfirmed prompt as the agent recorded it; `None` if it has not.
 fn recorded_prompt(turn: &Turn<'_>, target: &SampleTarget, sample: &Sample) -> Option<(Timestamp, String)> {
     let id = target.unconfirmed?;
     let open = turn.pool().pending_message(target.id, id)?;

@@ -10,17 +10,20 @@ use agents::screen::Screen;
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 
-/// Longest time between the press of a key and the record of it, either of which may come first.
+/// Longest time between the press of a key and the record of it. Either may come first.
 const ECHO_LIMIT: Duration = Duration::from_millis(500);
 
-/// Number of letters by which a line is recognised at its end, or at its beginning while somebody goes on with it.
+/// Number of letters that identify a line by its end, or by its beginning while a person continues it.
 const RECOGNISED: usize = 12;
 
-/// True if the row with the cursor ends with what `poolctl keys` typed without Enter, perhaps while the command before still
-/// ran; or has changed since the shell's own prompt was drawn there, and somebody was at the terminal when it did, or left it
-/// or pressed keys after that (last `keys_at`); or shows what the pool typed without Enter. False where the row is the shell's
-/// prompt as it was before the last text, and if the log does not tell. A shell that `edits_lines` tells in its log when it
-/// begins to; of another one, a program may have told that, and its end got lost.
+/// True if somebody left a line in the row with the cursor. That is so if the row ends with what `poolctl keys` typed
+/// without Enter, perhaps while the last command was still running; or if it shows what the pool typed without Enter;
+/// or if it has changed since the shell drew its own prompt there, and somebody was at the terminal when it changed, or
+/// detached or pressed keys after that (last at `keys_at`).
+///
+/// False if the row is the shell's prompt as it was before the last text, and if the log does not tell. The log of a
+/// shell that `edits_lines` tells when it begins to edit; for another shell, an earlier program may have written that,
+/// without the end of it.
 pub(crate) async fn is_left(
     daemon: &Daemon,
     (session, tag): (SessionId, Tag),
@@ -31,7 +34,7 @@ pub(crate) async fn is_left(
     if !line.prompt.is_empty() && is_same_prompt(row, &line.prompt) {
         return false;
     }
-    // Somebody may have gone on with a line since; the beginning of one says little.
+    // A person may have continued the line since. A beginning identifies it only if it is long enough.
     let goes_on = line.left.len() >= RECOGNISED && row.starts_with(&line.left);
     let is_left = !line.left.is_empty() && row == line.left;
     let is_kept = line.abandoned.as_deref() == Some(row) || is_left || goes_on;
@@ -42,11 +45,12 @@ pub(crate) async fn is_left(
     let (dir, size) = (daemon.paths.logs_of(session), (seen.size.height, seen.size.width));
     let read = move || logs::paused_line(&dir, tag, size, edits_lines).ok().flatten();
     let Some(prompt) = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() else {
-        // It was cleared, perhaps: what stands behind the prompt of the last text is whoever's was there since.
+        // The log does not tell, perhaps because it was cleared: text behind the prompt counts if somebody was at the
+        // terminal since the last text.
         return is_behind(row, &line.prompt) && was_there_since_input(daemon, tag, active_at).await;
     };
-    // The activity of a person is known to the second. The Enter of a command is older than a pause in that
-    // command's output, so that a shell's prompt on the same row is nobody's line.
+    // tmux knows the activity of a person to the second. The Enter of a command is older than a pause in its output, so
+    // a shell's prompt that was drawn in the same row counts as nobody's line.
     let person = end_of_second(active_at);
     let keys = keys_at.map(|at| at.after(ECHO_LIMIT));
     let was_there = move |turn: &mut Turn<'_>| {
@@ -54,7 +58,8 @@ pub(crate) async fn is_left(
         !was_before(person) || keys.is_some_and(|at| !was_before(at))
     };
     let was_there = seen.has_control_client || daemon.engine.turn(was_there).await.unwrap_or(true);
-    // Below the output of a job the line is not drawn again; only keys of the pool are known to stand in it.
+    // Below the output of a job, the shell does not draw the line again: only keys that the pool pressed are known to
+    // be in it.
     let is_hidden = prompt.is_below && letters(row).next().is_none();
     let is_own = is_own_row(row, &prompt.row, &line.discarded) || is_hidden && line.begun.is_empty();
     was_there && !is_own && (edits_lines || !prompt.is_below || is_drawn_again(row, &prompt.row))
@@ -66,7 +71,7 @@ fn is_behind(row: &str, prompt: &str) -> bool {
     length > 0 && letters(row).count() > length && is_drawn_again(row, prompt)
 }
 
-/// The last moment of a second since the Unix epoch, to which tmux knows the activity of a person.
+/// Returns the last millisecond of a second since the Unix epoch: tmux knows the activity of a person to the second.
 fn end_of_second(seconds: u64) -> Timestamp {
     Timestamp(seconds.saturating_mul(1000).saturating_add(999))
 }
@@ -111,12 +116,12 @@ pub(crate) fn rows_to_cursor(seen: &tmux::PaneSnapshot) -> Vec<String> {
 /// Echo of a text that was typed into the line of a shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LineEcho {
-    /// The text; or it cannot be told: of a text that is not plain or may not fit the row, and of a row that moved, as by the
-    /// output of a job.
+    /// The text was drawn; or that cannot be told, because the text is not plain or may not fit the row, or because the
+    /// row moved, as the output of a job moves it.
     AsSent,
     /// Nothing: not yet, or its editor took the text as commands.
     Undrawn,
-    /// This row, with something else: a key was pressed before it, or its editor took the text as commands.
+    /// The row shows something else: a key was pressed before the text, or the line editor took the text as commands.
     Altered(String),
 }
 
@@ -142,7 +147,7 @@ pub(crate) fn line_echo(before: &[String], rows: &[String], (text, width): (&[u8
     }
 }
 
-/// True if a row shows the end of a text, or is one of those in which the shell wants more of it: empty.
+/// True if a row shows the end of a text, or is empty, as while the shell waits for the rest of it.
 pub(crate) fn may_hold(row: &str, text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let last: Vec<char> = unquoted(text.lines().last().unwrap_or_default()).collect();

@@ -24,7 +24,7 @@ use crate::verb::session_view;
 use crate::verb::start::start_claim;
 use crate::verb::status::server;
 
-/// Reads of an empty command line, and the time between them: longer than an `execve` takes.
+/// Maximum number of reads of an empty command line, and the time between them: together longer than an `execve` takes.
 const ARGV_TRIES: u32 = 20;
 const ARGV_PAUSE: Duration = Duration::from_millis(10);
 
@@ -45,8 +45,8 @@ pub(super) async fn adopt(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Ado
     }
 }
 
-/// Answers with a session of the pool that has the target already, unless it has ended or has another
-/// workspace. An adoption that is under way is waited for.
+/// Answers with the session that has the target already, unless it has ended or has another workspace. Waits for an
+/// adoption in progress.
 async fn already_adopted(
     daemon: &Arc<Daemon>,
     op: Option<&ClientOperation>,
@@ -204,7 +204,7 @@ async fn program(
     for _ in 0..ARGV_TRIES {
         let argv = daemon.world.processes.argv(process).ok_or_else(ended)?;
         if is_init(&argv) {
-            // Its job has run: what it runs is to be known, also for the next start.
+            // This is an init whose job has run: the program to know is its child, which a later start needs, too.
             let below = daemon.world.processes.descendants(process);
             // Orphans, which it has adopted, are younger.
             let children = below.iter().filter(|child| child.ppid == process.pid).map(|child| child.id);
@@ -233,8 +233,8 @@ fn is_init(argv: &[OsBytes]) -> bool {
 const PIPED: &str = "its output goes to a command of yours (`tmux pipe-pane`), and tmux has one such command a \
                      pane; `adopt --replace-pipe` ends it and starts the pool's log";
 
-/// Marks the pane of an adoption, and commits the result. After an attempt whose outcome is unknown (`is_repeated`) only an
-/// answer of tmux proves that the pane is not marked.
+/// Marks the pane of an adoption, and commits the result. After an attempt whose outcome is unknown (`is_repeated`),
+/// only an answer of tmux proves that the pane is not marked.
 async fn mark(
     daemon: &Arc<Daemon>,
     record: &Session,

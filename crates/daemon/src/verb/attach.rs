@@ -47,7 +47,8 @@ async fn wake(daemon: &Arc<Daemon>, session: Session, options: StartOptions) -> 
         let awaiter = Awaiter::new(daemon);
         let requester = Requester::Client(awaiter.waits());
         let (daemon, world) = (Arc::clone(daemon), daemon.world.clone());
-        // In its own task, so that a client that disconnects does not stop it half-way. It takes no slot for one.
+        // In a task of its own, so that it continues if the client disconnects. It takes no slot for a client that is
+        // gone.
         let wake = async move {
             termination::wait_unless(&daemon, &session, |s| s.lifecycle == Lifecycle::Live).await?;
             start_next(&daemon, requester, (id, options), |_| ()).await
@@ -59,7 +60,7 @@ async fn wake(daemon: &Arc<Daemon>, session: Session, options: StartOptions) -> 
     session_view::resolve(daemon, id.into()).await
 }
 
-/// Returns the client that was used last: of those that can type, if there is one.
+/// Returns the client that was used last, preferably one that can type.
 fn last_used(turn: &Turn<'_>, viewers: Vec<Client>) -> Option<Client> {
     let age = |client: &Client| turn.age(Timestamp(client.active_at.saturating_mul(1000)));
     viewers.into_iter().min_by_key(|client| (client.read_only, client.control, age(client)))

@@ -12,7 +12,7 @@ use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 use crate::verb::{pane, session_view};
 
-/// Answers with the screen, or the last one that was kept of a session that does not run.
+/// Answers with the screen or, if the session does not run, with its saved last screen.
 pub(super) async fn capture(daemon: &Arc<Daemon>, asked: Capture) -> Reply {
     let session = session_view::resolve(daemon, asked.session.clone()).await?;
     let pane = session.running().and_then(pane_of);

@@ -23,11 +23,12 @@ pub(super) async fn compact(daemon: &Arc<Daemon>) -> Reply {
     daemon.world.detach("compact", work).await.ok_or_else(in_doubt)?
 }
 
-/// Run by the engine after a turn. Nothing else is answered meanwhile; `poolctl up` and the watchdog are told
-/// how long that may take.
+/// Has the engine compact the database after a turn. Nothing else is answered meanwhile; `poolctl up` and the watchdog
+/// are told how long it may take.
 async fn compact_now(daemon: &Arc<Daemon>) -> Reply {
     let bytes = std::fs::metadata(&daemon.paths.database).map_or(0, |found| found.len());
-    // The database is written anew before it shrinks, and where that fails it cannot be opened again.
+    // The database is written to a new place before it shrinks. If that fails for lack of space, it cannot be opened
+    // again.
     if let Some(free) = daemon.disk.reserve(0).filter(|free| *free < bytes) {
         let (free, bytes) = (free >> 20, bytes.div_ceil(1 << 20));
         return Err(Refusal::refused(format!(
@@ -36,7 +37,7 @@ async fn compact_now(daemon: &Arc<Daemon>) -> Reply {
     }
     let limit = BASE_LIMIT + Duration::from_secs(bytes / BYTES_PER_SECOND);
     let notice = daemon.paths.run.join("compacting");
-    // In the time awake: neither a sleep of the machine nor a step of the clock ends it.
+    // Measured in time awake, so that neither sleep nor a step of the clock ends it early.
     let until = protocol::time::millis(daemon.world.clock.awake() + limit);
     // Only a hint for `poolctl up`.
     drop(std::fs::write(&notice, format!("{} {until}\n", std::process::id())));

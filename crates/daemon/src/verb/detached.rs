@@ -33,8 +33,8 @@ const WRITER_TRIES: u32 = 100;
 /// An incarnation that was left to tmux.
 #[derive(Debug, Serialize, Deserialize)]
 struct Detached {
-    /// The process whose end proves that nothing uses the directories any more. If it is not known, only a restart of
-    /// the machine proves that.
+    /// The process whose end proves that nothing uses the directories any more. If it is unknown, only a reboot proves
+    /// that.
     init: Option<ProcId>,
     /// The boot of the machine.
     boot: Option<String>,
@@ -48,8 +48,8 @@ impl Detached {
     }
 }
 
-/// Records that a program uses the session's directory from the removal of the record on, if one runs. Until then the
-/// record tells that.
+/// Records that the program of a session, if it runs, uses the session's directories. This counts from the removal of
+/// the session's record, which tells it until then.
 pub(super) fn mark(daemon: &Daemon, session: &Session) -> io::Result<()> {
     let Some(run) = session.running() else {
         return Ok(());
@@ -82,8 +82,8 @@ pub(super) fn is_in_use(processes: &dyn Processes, meta: &Path) -> bool {
     }
 }
 
-/// True if something goes on in the directory of a session that has ended, as it does after a backup was put back. The
-/// log of a program that ended just now may be written for a moment.
+/// True if something still runs in the directories of a session that has ended, as after a backup was restored. The log
+/// of a program that ended just now may be written for a moment longer.
 pub(super) async fn is_written_to(daemon: &Daemon, id: SessionId) -> bool {
     for _ in 0..WRITER_TRIES {
         let dir = daemon.paths.session(id);
@@ -96,7 +96,8 @@ pub(super) async fn is_written_to(daemon: &Daemon, id: SessionId) -> bool {
     true
 }
 
-/// True if a log writer works in the directory of a session: what it runs goes on, even if no record knows of it.
+/// True if a log writer runs in the directory of a session: then its program runs as well, even if no record knows of
+/// it.
 pub(super) fn has_log_writer(session: &Path) -> bool {
     let logs = session.join("logs");
     !(logs::is_complete(&logs, None) && logs::is_complete(&logs.join(protocol::logs::STDERR), None))

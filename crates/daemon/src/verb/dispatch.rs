@@ -56,7 +56,8 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
         variants!(Request: Keys Input Resize) => operation.if_interrupted(INPUT_INTERRUPTED),
         Request::Approve(_) => operation.if_interrupted(APPROVAL_INTERRUPTED),
         Request::Restart(asked) if asked.clear => operation.if_interrupted(RESET_INTERRUPTED),
-        // Whether a park is forced is not on record: the start may have let the session go on.
+        // The record does not tell whether the parking was forced. Without force, the daemon's start may have let the
+        // session continue.
         variants!(Request: Park Rename) => operation.repeated_if_interrupted(),
         _ => operation,
     };

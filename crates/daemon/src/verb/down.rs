@@ -7,8 +7,8 @@ use protocol::{Reply, Response};
 use crate::engine::{Daemon, Turn};
 use crate::verb::caller::Caller;
 
-/// Starts no session from now on, until the caller's connection ends: each session that ends frees a slot, for which
-/// others may wait.
+/// Prevents starts of sessions until the caller's connection ends: each session that ends frees a slot for which others
+/// may wait.
 pub(super) async fn hold_starts(daemon: &Arc<Daemon>, caller: &Caller) -> Reply {
     let connection = caller.connection;
     let hold = move |turn: &mut Turn<'_>| {

@@ -1,4 +1,4 @@
-//! Check that the files of a session are not those of another one, too.
+//! The check that no other session uses the files of a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ pub(super) async fn begin_removal(daemon: &Daemon, id: SessionId) -> Removal {
     daemon.removals.begin(dirs)
 }
 
-/// Refuses if the files of a session are those of another one, too, perhaps by a symbolic link.
+/// Refuses if another session uses the files of this one, perhaps through a symbolic link.
 pub(super) async fn check_unused(daemon: &Arc<Daemon>, id: SessionId) -> Result<(), Refusal> {
     let others = move |turn: &mut Turn<'_>| pool::session::directories_of_others(turn.pool(), id);
     let others = daemon.engine.turn(others).await?;
     let dir = daemon.paths.session(id);
-    // Each once, and none of those that the pool made: there are as many as sessions.
+    // Each directory once, and none that the pool made: those are as many as sessions.
     let is_users = |cwd: &&Path| !cwd.starts_with(&daemon.paths.sessions);
     let dirs = others.iter().map(|(_, cwd)| cwd.as_path()).filter(is_users).chain([dir.as_path()]);
     let dirs: Vec<PathBuf> = dirs.collect::<BTreeSet<_>>().into_iter().map(Path::to_owned).collect();

@@ -57,7 +57,7 @@ fn agent(
 /// Returns the view of a connection that is registered, or holds claims.
 fn worker(turn: &Turn<'_>, connection: u64, worker: &Worker) -> Option<GeneratorView> {
     let registered = worker.registration();
-    // A generator's claims may be renewed over another connection than its own.
+    // A generator may renew its claims over another connection than the one that it registered on.
     let host = registered.and_then(|registered| match &registered.scope {
         ClaimScope::Host(tag) => Some(*tag),
         ClaimScope::Sessions(_) => None,

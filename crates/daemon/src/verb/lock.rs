@@ -38,7 +38,7 @@ pub(super) async fn lock(
     let session = session_view::resolve(daemon, asked.session.clone()).await?.id;
     let lease_ms = asked.lease_ms.unwrap_or(LEASE_MS);
     let ticket = Ticket(daemon.engine.ticket());
-    // It leaves the queue, or gives the lock back, unless the caller is to keep it.
+    // When dropped, it leaves the line or gives the lock back, unless the caller is to keep the lock.
     let mut request = daemon.engine.on_drop(move |turn| lock::release(turn, session, ticket));
     let lock = SessionLock {
         token: Token::default(),
@@ -84,13 +84,14 @@ pub(super) async fn lock(
     Ok(Response::Locked(Locked { session, token, lease_ms, is_inside: false }))
 }
 
-/// Returns the lock on the session if this is done under it, perhaps through others: its holder would wait for itself.
+/// Returns the user's lock on the session if the request is made under it, directly or through locks in between:
+/// otherwise its holder would wait for itself.
 fn held_around(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Result<Option<Locked>, Refusal> {
     if under.is_some_and(|token| !turn.volatile.locks.is_held(token)) {
         return Err(lock::not_held());
     }
     let is_inside = turn.volatile.user_locks.through(session, under).is_some();
-    // Its token is its holder's: whoever is told it might give the lock back.
+    // The token is left out: it is its holder's, and anyone who has it could give the lock back.
     let (token, lease_ms) = (Token::default(), 0);
     Ok(is_inside.then_some(Locked { session, token, lease_ms, is_inside }))
 }

@@ -53,11 +53,11 @@ struct Creation {
     prompt: Option<(Send, Body)>,
 }
 
-/// The result of the decision, with a slot taken where one is needed.
+/// The result of the decision. A slot is taken if the session needs one.
 enum Outcome {
     /// A new session.
     Created(SessionId),
-    /// The next start of an existing session, as it was before that.
+    /// An existing session is to start again; this is its record from before that.
     Started(Box<Session>),
     /// A session that runs, or is about to.
     Existing(SessionId),
@@ -121,7 +121,8 @@ fn decide(
                 let message = queue::decide_first(turn, daemon, &session, (send, body), seq)?;
                 message.into_iter().for_each(|message| queue::queue_first(turn, message, op.under));
                 op.record_begun(turn, id);
-                // Neither a crash nor a full pool loses the start that the prompt waits for.
+                // The start that the prompt waits for is recorded as due, so that neither a crash nor a full pool loses
+                // it.
                 let due = pool::session::wake_ended(&session, turn.now());
                 turn.emit_all(due);
             }

@@ -9,8 +9,8 @@ use crate::decide::lock;
 use crate::engine::{Daemon, Turn, in_doubt};
 use crate::verb::start::{OUTCOME_LIMIT, outcome};
 
-/// The answer to a repeat of an operation that an earlier daemon began, where the session does not tell the
-/// outcome.
+/// The answer to a repeat of an operation that an earlier daemon began and whose outcome the session's record does not
+/// show.
 pub(super) type InterruptedAnswer = (ErrorCode, &'static str);
 
 /// A request that changes something, and is not begun yet.
@@ -23,13 +23,13 @@ pub(super) struct Operation<'a> {
     if_interrupted: OnInterruption,
 }
 
-/// Answer or action for the repeat of an operation that an earlier daemon began.
+/// Treatment of a repeat of an operation that an earlier daemon began.
 enum OnInterruption {
     /// The outcome, as the session's record shows it.
     Outcome,
     /// This answer.
     Answer(InterruptedAnswer),
-    /// The work is done again, on the same session: that changes nothing where it was done.
+    /// The work is done again on the same session, which changes nothing if it was done before.
     Repeat,
 }
 
@@ -139,8 +139,8 @@ async fn interrupted_outcome(daemon: &Arc<Daemon>, op: ClientOperation, session:
     daemon.engine.wait_for(Some(OUTCOME_LIMIT), settled).await?
 }
 
-/// Returns the outcome of a start or a change that an earlier daemon began. A session that was lost before anything of it
-/// was seen to run was not started: perhaps its program never ran.
+/// Returns the outcome of a start or a change that an earlier daemon began. A session that was lost before its pane was
+/// seen counts as not started: its program may never have run.
 fn settled_outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Reply {
     let is_unseen = |session: &Session| {
         session.lifecycle == Lifecycle::Lost

@@ -70,7 +70,7 @@ pub(super) async fn act(
     let answer = reply.clone();
     let conclude = move |turn: &mut Turn<'_>| {
         let now = turn.now();
-        // Once more: tmux may have taken the keys long after they were recorded.
+        // Recorded a second time: tmux may have taken the keys long after they were recorded first.
         if let Some(text) = typed {
             turn.emit(Event::KeysPressed(id));
             turn.volatile.prompts.typed(pane.tag, &text);
@@ -81,12 +81,12 @@ pub(super) async fn act(
         operation.record_answer(turn, &answer);
     };
     daemon.engine.turn(conclude).await?;
-    // Before a prompt may begin, so that these keys do not count as pressed during it.
+    // The lock is released before a prompt may be typed, so that these keys do not count as pressed during it.
     drop(grant);
     reply
 }
 
-/// Returns what was typed of a text. In doubt its letters count, and no key that ends or discards a line.
+/// Returns what was typed of a text. If that is in doubt, its letters count, but no key that ends or discards a line.
 fn typed_of(effect: &Result<Answer, TmuxError>, text: &str) -> Option<String> {
     match effect {
         Ok(Answer::Done) => Some(text.to_owned()),

@@ -12,9 +12,9 @@ use crate::engine::{Daemon, Turn};
 use crate::verb::transition::{decide_settled, is_starting_or_restarting};
 use crate::verb::{session_view, termination};
 
-/// Answers once the slot is free. Waits for a launch in progress, or for that of a restart: its program may park itself at
-/// once, before the launch is recorded. The host of a worker is stopped at any time. Without `--force`, a session with an
-/// attached client is not ended.
+/// Answers once the slot is free. Waits for a launch in progress, also for that of a restart: a program may park itself
+/// before its own launch is recorded. The host of a worker is stopped without waiting. Without `--force`, a session
+/// with an attached client is not ended.
 pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park) -> Reply {
     let found = session_view::resolve(daemon, op.session(&asked.session)).await?;
     let waits = |session: &Session| session.worker.is_none() && is_starting_or_restarting(session);
@@ -65,11 +65,13 @@ struct Begun {
     session: Session,
     /// The incarnation that ends; none if none runs.
     ends: Option<Tag>,
-    /// True if the parking is decided by this request, and a loss, or a client which attaches meanwhile, prevents it.
+    /// True if this request decided the parking, which is then prevented by a possible loss or by a client that
+    /// attaches.
     guarded: bool,
 }
 
-/// Commits that the incarnation of a session is to end. A forced parking does not wait for the decision on another one.
+/// Commits that the incarnation of a session is to end. A forced parking does not wait for the decision on one that is
+/// in progress.
 async fn begin(
     daemon: &Arc<Daemon>,
     op: &ClientOperation,
@@ -80,7 +82,8 @@ async fn begin(
     let decide = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &id.into())?.clone();
         lock::check_unlocked(turn, session.id, under)?;
-        // A repeat, after a restart of the daemon: the incarnation that it meant is parked, and runs no more.
+        // This repeats a request from before a restart of the daemon: the incarnation that it meant is parked and has
+        // ended.
         if operation.is_older_than_run(turn, &session) {
             return Ok(Begun { session, ends: None, guarded: false });
         }

@@ -90,7 +90,7 @@ async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pr
     let (known, next, ages, now) = daemon.engine.turn(known).await?;
     let leftovers = Leftovers { paths: daemon.paths.clone(), asked: asked.clone(), ages, now };
     let leftovers = Arc::new(leftovers);
-    // A directory with an id that is not given out yet may be in creation.
+    // A directory whose id is not given out yet belongs to a session that is being created.
     let keep = move |id: SessionId| known.contains(&id) || id.0 >= next;
     let context = Arc::clone(&leftovers);
     let find = move || context.find(&keep);
@@ -180,8 +180,8 @@ impl Leftovers {
         self.remove_one(id).map(|removed| Some(removed.bytes))
     }
 
-    /// True if another session has its directory there, or a program still uses the directories of a session, or may: of one
-    /// that was left to tmux, or that a database which was put back does not have.
+    /// True if a directory is in use or may be: it is the working directory of another session; or a program runs in it
+    /// that was left to tmux, or that is not in the database because an older copy of it was restored.
     fn is_in_use(&self, id: SessionId, used: &[PathBuf], processes: &dyn Processes) -> bool {
         let dir = self.paths.session(id);
         let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());

@@ -145,8 +145,8 @@ pub(super) async fn retry(daemon: &Arc<Daemon>, op: &ClientOperation, id: Messag
     settle(daemon, op, id, decide).await
 }
 
-/// The time for which a handler of a cancelled message may still run. After a start of the daemon it is not known which
-/// worker had it, if any: the usual lease is taken.
+/// Returns the time for which a handler of a cancelled message may still run. After a start of the daemon it is unknown
+/// which worker had it: then the usual lease counts.
 fn time_of_handler(turn: &Turn<'_>, daemon: &Daemon, id: MessageId) -> Result<Option<Duration>, Refusal> {
     if let Some((_, left)) = turn.volatile.workers.cancelled_handler(id, turn.mono()) {
         return Ok(Some(left));

@@ -48,7 +48,7 @@ struct Removal {
 enum Ground {
     /// A user named it.
     Named,
-    /// It was listed as one that has ended; the time of its last change then.
+    /// It was listed as ended; this is the time of its last change in that list.
     Listed(Timestamp),
     /// Its retention is over.
     Expired(Reason, Arc<LoadedConfig>),
@@ -72,8 +72,8 @@ pub(super) async fn remove(
     remove_for(daemon, op, Removal { asked, ground: Ground::Named }).await
 }
 
-/// Removes a session that was listed as one that had ended at this time, unless it was used since. Returns the number of
-/// bytes freed; none if another removal came first.
+/// Removes a session that had ended at this time according to a listing, unless it was used since. Returns the number
+/// of bytes freed; none if another removal came first.
 pub(super) async fn remove_listed(
     daemon: &Arc<Daemon>,
     asked: Remove,
@@ -101,7 +101,7 @@ async fn remove_for(
         mark_detached(daemon, session.id).await?;
     }
     let removed = forget(daemon, op, (&session, &removal)).await;
-    // Otherwise the record may be gone, and its pane is released at the next start.
+    // After any other failure the record may be gone: then the next start of the daemon releases the pane.
     if removed.as_ref().is_err_and(idempotency::is_definite) && asked.keep_tmux {
         detached::unmark(daemon, session.id);
     }
@@ -121,7 +121,7 @@ async fn remove_for(
                 )
             };
             let refusal = Refusal::failed(what);
-            // In place of the answer that was recorded with the removal of the record.
+            // Replaces the answer that was recorded when the record was removed.
             if let Some(op) = op.cloned() {
                 let answer = Err(refusal.clone());
                 daemon.engine.turn(move |turn| op.record_answer(turn, &answer)).await?;
@@ -132,7 +132,7 @@ async fn remove_for(
     }
 }
 
-/// Forgets the record and the messages of a session, after an archive of them if asked. Returns the session; none if its
+/// Forgets the record and the messages of a session, after archiving them if asked. Returns the session; none if its
 /// record was removed meanwhile.
 async fn forget(
     daemon: &Arc<Daemon>,
@@ -201,8 +201,8 @@ async fn archive_all(daemon: &Arc<Daemon>, removal: &Removal, id: SessionId) -> 
     }
 }
 
-/// Marks the directories of a session as used by what it runs now, before the record is gone, by which `prune` spares them
-/// until then.
+/// Marks the directories of a session as used by what runs in it. Once its record is removed, only this mark keeps
+/// `prune` from removing them.
 async fn mark_detached(daemon: &Arc<Daemon>, id: SessionId) -> Result<(), Refusal> {
     let record = daemon.engine.turn(move |turn| turn.pool().session(id).cloned()).await?;
     let Some(session) = record else { return Ok(()) };
@@ -226,8 +226,8 @@ enum Step {
     Removed(Option<Box<Session>>),
 }
 
-/// Forgets final messages, some in each turn, so that other requests do not wait long; the last ones go in one
-/// turn with the record, so that a removal that is refused has taken nothing of a usual session.
+/// Forgets final messages, some in each turn, so that other requests do not wait long. The last ones are forgotten in
+/// one turn with the record: if the removal is refused, a session with few messages has lost none.
 fn remove_step(
     turn: &mut Turn<'_>,
     (daemon, id): (&Daemon, SessionId),
@@ -239,7 +239,7 @@ fn remove_step(
             op.record_answer(turn, &Ok(Response::Done));
         }
     };
-    // Another removal came first. A repetition of this one is not refused for that.
+    // Another removal came first, which is a success for this one as well.
     let Some(session) = turn.pool().session(id).cloned() else {
         record_answer(turn);
         return Ok(Step::Removed(None));
@@ -264,7 +264,7 @@ fn remove_step(
 }
 
 impl Archived {
-    /// Refuses the removal of a session, or of messages, which the archive does not have as they are now.
+    /// Refuses the removal if the session or its messages have changed since they were archived.
     fn check(&self, turn: &Turn<'_>, session: &Session) -> Result<(), Refusal> {
         if session.changed_at == self.changed_at && self.messages.covers(turn.pool(), session.id) {
             return Ok(());
@@ -371,7 +371,7 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
     }
     let meta = daemon.paths.meta();
     let remove = move || {
-        // The other one is left for last: by it `prune` finds what an end of the daemon in between leaves behind.
+        // The session's directory is removed last: if the daemon ends in between, `prune` finds the rest by it.
         remove_tree::remove_session_dir(&meta, id, true)?;
         if is_in_use {
             return remove_tree::remove_pool_files(&sessions, id);

@@ -10,8 +10,8 @@ use crate::effect::launch;
 use crate::engine::{Daemon, Turn, pane_of};
 use crate::verb::session_view;
 
-/// Renames tmux even if the record has the name already: a crash may have come between the two. If tmux
-/// certainly did not do it, the record gets its old name again.
+/// Renames the tmux session even if the record has the new name: a crash may have come between the two. If tmux
+/// certainly did not rename it, the record gets the old name back.
 pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Rename) -> Reply {
     let id = session_view::resolve(daemon, op.session(&asked.session)).await?.id;
     let grant = daemon.engine.lock(id, "rename").await?;
@@ -60,9 +60,9 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
     reply
 }
 
-/// Refuses to repeat a rename of a session that may have been renamed again since. One that has its new name, or the very
-/// name by which the request calls it, is renamed: tmux may have the old name yet, and the record has it again then. An id
-/// or a workspace tells nothing of its former name.
+/// Refuses to repeat a rename if the session may have been renamed again since. A session that has the new name, or the
+/// very name by which the request calls it, is renamed: tmux may still have the old name, in which case the record gets
+/// that back. An id or a workspace in the request tells nothing about the old name.
 fn check_repeat(session: &Session, asked: &Rename) -> Result<(), Refusal> {
     let name = session.name.as_str();
     if name == asked.name || name == asked.session.0 {

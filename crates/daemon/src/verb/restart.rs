@@ -17,7 +17,7 @@ use crate::verb::{clear, termination};
 /// Time for reading the spooled hook reports of the incarnation that ended.
 const HOOKS_LIMIT: Duration = Duration::from_secs(1);
 
-/// If it fails half-way, the session is still due to start, once its last incarnation is over.
+/// Restarts a session. If this fails half-way, the session is still due to start once its last incarnation has ended.
 pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Restart) -> Reply {
     check_startable(daemon, &asked).await?;
     let decide = if asked.fresh { pool::session::restart_fresh } else { pool::session::restart };
@@ -28,7 +28,8 @@ pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
     termination::wait(daemon, &session).await?;
     // Reports of the ended incarnation say nothing about the next one.
     timeout(HOOKS_LIMIT, hook_spool::read_of(daemon, &[session.id])).await.ok();
-    // Its next start is certain, and this request's own. Otherwise it may be refused: its log stays until then.
+    // The next start is certain and belongs to this request, so the log can be emptied now. Otherwise the start may be
+    // refused, and the log stays until it succeeds.
     let is_next = ran && claim.is_some();
     if asked.clear && is_next {
         clear::empty_log(daemon, &session).await?;
@@ -41,8 +42,8 @@ pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
     reply
 }
 
-/// Refuses before anything is ended what could not start again: another tmux session has its name, or its directory is
-/// gone.
+/// Refuses before anything is ended if the session could not start again: another tmux session has its name, or its
+/// directory is gone.
 async fn check_startable(daemon: &Arc<Daemon>, asked: &Restart) -> Result<(), Refusal> {
     let wanted = asked.session.clone();
     let read = move |turn: &mut Turn<'_>| {

@@ -43,8 +43,8 @@ pub(super) async fn launch_new(
     reply
 }
 
-/// Returns the claim on a session's start, which an earlier turn took by `begin_start`. No other task settles the session
-/// until it is dropped.
+/// Returns the claim on a session's start, which an earlier turn took by `begin_start`. No other task settles the
+/// session until the claim is dropped.
 pub(crate) fn start_claim(daemon: &Daemon, session: SessionId) -> TurnOnDrop {
     daemon.engine.on_drop(move |turn| {
         turn.volatile.scheduler.end_start(session);
@@ -120,7 +120,8 @@ pub(super) async fn ensure_running(daemon: &Arc<Daemon>, op: &ClientOperation, s
 /// Options of the start of an existing session.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StartOptions {
-    /// Part of a restart, whose end is over. Refused if the session was killed since.
+    /// True for the second part of a restart, whose first part has ended the session. Refused if the session was killed
+    /// since.
     pub(crate) is_restart: bool,
     /// Begins a new conversation.
     pub(crate) fresh: bool,
@@ -167,7 +168,8 @@ pub(crate) async fn start_next<R: Send + 'static>(
         if session.lifecycle.holds_slot() {
             return Ok(SlotDecision::Done(None));
         }
-        // The start of a session between two incarnations is decided already: by whoever held the lock then.
+        // The next start of a session between two incarnations is already decided, by the request that ended the last
+        // one.
         let between = pool::session::is_restarting(&session);
         if !between {
             lock::check_unlocked(turn, id, under)?;
@@ -254,8 +256,8 @@ pub(crate) async fn launch_next<R: Send + 'static>(
     result
 }
 
-/// Renames the tmux session of the last incarnation, so that the next one can take its name. Returns false if its pane is
-/// gone, or is its user's. If tmux has the name all the same, the launch says why.
+/// Renames the tmux session of the last incarnation, so that the next one can take its name. Returns false if its pane
+/// is gone, or belongs to its user. If the name is taken nevertheless, the launch reports why.
 async fn release_name(daemon: &Daemon, run: &Incarnation) -> bool {
     let (Some(pane), Some(session)) = (pane_of(run), run.session) else { return false };
     let renamed = daemon.tmux.rename(pane, session, &tmux::act::retired_name(run.tag)).await;

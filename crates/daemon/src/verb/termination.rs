@@ -14,8 +14,8 @@ use crate::engine::{Daemon, Turn, pane_of};
 /// Time for a reaper to connect, before the daemon closes the pane itself.
 const REAPER_LIMIT: Duration = Duration::from_secs(1);
 
-/// The same after the daemon's own start, and once a reaper has gone: more than the reaper's longest pause between two
-/// attempts to connect, and than the supervisor's first pause before it starts one anew.
+/// The same after a start of the daemon, and after a reaper has disconnected: longer than the reaper's longest pause
+/// between two attempts to connect, and than the supervisor's first pause before it restarts a reaper.
 const REAPER_RETURN: Duration = Duration::from_secs(5);
 
 /// Time for an end beyond its grace: the reaper's verification, and its other candidates.
@@ -134,8 +134,8 @@ fn runs_on() -> Refusal {
     Refusal::conflict("its end was taken back, and it runs on")
 }
 
-/// Closes the pane, which hangs up its programs, where no reaper is connected to verify their end. That is an error. A
-/// parking may have been taken back while another one held the session's lock.
+/// Closes the pane, which hangs up its programs, because no reaper is connected to verify their end. That is always an
+/// error. It does nothing if the end was taken back while this waited for the session's lock.
 async fn close_pane(
     daemon: &Arc<Daemon>,
     session: &Session,

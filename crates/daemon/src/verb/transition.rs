@@ -38,7 +38,7 @@ pub(super) async fn decide_settled<T, F: Future<Output = Result<T, Refusal>>>(
         let conflicts = decided.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Conflict);
         let is_passing = move |turn: &mut Turn<'_>| turn.pool().session(id).is_some_and(passes);
         let is_passing = conflicts && daemon.engine.turn(is_passing).await?;
-        // Such a state may have begun and ended during the decision: it is made once more.
+        // Such a state may also have begun and ended during the decision: then it is repeated once more.
         if !conflicts || Instant::now() >= deadline || !is_passing && !was_passing {
             return decided;
         }

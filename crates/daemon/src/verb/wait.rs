@@ -26,7 +26,7 @@ pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
             .iter()
             .filter_map(|until| result(turn, &context, (id, began), until))
             .partition(Reply::is_ok);
-        // That one cannot become true any more counts only where no other one is.
+        // A condition that cannot become true any more fails the wait only if no other one is true.
         hold.into_iter().chain(fail).next()
     };
     let limit = asked.timeout_ms.map(Duration::from_millis);
@@ -55,8 +55,8 @@ fn left_to_person(turn: &Turn<'_>, session: &Session) -> Option<(MessageId, Refu
     Some((id, Refusal::failed(why)))
 }
 
-/// Returns the refusal of a wait for a queued prompt that nobody types: its session is over and not started by itself, or
-/// its own text keeps it back.
+/// Returns the refusal of a wait for a queued prompt that will not be typed: its session is over and not started by
+/// itself, or its own text keeps it back.
 fn stays_queued(turn: &Turn<'_>, daemon: &Daemon, session: &Session, id: MessageId) -> Option<Refusal> {
     let open = turn.pool().pending_message(session.id, id)?;
     if open.kind != PROMPT || open.state != MessageState::Queued {
@@ -167,7 +167,7 @@ fn is_observed_since_input(turn: &Turn<'_>, session: &Session) -> bool {
     reported || turn.volatile.agents.observed_at(run.tag).is_some_and(is_later)
 }
 
-/// True if the session does not run, and nothing starts it: no prompt wakes it, either.
+/// True if the session does not run and nothing will start it, not even a prompt.
 fn is_over(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
     let is_woken = turn.pool().prompts(session.id).waiting > 0;
     let will_wake = session.lifecycle == Lifecycle::Parked && is_woken && !session.budget.exhausted;
@@ -187,7 +187,7 @@ fn activity_result(
         let prompted = || pool::queue::has_prompt_work(turn.pool(), session.id, turn.now());
         let is_reached = match state {
             ActivityState::Idle => !prompted() && is_observed_since_input(turn, session),
-            // With a prompt pending, the error is that of an earlier turn, unless it holds the prompt back.
+            // While a prompt is pending, an error is that of an earlier turn, unless it holds the prompt back.
             ActivityState::Error => {
                 let breaker = turn.pool().breaker(session.id, PROMPT);
                 shown.limited_until.is_some_and(|until| until > turn.now())
@@ -203,7 +203,7 @@ fn activity_result(
             return Some(Err(why));
         }
     }
-    // Of an agent without a known activity nothing else comes, nor of one whose prompt is in doubt.
+    // An agent whose activity is unknown, or whose prompt is in doubt, reaches no other state by itself.
     let is_unknown = state == ActivityState::Idle && shown.state == ActivityState::Unknown;
     let is_doubt = shown.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Message);
     let is_stuck = is_unknown || is_doubt && state != ActivityState::Error;
@@ -216,7 +216,7 @@ fn activity_result(
     })
 }
 
-/// Returns the answer once a condition is true, or cannot become true any more; for a start, also once it has failed since
+/// Returns the answer once a condition is true, or cannot become true any more. A start has failed if it failed since
 /// the wait began.
 fn result(
     turn: &Turn<'_>,

@@ -23,7 +23,7 @@ use crate::host::dir_tree::present;
 /// Maximum length of an archive's name in bytes: file systems allow 255, less our prefix and suffixes.
 const NAME_MAX: usize = 200;
 
-/// Returns the name with a number behind it, if there is an archive of this name already: of the same second.
+/// Returns the name, with a number appended if an archive of this name exists, as one of the same second does.
 pub(crate) fn unused_name(archives: &Path, name: &str) -> String {
     let is_unused = |name: &String| archives.join(format!("{name}.tar.gz")).symlink_metadata().is_err();
     let numbered = (2..100).map(|n| format!("{name}-{n}"));
@@ -69,7 +69,7 @@ fn write_then(
         _ => failed(error),
     })?;
     sync(archives).map_err(|error| {
-        // Without the sync it may be gone after a power cut, so it does not count.
+        // Without the sync, a power cut could lose the archive's name, so the archive does not count.
         drop(fs::remove_file(&path));
         failed(error)
     })?;

@@ -18,7 +18,8 @@ use crate::loops::deliver::prompt::ClaimedPrompt;
 use crate::loops::deliver::{enter, record_gate};
 use crate::sense::pane_state::{collects_lines, read_pane, wait_for_keys};
 
-/// Bound of what is put before a text so that its agent takes it as a prompt, and of the blanks behind it, in bytes.
+/// Maximum number of bytes that are added to a text: before it, so that its agent takes it as a prompt, and blanks
+/// behind it.
 const MARK_MAX: usize = 80;
 
 /// The result of an attempt.
@@ -155,7 +156,7 @@ fn claim(
     }
     match found {
         Ok(Some((message, _))) if agent.go_on.is_none() && is_in_conversation(turn, &message) => {
-            // Its agent has the text, and since the last change of the configuration there is nothing to tell it.
+            // Its agent has the text already, and is no longer configured to be told to continue.
             let cut_short =
                 message.steps.into_iter().rev().find(|step| step.state == MessageState::Suspended);
             let reason = cut_short.and_then(|step| step.reason);

@@ -24,8 +24,8 @@ use crate::sense::unfinished_line::{self, LineEcho, rows_to_cursor};
 /// Time for a typed text to appear on the screen.
 const ECHO_LIMIT: Duration = Duration::from_secs(2);
 
-/// Time after which a shell that has drawn nothing of a text, and has read it, has taken it as commands: the longest that
-/// one may be busy with its line.
+/// Time after which a shell that has read a text and drawn nothing of it has taken it as editor commands. A shell may
+/// be busy with its line for that long.
 const UNDRAWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Time between two looks at the screen.
@@ -182,7 +182,7 @@ pub(super) async fn ask_pane(daemon: &Arc<Daemon>, session: SessionId) -> Result
     confirm::follow_up(daemon, session).await
 }
 
-/// Returns what a shell that edits its lines shows if that is not the text that was typed, and goes on not to be.
+/// Returns what a shell that edits its lines shows, if that differs from the typed text and stays so.
 async fn altered_line(daemon: &Daemon, prompt: &ClaimedPrompt, shell: &ShellBefore) -> Option<LineEcho> {
     let tag = prompt.pane.tag;
     let is_compared =

@@ -131,7 +131,7 @@ async fn next(daemon: &Arc<Daemon>, wait: Duration) -> Reply {
     }
 }
 
-/// Gives out a lease: takes the session's lock, saves its last screen, and checks the reason again.
+/// Gives out a lease: takes the session's lock, saves the session's last screen, and checks the reason again.
 async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, tag: Tag) -> Reply {
     if let Some((token, candidate)) = leases.of(tag) {
         return present(daemon, token, candidate).await;
@@ -173,7 +173,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
     Ok(Response::Lease(Box::new(lease)))
 }
 
-/// Returns a lease that is held as it is now: a user may have asked for a shorter grace.
+/// Returns the current state of a lease that is held: a user may have asked for a shorter grace since.
 async fn present(daemon: &Arc<Daemon>, token: Token, candidate: Candidate) -> Reply {
     let context = Arc::clone(daemon);
     let read = move |turn: &mut Turn<'_>| {
@@ -324,7 +324,7 @@ async fn await_report(daemon: &Daemon, tag: Tag) -> Option<Findings> {
     None
 }
 
-/// True if the verdict refuses the end to a rule while a user has asked for the end meanwhile.
+/// True if the operator's command refused an end by a rule, but a user has asked for the end since.
 fn is_outdated(turn: &Turn<'_>, candidate: &Candidate, outcome: &Outcome) -> bool {
     let reason = turn.pool().session(candidate.session).and_then(|s| s.reason);
     let by_rule = reason.and_then(pool::reap::rule_of).is_some();

@@ -12,7 +12,7 @@ use crate::decide::lock::LockGuard;
 pub(super) struct Leases {
     pub(super) connection: u64,
     pub(super) held: BTreeMap<Token, (LockGuard, Candidate)>,
-    /// Deadline of the newest lease, so that a reaper that hangs does not hold its locks for ever.
+    /// Deadline of the newest lease: a reaper that hangs does not hold its locks beyond it.
     pub(super) deadline: Option<Instant>,
 }
 

@@ -7,12 +7,11 @@ use tokio::time::sleep;
 
 use crate::engine::{Daemon, Turn};
 
-/// Time for which a reaper may be silent while something is to be ended and no reaper is at work. After it, it counts as
-/// hung.
+/// Silence after which a reaper counts as hung, while something is to be ended and no reaper is at work.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// Returns once a reaper, which has been silent since the call, counts as hung. One that is at work holds a lease, at this
-/// connection or another one.
+/// Returns once a reaper that has been silent since the call counts as hung. A reaper at work holds a lease, at this
+/// connection or another.
 pub(super) async fn too_long(daemon: &Arc<Daemon>) {
     loop {
         sleep(SILENCE).await;

@@ -47,13 +47,13 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
 
 /// The beginning of a subscription.
 struct Start {
-    /// The state without its messages; empty if the journal continues from where the subscriber was.
+    /// The state without its messages; empty if the subscriber continues from the journal.
     state: Vec<Stamped>,
     /// The messages of the state that are not final.
     messages: Vec<MessageId>,
     /// The last event that the subscriber has.
     sent: Seq,
-    /// True if the state comes first. `Synced` follows the state then, else the journal.
+    /// True if the subscription begins with the state, followed by `Synced`. Otherwise it begins with the journal.
     with_state: bool,
     events: broadcast::Receiver<Stamped>,
     reader: Reader,
@@ -96,7 +96,8 @@ async fn read<T: Send + 'static>(
     work: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, PeerGone> {
     let reader = reader.clone();
-    // A record that is not readable is a gap: the connection ends, and the state comes first next time.
+    // An unreadable record is a gap in the journal: the connection ends, and the next subscription begins with the
+    // state.
     blocking
         .without_timeout(Purpose::DatabaseReads, move || work(&reader))
         .await
@@ -182,8 +183,8 @@ async fn live(
                 sent = stamped.seq;
                 outbox.send(event(stamped, false)).await?;
             }
-            // It is more than `SUBSCRIBER_BACKLOG` events behind. What is missing may have come from the journal:
-            // the next event tells.
+            // The subscriber is more than `SUBSCRIBER_BACKLOG` events behind. It may have got the missing ones from the
+            // journal: the number of the next event tells.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return Ok(()),
         }

@@ -153,7 +153,8 @@ struct Stream {
     seq: u64,
     /// True if the observed state is that of its last snapshot with all diffs since.
     in_sync: bool,
-    /// The number of the snapshot that was asked for and overtaken: the next one is newer, and answers it, too.
+    /// The number of a requested snapshot that a newer observation overtook. The next snapshot answers that request as
+    /// well.
     asked: u64,
     /// The parts received of an incomplete snapshot, and the number of the next part.
     partial: Option<(u32, TmuxState)>,
@@ -214,8 +215,8 @@ impl Stream {
         let admit = move |turn: &mut Turn<'_>| {
             still_watcher(turn, connection)?;
             let out_of_sync = turn.volatile.observed.take_resync() && !is_whole;
-            // The observation aged while it waited to be read, and for the engine. A time later than now is of
-            // another boot.
+            // The observation has aged while it waited to be read and for the engine. If `sent_at` is later than now,
+            // it is of another boot.
             let since_sent = sent_at.and_then(|sent_at| clock.awake().checked_sub(sent_at));
             let age = sighting.age + since_sent.unwrap_or_else(|| received.elapsed());
             Ok((!out_of_sync).then_some(ObservedTmux { age, ..sighting }))

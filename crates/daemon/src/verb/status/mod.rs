@@ -36,8 +36,8 @@ pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
     daemon.engine.turn(read).await
 }
 
-/// Returns the problem of a tmux program that is missing or too old, which only the start of a session would
-/// find.
+/// Returns the problem of a tmux program that is missing or too old. Otherwise only the start of a session would find
+/// it.
 async fn program_problem(daemon: &Daemon) -> Option<String> {
     let program = daemon.device.binary.clone();
     let find = move || host::program_path::find(&program.to_string_lossy()).is_file();
@@ -144,7 +144,8 @@ fn missing_database(daemon: &Daemon) -> Option<String> {
     })
 }
 
-/// Returns the problem of a database whose file was removed or replaced: the open one lasts as long as this daemon.
+/// Returns the problem of a database whose file was removed or replaced: the open one exists only until this daemon
+/// ends.
 fn removed_database(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     let database = daemon.paths.database.display();
     turn.reader().is_removed().then(|| {

@@ -91,8 +91,8 @@ fn replaced(server: ServerId, old: ServerId, sessions: usize) -> String {
     )
 }
 
-/// Returns the sessions that hold a slot and whose server is not proved dead; one that is being started has none yet. Of
-/// others, the reaper ends what is left.
+/// Returns the sessions that hold a slot and whose server is not proved dead. Sessions that are being started are left
+/// out, as they have no server yet. What is left of all others is ended by the reaper.
 fn running<'a>(pool: &'a pool::Pool, volatile: &'a Volatile) -> impl Iterator<Item = &'a Session> {
     let exited = volatile.reaping.exited();
     let server = |s: &Session| s.incarnation.as_ref().and_then(|run| run.server);

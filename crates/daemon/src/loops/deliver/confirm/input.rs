@@ -52,7 +52,7 @@ impl InputWatch {
         Self::new(daemon, (prompt.pane, program), prompt.message.enter).await.ok()
     }
 
-    /// Begins to watch; what is known of the input if that is not possible now.
+    /// Begins to watch. If that is not possible now, returns what is known of the input.
     async fn new(
         daemon: &Daemon,
         (pane, program): (PaneRef, ProcId),
@@ -135,7 +135,8 @@ pub(super) async fn follow_up(
     watch: Option<InputWatch>,
 ) -> Result<(), Refusal> {
     let id = prompt.id;
-    // After a restart of the daemon it is unknown what was read meanwhile: input that is gone counts as read.
+    // After a restart of the daemon it is unknown whether the program read the text meanwhile: input that is gone
+    // counts as read.
     let (is_resumed, mut watch) = (watch.is_none(), watch);
     let (mut backoff, began) = (Backoff::new(PAUSE, PAUSE_MAX), Instant::now());
     loop {
@@ -181,8 +182,9 @@ async fn sample(daemon: &Daemon, prompt: &TypedPrompt, watch: &mut Option<InputW
     }
 }
 
-/// Ends the agent's own command for a fresh context, once it is read: by the agent's report of its new
-/// conversation, if it is one that reports it. Without a report, the last conversation is not resumed either.
+/// Settles the agent's own command for a fresh context, once the program has read it: at the report of the new
+/// conversation, if its hooks send one in time. Without a report the prompt is done, and the old conversation is not
+/// resumed.
 async fn clear_read(
     daemon: &Daemon,
     (session, prompt): (SessionId, &TypedPrompt),

@@ -39,7 +39,7 @@ pub(crate) struct ShellBefore {
     log_end: u64,
     /// True if the shell was at its line editor.
     edits_line: bool,
-    /// True if it is a shell that lets a line that it refuses stand, and its log tells when it takes one.
+    /// True if the shell leaves a line that it refuses on the screen, and its log tells when it takes a line.
     may_refuse: bool,
     /// The row of the shell's prompt.
     row: String,
@@ -73,15 +73,15 @@ impl ShellBefore {
     }
 }
 
-/// True if the log tells that a shell has bracketed pastes disabled: then it does not tell when a line is taken.
+/// True if the log shows that the shell has bracketed pastes disabled. Then the log does not tell when a line is taken.
 async fn disables_pastes(daemon: &Daemon, (session, tag): (SessionId, Tag)) -> bool {
     let dir = daemon.paths.logs_of(session);
     let read = move || logs::pastes_enabled(&dir, tag).ok().flatten();
     daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() == Some(false)
 }
 
-/// Returns the row in which the line of a prompt stands, if its shell still edits it: it refused it, as fish does with a
-/// mistake in it, or wants more of it.
+/// Returns the row with the line of a prompt, if its shell still edits it: the shell refused the line, as fish refuses
+/// one with a mistake, or waits for the rest of it.
 async fn kept_row(
     daemon: &Daemon,
     session: SessionId,
@@ -98,7 +98,8 @@ async fn kept_row(
     (row != before.row && may_hold(&row, &prompt.body)).then_some(row)
 }
 
-/// Records that a prompt stands in the line of its shell, which has not taken it: the next one waits until it is gone.
+/// Records that the shell has not taken a prompt, which stands in its line: the next prompt waits until the line is
+/// gone.
 async fn finish_untaken(
     daemon: &Daemon,
     session: SessionId,
@@ -168,7 +169,8 @@ async fn follow_marks(
         let back = progress(turn, true) == ShellProgress::Back;
         Watched::of(turn, (session, tag, id), back)
     };
-    // Of marks from before this start of the daemon only the second is known; and a log may be removed.
+    // The time of a mark from before this start of the daemon is known to the second only, and a log may be removed:
+    // then the shell's line editor tells.
     let is_unseen = move |turn: &mut Turn<'_>| progress(turn, true) == ShellProgress::Unseen;
     loop {
         match wait_for_marks(daemon, (session, began_at), back).await {
@@ -177,7 +179,7 @@ async fn follow_marks(
                 return wait_for_end(daemon, (session, tag), id).await;
             }
             Ok(Watched::Seen) if is_in_front(daemon, (session, &prompt.run)).await => break,
-            // Another program may write such marks, as a shell on another machine.
+            // Another program writes such marks too, such as a shell on another machine.
             Ok(Watched::Seen) => sleep(PAUSE_MAX).await,
             Err(refusal) if refusal.code != ErrorCode::Timeout => return Err(refusal),
             Err(_)
@@ -197,8 +199,8 @@ async fn follow_marks(
 enum Watched {
     /// The progress was seen.
     Seen,
-    /// The prompt is final or given back, or its session ends. What the shell shows then says nothing: it draws its
-    /// prompt once more when its command is ended with the session.
+    /// The prompt is final or given back, or its session ends. The shell's marks mean nothing then: a shell draws its
+    /// prompt once more if its command is ended with the session.
     Over,
 }
 
@@ -208,7 +210,8 @@ impl Watched {
     }
 }
 
-/// Waits for a condition on a shell's marks, until [`SILENT_LIMIT`]. The session is sampled as soon as its log has grown.
+/// Waits for a condition on a shell's marks, at most for [`SILENT_LIMIT`]. Has the session sampled as soon as its log
+/// has grown.
 async fn wait_for_marks(
     daemon: &Daemon,
     (session, began_at): (SessionId, Instant),
@@ -232,8 +235,8 @@ async fn wait_for_marks(
     }
 }
 
-/// Returns a function that tells how far a prompt has got in its shell, by its marks or, of a shell without any, by the
-/// program in the foreground. The second argument is true for a prompt that was accepted.
+/// Returns a function that tells how far a prompt has got in its shell: by the shell's marks or, if it writes none, by
+/// the program in the foreground. Its second argument is true for a prompt that the shell has accepted.
 fn progress_of(
     session: SessionId,
     prompt: &TypedPrompt,
@@ -305,7 +308,7 @@ async fn follow_samples(
 ) -> Result<(), Refusal> {
     let (id, tag) = (prompt.id, prompt.pane.tag);
     let (began_at, mut rested, mut accepted) = (Instant::now(), 0, prompt.state == MessageState::Accepted);
-    // The first of several lines may run before the last one is typed.
+    // In a shell without a line editor, the first of several lines may run before the last one is typed.
     let edits_lines = before.as_ref().is_some_and(ShellBefore::edits_line)
         || edits_lines(daemon, (session, prompt.pane.tag)).await;
     let is_shell = move |turn: &mut Turn<'_>| is_line_editor(turn, tag);
@@ -322,7 +325,7 @@ async fn follow_samples(
             None => true,
         };
         let late = began_at.elapsed() >= SILENT_LIMIT;
-        // Also of a line that seemed to be taken: while fish looks for a mistake in it, it is not at its editor.
+        // Checked even if the line seemed to be taken: fish leaves its editor while it looks for a mistake in the line.
         let kept =
             if rested >= RESTS { kept_row(daemon, session, (prompt, before.as_ref())).await } else { None };
         if let Some(row) = kept {
@@ -345,8 +348,8 @@ async fn follow_samples(
     }
 }
 
-/// True if the shell waits for a command. One that edits its lines leaves that mode of the terminal only while it runs a
-/// command, or before its first prompt.
+/// True if the shell waits for a command. A shell that edits its lines leaves that mode of the terminal only while it
+/// runs a command, or before its first prompt.
 fn is_at_rest(state: &ShellState, edits_lines: bool) -> bool {
     state.in_foreground && state.unread == 0 && (state.edits_line() || !edits_lines)
 }
