@@ -172,7 +172,7 @@ impl Pool {
         self.queues.queued(message, clock::moment(&self.clock, message.created_at));
         let Entered { active_at, .. } = self.entered(message.session, message.created_at);
         self.change(message.session, |s| {
-            // On a load the record of the session has some already, and what came after them.
+            // When the database is loaded, the session's record already counts the message and later ones.
             if message.ordinal > s.total_requests {
                 s.total_requests = message.ordinal;
                 s.last_activity_at = active_at;
@@ -347,8 +347,8 @@ struct Entered {
     active_at: Timestamp,
 }
 
-/// The last activity of a session that ends. That its tmux server is gone was found later, and is no activity of
-/// its program; nor is its end by a hangup, which may be found before that.
+/// Returns the last activity of a session that ends. The loss of its tmux server is found later and is no activity of
+/// its program. Nor is an end by a hang-up, which may be found before the loss is.
 fn active_at_end(session: &Session, (reason, exit): (Reason, Option<Exit>), entered: Entered) -> Timestamp {
     let is_hung_up = reason == Reason::Exited && exit.is_some_and(|exit| exit.is_hangup());
     let is_passive = is_hung_up || reason == Reason::ServerGone;

@@ -1,6 +1,6 @@
-//! Ages by the wall clock. Records have times of the wall clock, as people read them, but it is set, and a
-//! machine sleeps. Where the wall clock and the time that the machine was awake diverge, a step is recorded,
-//! and the time that it skipped is no part of any age: neither makes anything older.
+//! Ages by the wall clock. Records have times of the wall clock, because people read them; but the clock is set, and
+//! the machine sleeps. Where the wall clock diverges from the time that the machine was awake, a step is recorded. The
+//! time that a step skipped is left out of every age, so that it makes nothing older.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ pub const STEP: Duration = Duration::from_secs(1);
 /// Maximum drift by adjusting: one part in this many.
 const DRIFT: u64 = 1000;
 
-/// Longest time that a restart of the machine adds to an age. The time that it was off is unknown; only the
-/// readings of its wall clock before and after are. It is half of the time for which random operation ids are remembered,
-/// so that an answer of the last minutes before a restart with a wrong clock is still known.
+/// Longest time that a restart of the machine adds to an age. The time for which it was off is unknown: only the
+/// readings of its wall clock before and after are known. This is half of the time for which random operation ids are
+/// remembered, so that an answer from the last minutes before a restart with a wrong clock is still known.
 pub const OFF_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Maximum number of recorded steps. Beyond that, the two that are closest become one.
@@ -104,21 +104,21 @@ pub(crate) fn shifted(step: ClockStep, at: Timestamp) -> Timestamp {
     Timestamp(at.0.saturating_add_signed(by))
 }
 
-/// The time since `at`, without skipped time. If the wall clock showed `at` more than once, because it was
-/// set back, the latest of these moments counts: nothing is taken for older than it is.
+/// Returns the time since `at`, without skipped time. If the wall clock was set back and showed `at` more than once,
+/// the latest of these moments counts, so that nothing is taken for older than it is.
 pub fn age(clock: &Clock, now: Timestamp, at: Timestamp) -> Duration {
     past_moment(clock, at, now).until(moment(clock, now))
 }
 
-/// The moment of a time of the past, of several the latest. One a little ahead of `now` is from before an adjustment too
-/// small to be recorded as a step, and counts as now.
+/// Returns the moment of a past time; the latest one, if the clock showed that time more than once. A time a little
+/// ahead of `now` counts as now: an adjustment was too small to be recorded as a step.
 pub(crate) fn past_moment(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     let is_adjusted = at > now && at.since(now) < STEP;
     moment_by(clock, if is_adjusted { now } else { at }, now)
 }
 
-/// The wall clock's time before a delay that has really passed. If the clock was set back since, a time before
-/// all that it showed since: everything before that is older than the delay.
+/// Returns the time that the wall clock showed `delay` ago. If the clock was set back since, returns a time that is
+/// earlier than everything it has shown since: whatever is earlier than that is older than the delay.
 pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
     let (mut end, mut left, mut earliest) = (now, delay, now);
     for step in clock.steps.iter().rev() {
@@ -134,9 +134,10 @@ pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
     Timestamp(end.0.saturating_sub(millis(left))).min(earliest)
 }
 
-/// The time and the moment of what another process stamped with both clocks. A time of the wall clock is replaced if the
-/// recorded steps contradict it: the clock was set and corrected while nobody recorded it, or it was set shortly before
-/// the stamp, and the step was recorded only after it. Without a stamp of the time awake, it is believed.
+/// Returns the time and the moment of an event that another process stamped with both clocks. A wall-clock time that
+/// contradicts the recorded steps is replaced: the clock was set and corrected while nobody recorded it, or it was set
+/// shortly before the stamp and the step was recorded after it. Without a stamp of the time awake, the wall-clock time
+/// is believed.
 pub fn stamped(clock: &Clock, now: Reading, at: Timestamp, awake_ms: Option<u64>) -> (Timestamp, Moment) {
     let told = moment_of(clock, at, now.wall);
     let Some(delay) = awake_ms.and_then(|stamp| now.awake_ms.checked_sub(stamp)) else {
@@ -230,8 +231,9 @@ fn skipped(step: &ClockStep) -> i64 {
     signed(step.after.0) - signed(step.before.0)
 }
 
-/// The moment of a time that is no later than `now`: in the last stretch between two steps that contains it, or at the
-/// joined step within which the clock showed it, or may have; else at the end of the last stretch before it.
+/// Returns the moment of a time that is no later than `now`: in the last stretch between two steps that contains it, or
+/// at a joined step if the clock showed it within that step, or may have; otherwise at the end of the last stretch
+/// before it.
 pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     let mut shift = all_skipped(clock);
     let (mut end, mut behind) = (now, None);
@@ -247,7 +249,7 @@ pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
         }
         if let Some(step) = step {
             if let Some((low, _)) = step.joined.filter(|(low, high)| (*low..=*high).contains(&at)) {
-                // Before it was set back it went on as usual; how it passed between joined steps is unknown.
+                // Until it was set back, the clock ran as usual. How time passed between joined steps is unknown.
                 let shown_on = if low == step.before { at.since(low) } else { Duration::ZERO };
                 return moment(start).after(shown_on).min(moment(end).max(moment(start)));
             }
@@ -282,9 +284,10 @@ pub(crate) fn first_moment(clock: &Clock, at: Timestamp, now: Timestamp) -> Opti
     known.last()
 }
 
-/// The step between a reading of the wall clock and the present one, after so much time awake. When it was set between the two
-/// is unknown, and there are times from before and after it. Nothing is to be taken for older than it is: a clock that
-/// was set back was so since the last reading, and may have shown its former time until now; any other one was set now.
+/// Returns the step between an earlier reading of the wall clock and the current one, after `passed` of time awake. It
+/// is unknown when in between the clock was set, and there are times from before and after that. So that nothing is
+/// taken for older than it is, a clock that was set back counts as set right after the earlier reading (and may have
+/// shown its former time until now), and any other clock as set just now.
 fn dated(last: Timestamp, passed: Duration, now: Timestamp) -> ClockStep {
     let expected = last.after(passed);
     match now.0.checked_sub(millis(passed)) {

@@ -38,7 +38,7 @@ impl Deadlines {
         self.order.insert((at, id));
     }
 
-    /// Moves a deadline that is later than this time to it. Sets none where there is none.
+    /// Moves the message's deadline to this time if it is later. Does nothing if the message has no deadline.
     pub(crate) fn hasten(&mut self, id: MessageId, at: Mono) {
         if self.at.get(&id).is_some_and(|before| at < *before) {
             self.set(id, at);

@@ -56,8 +56,8 @@ pub fn items(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestam
     items
 }
 
-/// Sessions were lost with their tmux server or the machine, and are not started by themselves: one item for all,
-/// of the session that was lost last.
+/// Returns one item for all sessions that were lost with their tmux server or the machine and are not started
+/// automatically. It is an item of the session that was lost last.
 fn lost(pool: &Pool, now: Timestamp) -> Option<InboxItem> {
     let lost: Vec<&Session> = pool.user_sessions().filter(|s| stays_lost(s)).collect();
     let last = lost.iter().max_by_key(|s| s.changed_at)?;
@@ -84,7 +84,8 @@ fn lost(pool: &Pool, now: Timestamp) -> Option<InboxItem> {
     Some(items.item(LOST, last.changed_at, (text, next)))
 }
 
-/// A user's session is lost, and is neither started by itself nor was so too often.
+/// True if a user's session is lost, will not be started automatically, and does not have an item of its own because it
+/// was started too often.
 fn stays_lost(session: &Session) -> bool {
     let starts = session.budget.due_at.is_some() || session.policy.restart == RestartPolicy::Always;
     let waits = if session.budget.exhausted { is_held_as_copy(session) } else { !starts };
@@ -116,8 +117,8 @@ impl SessionItems<'_> {
         InboxItem { session, name, kind: kind.to_owned(), since, text, next }
     }
 
-    /// A session that would start by itself has waited for a slot as long as a queue may stand still: those that run keep
-    /// theirs.
+    /// Returns an item if a session that would start automatically has waited for a slot for as long as a queue may
+    /// stand still, because the running sessions keep theirs.
     fn waits_for_slot(&self, rules: &QueueRules) -> Option<InboxItem> {
         let since = wanting_since(self.pool, self.session, self.now)?;
         let is_long = rules.stuck_after.is_some_and(|after| self.pool.age(self.now, since) >= after);
@@ -248,8 +249,8 @@ impl SessionItems<'_> {
         is_over.then(|| self.item("over", session.changed_at, (text, self.restart())))
     }
 
-    /// The session failed to start, with prompts that wait, or after it ran before and was lost. It may be tried again by
-    /// itself, with the same result for as long as nobody removes the cause.
+    /// Returns an item if the session failed to start and prompts wait for it, or if it ran before and was lost. The
+    /// pool may try again, with the same result until somebody removes the cause.
     fn failed_to_start(&self) -> Option<InboxItem> {
         let session = self.session;
         let waiting = self.pool.prompts(session.id).waiting;
@@ -261,7 +262,7 @@ impl SessionItems<'_> {
         has_failed.then(|| self.item(FAILED, session.changed_at, (text, self.restart())))
     }
 
-    /// The command that starts the session again, under another name where tmux has its name.
+    /// Returns the command that starts the session again: under another name, if tmux has a session of its name.
     fn restart(&self) -> String {
         let name = &self.session.name;
         match (self.session.lifecycle, self.session.reason) {

@@ -20,8 +20,8 @@
 //! - Out: [`inbox`] lists what waits for a person, [`session::view()`] shows a session, and [`redaction`]
 //!   removes secrets from what is published.
 //!
-//! Shared: [`clock`] (ages without steps of the wall clock), [`shift_pauses`] (at a step), [`deadlines`] (on the monotonic
-//! clock), and the [`Settings`].
+//! Shared: [`clock`] (ages without steps of the wall clock), [`shift_pauses`] (at a step), [`deadlines`] (on the
+//! monotonic clock), and the [`Settings`].
 //!
 //! Within the crate, files import each other directly and never through a `mod.rs`, and their imports form no
 //! circle; the `mod.rs` of a feature gives each public item its one path.

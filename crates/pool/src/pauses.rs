@@ -1,4 +1,5 @@
-//! Pauses that are on record by the times of their ends, and a step of the wall clock, which would end or lengthen them.
+//! Pauses that are on record by the times of their ends, and a step of the wall clock, which would end or lengthen
+//! them.
 
 use protocol::Event;
 use protocol::clock::ClockStep;

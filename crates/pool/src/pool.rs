@@ -97,8 +97,8 @@ impl Pool {
         clock::latest(&self.clock, now, times).unwrap_or_default()
     }
 
-    /// The latest of these times, as people are shown it; `None` without any. One ahead that the clock is not known to have
-    /// shown, as of a file, counts as now.
+    /// Returns the latest of these times, for showing; `None` without any. A time ahead that the clock is not known to
+    /// have shown, such as that of a file, counts as now.
     pub fn latest_shown(
         &self,
         now: Timestamp,
@@ -111,22 +111,23 @@ impl Pool {
         )
     }
 
-    /// True unless a time is ahead of `now` and the clock is not known to have shown it: it may be of a file, or date from
-    /// before the clock was set back by too little, or too briefly before the daemon's end, to be recorded.
+    /// True unless a time is ahead of `now` and the clock is not known to have shown it. Such a time may be that of a
+    /// file, or from before the clock was set back by so little, or so shortly before the daemon's end, that it was not
+    /// recorded.
     pub(crate) fn is_past(&self, now: Timestamp, at: Timestamp) -> bool {
         at <= now || clock::first_moment(&self.clock, at, now).is_some()
     }
 
-    /// True if `this` was earlier than `that`. Both are of the past, or of an observation that began a moment after
-    /// `now`; a timestamp that is greater nevertheless dates from before the clock was set back.
+    /// True if `this` was earlier than `that`. Both are past, or of an observation that began a moment after `now`. A
+    /// timestamp that is greater even so dates from before the clock was set back.
     pub fn is_earlier(&self, now: Timestamp, this: Timestamp, that: Timestamp) -> bool {
         // A time further ahead is from before the clock was set back.
         let now = if that.since(now) < clock::STEP { now.max(that) } else { now };
         clock::moment_by(&self.clock, this, now) < clock::moment_by(&self.clock, that, now)
     }
 
-    /// True if `this` was certainly earlier than `that`: also where the clock may have shown them more than once, as it was
-    /// set back.
+    /// True if `this` was certainly earlier than `that`, even if the clock was set back and showed one of them more
+    /// than once.
     pub fn is_surely_earlier(&self, now: Timestamp, this: Timestamp, that: Timestamp) -> bool {
         let first = clock::first_moment(&self.clock, that, now);
         first.is_some_and(|first| clock::moment_by(&self.clock, this, now) < first)

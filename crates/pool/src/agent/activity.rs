@@ -19,8 +19,8 @@ use crate::queue::{admin, doubt, idempotency_index};
 /// instead.
 pub const SILENCE: Duration = Duration::from_secs(5);
 
-/// The same before a free composer is believed to be the end of a turn: on a loaded machine an agent that has accepted a
-/// long prompt may draw nothing for more than [`SILENCE`] (Gemini CLI 0.61.0, 15,000 characters).
+/// The same before a free composer is believed to mean the end of a turn: on a loaded machine an agent that has
+/// accepted a long prompt may draw nothing for more than [`SILENCE`] (Gemini CLI 0.61.0, 15,000 characters).
 pub const LONG_SILENCE: Duration = Duration::from_secs(10);
 
 /// A session as it is seen from outside.
@@ -34,7 +34,7 @@ pub struct AgentObservation {
     pub marks: TerminalMarks,
     /// Time at which the pool last typed into it.
     pub delivered_at: Option<Timestamp>,
-    /// Time at which a person was last at it: attached, typed, or dismissed its bell.
+    /// Time at which a person last attended to it: attached, typed, or dismissed its bell.
     pub attended_at: Option<Timestamp>,
     /// For shells: true if the shell itself is in the foreground of its terminal, not a program that it
     /// started.
@@ -47,7 +47,7 @@ pub struct AgentObservation {
     pub title: WindowTitle,
     /// True if an agent runs in it whose screen the pool can read.
     pub has_known_screen: bool,
-    /// True if further requests wait behind the one that is shown: the screen may show another one of them.
+    /// True if further requests are queued behind the shown one: the screen may show one of those instead.
     pub has_queued_asks: bool,
     /// True if the user's configuration describes its screen: whatever it shows in the composer's place is a question.
     pub is_described: bool,
@@ -137,7 +137,7 @@ fn corrected_by_screen(
         WindowTitle::Other(at) => silent && !pool.is_earlier(now, look.at, at),
         WindowTitle::Unread => silent,
     };
-    // A request that was left to the terminal, and answered there.
+    // A request that was left to the terminal and has been answered there.
     let left = before.ask.as_ref().is_some_and(Ask::is_left_to_terminal);
     let is_answered = asked && left && !observed.has_queued_asks && pool.age(look.at, before.since) >= DRAWN;
     match &look.dialog {
@@ -215,15 +215,17 @@ const BELL_OUTPUT: Duration = Duration::from_secs(30);
 /// Time for which a bell asks for a person at most.
 const BELL_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// The time of a bell that still asks for a person: until somebody was there (attached, typed, sent a prompt or
-/// dismissed it), a prompt or command mark followed, its program went on by itself, or [`BELL_LIMIT`] is over.
+/// Returns the time of a bell that still asks for a person. It asks until somebody attends to it (attaches, types,
+/// sends a prompt or dismisses it), a prompt or command mark follows, the program goes on by itself, or [`BELL_LIMIT`]
+/// is over.
 fn asking_bell(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Option<Timestamp> {
     let marks = &observed.marks;
     let at = marks.bell_at.filter(|_| !observed.has_known_screen)?;
     let answers = [observed.delivered_at, observed.attended_at];
     let age = pool.age(now, at);
     let asks = answers.into_iter().flatten().all(|then| pool.is_earlier(now, then, at))
-        // A mark read after a bell has cleared it already; this is for a bell on record from before a start of `poold`.
+        // A mark that was read after a bell has cleared the bell already. This check is for a bell from before a start
+        // of `poold`.
         && marks.last_of_shell().is_none_or(|mark| !pool.is_earlier(now, at, mark.at))
         && observed.quiet_since.is_none_or(|wrote| pool.age(now, wrote) + BELL_OUTPUT > age)
         && age < BELL_LIMIT;
@@ -259,12 +261,12 @@ pub fn dialog_activity(look: &ScreenReading, dialog: &Dialog, kind: AskKind) -> 
     Activity { state, source, since: look.at, ask: Some(ask), detail, ..Activity::default() }
 }
 
-/// The activity of a session's agent as it is shown. What it asks comes first, then a prompt in doubt: a person has to
-/// resolve both.
+/// Returns the activity of a session's agent as it is shown: first what the agent asks, then a prompt in doubt, because
+/// a person has to resolve both.
 pub fn current_activity(pool: &Pool, session: &Session) -> Activity {
     let tag = session.tag();
     let known = pool.activity(session.id).filter(|activity| activity.tag == tag);
-    // Its prompts wait for the end of the limit, for whatever reason it was parked.
+    // Its prompts wait for the end of the usage limit, whatever the reason for which it was parked.
     let limited =
         session.lifecycle == Lifecycle::Parked && known.is_some_and(|known| known.limited_until.is_some());
     if !matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining) && !limited {

@@ -1,5 +1,5 @@
-//! The plan and the files of a session's agent, as its hooks name them. Volatile, and of its present
-//! conversation.
+//! The plan and the files of a session's agent, as its hooks name them. They are volatile, and belong to the agent's
+//! current conversation.
 
 use std::collections::VecDeque;
 
@@ -41,7 +41,8 @@ impl Artefacts {
         )
     }
 
-    /// Forgets all if another conversation begins, or the agent begins one without telling which. A compacted one goes on.
+    /// Forgets everything if another conversation begins, or if the agent begins one without naming it. A compacted
+    /// conversation continues.
     fn begin(&mut self, source: Start, conversation: Option<&String>) {
         let goes_on = match (&self.conversation, conversation) {
             _ if source == Start::Cleared => false,

@@ -17,12 +17,13 @@ use crate::pool::Pool;
 /// All open questions: the one that is shown, then the `queued` ones.
 pub fn open_asks(shown: &Activity, queued: &[Ask]) -> Vec<Ask> {
     let first = shown.ask.iter().filter(|ask| ask.kind != AskKind::Bell);
-    // Questions queued behind one that is no longer shown are over with it.
+    // If no question is shown, those that were queued behind it have ended with it.
     let queued = if shown.ask.is_some() { queued } else { &[] };
     first.chain(queued).cloned().collect()
 }
 
-/// The open questions after a hook report, the oldest first. `asked_at` has the moments of those before.
+/// Returns the open questions after a hook report, the oldest first. `asked_at` has the moments at which the earlier
+/// ones were asked.
 pub(crate) fn asks_after(
     open: &[Ask],
     (hook, moment): (&Hook, Moment),
@@ -42,7 +43,7 @@ pub(crate) fn asks_after(
             // Questions that could not be parsed have no text.
             let answerable = *wait_ms > 0 && (kind == AskKind::Permission || !text.is_empty());
             open.push(ask(kind, text, Some(tool), answerable));
-            // Hooks that wait for a `poold` that was restarted report again in any order.
+            // After a restart of `poold`, the hooks that wait for it report again, in any order.
             let moment_of = |ask: &Ask| match ask.id {
                 id if id == hook.id => Some(moment),
                 id => asked_at?.get(&id).copied(),
@@ -62,7 +63,7 @@ pub(crate) fn asks_after(
         HookEvent::Notified { kind: kind @ (Notice::Permission | Notice::Question), text } => {
             let permission = *kind == Notice::Permission;
             let kind = if permission { AskKind::Permission } else { AskKind::Question };
-            // While something is asked, the notice is only a reminder of it.
+            // While something is asked, the notice only repeats it.
             if open.is_empty() {
                 open.push(ask(kind, text, None, false));
             }
@@ -88,7 +89,7 @@ pub(crate) fn asks_after(
     open
 }
 
-/// True if this is the use of the tool that was asked for; other uses of the same tool may go on beside it.
+/// True if the used tool is the one that permission was asked for. Other uses of the same tool may run beside it.
 fn is_for(ask: &Ask, used: &ToolUse) -> bool {
     let does = || agents::payload::tool_summary(&used.input).filter(|_| ask.kind == AskKind::Permission);
     ask.tool.as_ref() == Some(&used.tool) && does().is_none_or(|does| does == ask.text)
@@ -145,8 +146,8 @@ pub(crate) fn answered_elsewhere(
     over.map(event)
 }
 
-/// Marks all questions as to be answered at the terminal, after a start of the daemon: no hook waits for it
-/// any more.
+/// Marks all questions as answerable only at the terminal, after a start of the daemon: no hook waits for an answer any
+/// more.
 #[must_use]
 pub fn mark_asks_unanswerable(pool: &Pool) -> Vec<Event> {
     let asked = pool.sessions().filter_map(|session| {

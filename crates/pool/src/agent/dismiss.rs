@@ -48,12 +48,13 @@ pub fn dismiss(
     }
 }
 
-/// Longest time for which a bell of a running `poold` is not on record yet.
+/// Longest time until a bell is on record, while `poold` runs.
 const UNRECORDED: Duration = Duration::from_secs(2);
 
-/// Counts earlier bells as answered at a start of `poold`, except those that still ask by the record: when a
-/// person attended to a session is not recorded, only that its bell no longer asks. `last` is the time of the journal's last
-/// event; a session's `verified_at` may be later, as the end of an attachment is recorded without an event.
+/// Counts earlier bells as answered at a start of `poold`, except those that still ask according to the record: it is
+/// not recorded when a person attended to a session, only that its bell does not ask any more. `last` is the time of
+/// the journal's last event. A session's `verified_at` may be later, because the end of an attachment is recorded
+/// without an event.
 pub fn keep_bells_answered(pool: &Pool, volatile: &mut Volatile, (last, now): (Timestamp, Timestamp)) {
     let rings = |shown: &Activity| shown.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);
     for session in pool.sessions() {

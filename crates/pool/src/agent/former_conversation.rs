@@ -17,7 +17,7 @@ pub(crate) fn end_of_facts(pool: &Pool, event: &Event) -> Vec<Event> {
     }
 }
 
-/// True if a conversation in which the agent was prompted is replaced, or is not to be resumed.
+/// True if the event replaces a conversation in which the agent was prompted, or marks it as not to be resumed.
 pub(crate) fn ends_conversation(session: &Session, event: &Event) -> bool {
     let Event::ConversationChanged { conversation: next, .. } = event else { return false };
     let goes_on = |last: &Conversation| next.as_ref().is_some_and(|next| next.id == last.id && next.begun);
@@ -30,7 +30,7 @@ fn forget(pool: &Pool, session: SessionId) -> Vec<Event> {
         AgentEvent::AgentNoted { session, notes }
     });
     let thought = pool.thought(session).map(|thought| {
-        // The positions stay, so that an older thought of a stream is still refused.
+        // The stream positions stay, so that an older thought of a stream is still refused.
         let (place, other_streams) = (thought.place.clone(), thought.other_streams.clone());
         let thought = Thought { place, other_streams, ..Thought::default() };
         AgentEvent::ThoughtPublished { session, thought }

@@ -61,10 +61,11 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
     events.extend(settle::restart_suspended(pool, session.id, now).filter(|_| another));
     events.extend(confirm::confirm(pool, hook, inputs, late.then_some(&before)));
     let open = open_asks(&before, inputs.queued_asks);
-    // A request whose hook waits is open, even if a later report came first, unless its turn is over.
+    // A permission request whose hook waits is open even if a later report came first, unless its turn is over.
     let works = before.state.is_at_work();
     let taken_in = !late || works && matches!(hook.signal, HookEvent::Permission { wait_ms: 1.., .. });
-    // The notice reports a long rest and knows nothing of a prompt that was accepted since.
+    // This notice reports that the agent has been idle for long. It may come after a prompt that was accepted in
+    // between.
     let stale = matches!(hook.signal, HookEvent::Notified { kind: Notice::Idle, .. })
         && held_prompt(pool, session.id).is_some_and(|open| {
             open.state == MessageState::Accepted
@@ -81,7 +82,8 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
     let heard_at = if late { notes.heard_at } else { Some(hook.at) };
     let notes = if ended { without_conversation(notes) } else { notes };
     let noted = note(notes, hook, heard_at);
-    // A program that the pool does not know may have run an agent that has ended: it is seen from outside again.
+    // A program that the pool does not know may have run an agent that has now ended: its activity is observed from
+    // outside again.
     let is_over = inputs.agent.adapter == Adapter::None && matches!(hook.signal, HookEvent::Ended { .. });
     let hooked = noted.hooked.filter(|_| !is_over);
     let notes = Notes { hooked, ..noted };
@@ -96,7 +98,7 @@ fn check_conversation(
     hook: &Hook,
     agent: &Agent,
 ) -> Result<Option<Event>, ForeignAgent> {
-    // An agent may run another one, whose user has installed hooks, and a person may start one in a shell.
+    // An agent may run another agent, whose hooks the user has installed; and a person may start an agent in a shell.
     let is_own = match agent.adapter {
         Adapter::None => agent.confirm != Confirm::Prompt,
         own => Adapter::of(&hook.agent) == own,
@@ -117,7 +119,8 @@ fn check_conversation(
     let chooses = known.is_some() && !agent.is_told_its_conversation();
     let works = before.state.is_at_work() && before.source == Source::Hook;
     let begins = match hook.signal {
-        // At work an agent takes no command: one of its kind that it has started begins or resumes a conversation.
+        // A working agent takes no command. The report comes from another agent of the same kind, which this one has
+        // started.
         HookEvent::Started { source: Start::New | Start::Resumed } if works => false,
         HookEvent::Started { source } => source != Start::New || chooses,
         _ => false,
@@ -179,7 +182,7 @@ fn activity_after(
         limited_until: None,
         tag: Some(hook.tag),
     };
-    // While something is asked, other work does not change the activity.
+    // While a question is open, work on other tools does not change the activity.
     if !asked.is_empty() {
         let before = Activity { tag: Some(hook.tag), ..before.clone() };
         return ask_activity(&before, asked, at.max(before.since).min(now)).filter(|_| asked != open);
@@ -191,7 +194,7 @@ fn activity_after(
         }
         HookEvent::Working { what, .. } => Some(Activity { detail: what.clone(), ..is(ActivityState::Busy) }),
         HookEvent::Prompt { .. } | HookEvent::ToolUsed(_) => Some(is(ActivityState::Busy)),
-        // An error stays until a prompt ends it; the notice that the agent rests changes nothing.
+        // An error stays until a prompt ends it; the notice of idleness does not.
         HookEvent::Notified { kind: Notice::Idle, .. } => {
             let is_news = !matches!(before.state, ActivityState::Idle | ActivityState::Error);
             is_news.then(|| is(ActivityState::Idle))

@@ -29,10 +29,10 @@ pub struct HookInputs<'a> {
     pub now: Timestamp,
 }
 
-/// True if a report, made at `moment`, is older than the recorded time `at`, whatever the wall clock showed then. If it
-/// showed `at` more than once, as it was set back, the moment nearest to the report counts, as few reports are late.
-/// An `at` ahead of what the clock is known to have shown dates from before an unrecorded step back: a report up to now
-/// then counts as newer.
+/// True if a report, made at `moment`, is older than the recorded time `at`, even if the wall clock was set in between.
+/// If the clock was set back and showed `at` more than once, the moment nearest to the report counts, as few reports
+/// are late. If the clock is not known to have shown `at` yet, `at` dates from before an unrecorded step back: a report
+/// up to now then counts as newer.
 pub fn is_before(pool: &Pool, (moment, now): (Moment, Timestamp), at: Timestamp) -> bool {
     let is_ahead = || moment_of(pool.clock(), now, now) < moment;
     moment < moment_near(pool.clock(), at, now, moment) && (pool.is_past(now, at) || is_ahead())

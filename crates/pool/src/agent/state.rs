@@ -12,7 +12,7 @@ use crate::clock::Moment;
 /// Number of hook reports that are remembered, so that a repeated one is handled once.
 const REPORTS_MAX: usize = 4096;
 
-/// Identifies one occurrence of a question: the same dialog may be shown again later.
+/// Returns what identifies one occurrence of a question: the same dialog may be shown again later.
 fn occurrence(shown: &Activity) -> Option<(u64, Timestamp)> {
     shown.ask.as_ref().map(|ask| (ask.id, shown.since))
 }
@@ -31,7 +31,7 @@ pub struct Agents {
     dismissed: BTreeMap<SessionId, (u64, Timestamp)>,
     artefacts: BTreeMap<SessionId, Artefacts>,
     turns: BTreeMap<SessionId, String>,
-    /// Sessions whose agents' records told the end of the turn, while their hooks have not.
+    /// Sessions for which the agent's record told the end of the turn, and no hook has yet.
     ended_by_record: BTreeSet<SessionId>,
     /// The end of the usage limit after which each agent is told to continue, and the message that tells it.
     continued: BTreeMap<SessionId, (Timestamp, Option<MessageId>)>,

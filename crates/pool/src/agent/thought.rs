@@ -19,7 +19,7 @@ pub fn publish_thought(
     let another = asked.objective.is_some() && asked.objective != last.objective;
     let first = last.objective.is_none();
     let changed_at = asked.objective_changed_at.or((another && !first).then_some(now));
-    // The fixed text of a sleeping agent is no thought: the last one is kept.
+    // The fixed text of a sleeping agent does not replace its last thought.
     let is_static = asked.source == Some(ThoughtSource::StaticSleeping);
     let text = asked.text.as_ref().filter(|_| !is_static).filter(|text| !text.trim().is_empty());
     let source = match asked.source {

@@ -13,18 +13,19 @@ use crate::pool::Pool;
 /// are over by then; for longer ones a failed retry costs little.
 pub const UNKNOWN_LIMIT_PAUSE: Duration = Duration::from_secs(15 * 60);
 
-/// First pause before an agent is retried that met its limit again when it was told to continue: the
-/// displayed time has no seconds, and the vendor's clock may differ.
+/// First pause before an agent is retried that reached its limit again when it was told to continue: the time that it
+/// displays has no seconds, and its vendor's clock may differ.
 const RETRY_PAUSE: Duration = Duration::from_secs(30);
 
 /// Longest of these pauses, which double.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// Longest time for which the report of a limit may be under way.
+/// Longest time that the report of a limit takes.
 const REPORTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Moves the ends of limits whose lengths are not known by a step of the clock: these are pauses, not times that were told.
-/// The record does not say which is which; who is parked meanwhile, or was retried, keeps the time.
+/// Moves the ends of limits of unknown length by a step of the clock: those ends are pauses of the pool's own, and not
+/// times that the agent told. The record does not tell the two apart. A session that is parked for its limit, or was
+/// retried, keeps its time.
 pub(crate) fn shift_unknown_limits(pool: &Pool, step: ClockStep) -> Vec<Event> {
     let shifted = |session: &Session| {
         let before = pool.activity(session.id)?;
@@ -38,8 +39,9 @@ pub(crate) fn shift_unknown_limits(pool: &Pool, step: ClockStep) -> Vec<Event> {
     pool.sessions().filter_map(shifted).collect()
 }
 
-/// Time until which a limited agent gets no prompt: the end of its limit, which its report made at `at` may tell in words.
-/// If that has passed and the agent still meets its limit, the end of a pause that doubles.
+/// Returns the time until which a limited agent gets no prompt. That is the end of its limit, possibly told in words by
+/// its report of `at`. If that time has passed and the agent reaches its limit again, it is the end of a pause, which
+/// doubles.
 pub(crate) fn limited_until(
     until: Option<Timestamp>,
     error: &str,

@@ -9,8 +9,9 @@ pub(crate) fn is_locked_without_prompts(pool: &Pool, session: &Session) -> bool 
     session.lock.is_some() && newest_prompt(pool, session.id).is_none()
 }
 
-/// The newest prompt that a session may get under its user's lock: it and older ones are typed, whatever the priority of
-/// those that others sent later. `None` without a lock, or if no prompt that was sent under it is pending.
+/// Returns the newest prompt that a session may get under its user's lock. It and all older ones are typed, whatever
+/// the priority of prompts that others sent later. `None` without a lock, or if no prompt that was sent under the lock
+/// is pending.
 pub(crate) fn newest_prompt(pool: &Pool, session: SessionId) -> Option<MessageId> {
     let lock = pool.session(session)?.lock.as_ref()?;
     lock.prompts.iter().rev().find(|prompt| pool.pending_message(session, **prompt).is_some()).copied()

@@ -36,9 +36,9 @@ pub enum WaiterOutcome {
 /// The user's lock inside which a lock is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OuterLock {
-    /// None: the request waits for any holder of the session's lock.
+    /// No user's lock: the request waits until nobody holds the session's lock.
     None,
-    /// The one with this token. A token of another session's lock counts as none.
+    /// The user's lock with this token. The token of another session's lock counts as none.
     Token(Token),
     /// The one that is held now, if any.
     Current,
@@ -85,7 +85,7 @@ enum WaiterKind {
     UserLock,
     /// An operation that needs the lock.
     Operation,
-    /// An operation that needs the lock, or the user's lock that it carries the token of.
+    /// An operation that needs the session's lock or, with the token of a user's lock, nests inside that one.
     Nested,
     /// An operation that carries out a decision already made: it nests inside any user's lock.
     Decided,
@@ -229,8 +229,8 @@ impl LockTable {
         grants.into_iter().map(WaiterOutcome::Granted).collect()
     }
 
-    /// Withdraws the operations that wait for a user's lock without the token of any: they are refused, as those are that
-    /// come while it is held.
+    /// Withdraws the operations that wait for a user's lock without carrying a token: they are refused, like operations
+    /// that come while the lock is held.
     pub fn withdraw_operations(&mut self, session: SessionId) -> Vec<Ticket> {
         let Some(locks) = self.sessions.get_mut(&session).filter(|locks| locks.is_user_lock()) else {
             return Vec::new();

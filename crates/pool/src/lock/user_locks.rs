@@ -18,7 +18,7 @@ pub struct UserLock {
     pub token: Token,
     /// End of its lease; a renewal moves it.
     pub deadline: Mono,
-    /// The lock inside which it was requested: what is done inside this lock is done inside that one, too.
+    /// The lock inside which this one was requested: an action inside this lock is also inside that one.
     pub outer: Option<Token>,
 }
 

@@ -12,8 +12,8 @@ use crate::settings::Adoption;
 /// The names of foreign tmux sessions, by id.
 pub type ForeignSessions = BTreeMap<TmuxSessionId, String>;
 
-/// Finds the tmux sessions none of whose panes is or was the pool's. A session that only shows panes of
-/// others is a view of them, not a session of its own.
+/// Finds the tmux sessions that have never had a pane of the pool. A session that only shows panes of other sessions is
+/// a view of them, and not listed.
 pub fn foreign_sessions(pool: &Pool, state: &TmuxState) -> ForeignSessions {
     let mut foreign: BTreeMap<TmuxSessionId, bool> = BTreeMap::new();
     for pane in state.panes.values() {
@@ -34,8 +34,8 @@ pub fn foreign_changes(before: &ForeignSessions, after: &ForeignSessions) -> Vec
         .collect()
 }
 
-/// The panes that the configuration says to adopt: the open panes of sessions that have no other, as `adopt`
-/// requires too. A session that once had a pane of a pool is not adopted again by itself.
+/// Returns the panes that the configuration says to adopt: open panes that are the only one of their session, as
+/// `adopt` requires too. A session that once had a pane of a pool is not adopted again automatically.
 pub fn panes_to_adopt(adoption: &Adoption, foreign: &ForeignSessions, state: &TmuxState) -> Vec<PaneId> {
     if *adoption == Adoption::Never || !matches!(state.server, Server::Up(_)) {
         return Vec::new();

@@ -136,9 +136,9 @@ fn server_events(pool: &Pool, observation: &Observation<'_>, server: Option<Serv
     if changed { vec![Event::TmuxServerChanged { server }] } else { Vec::new() }
 }
 
-/// True if a program that was seen to end was ended by tmux, which is known once its pane is gone: the pane
-/// of a program that ends by itself remains. The pane of an adopted one may not remain; but tmux ends
-/// programs by hanging up.
+/// True if a program that was seen to end was ended by tmux. This shows once its pane is gone: the pane of a program
+/// that ends by itself remains. The pane of an adopted program may not remain in any case, but tmux ends programs by
+/// hanging up.
 pub fn ended_by_tmux(session: &Session) -> bool {
     let Some(run) = &session.incarnation else { return false };
     let hung_up = session.exit.is_some_and(|exit| exit.is_hangup());
@@ -158,8 +158,8 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// True if a known process of the incarnation is not proved to have ended. A program that ignores signals
-    /// may outlive its init, which somebody else killed.
+    /// True if a known process of the incarnation is not proved to have ended. A program that ignores signals may
+    /// outlive its init, if another program killed the init.
     fn runs_on(&self) -> bool {
         runs_on(self.incarnation, self.observation.exited)
     }
@@ -210,9 +210,9 @@ impl Case<'_> {
         if told { tmux_exit(pane, self.observation.now) } else { None }
     }
 
-    /// Takes over a valid and free name of the tmux session that was made for this incarnation: a person gave it, or the
-    /// pool's own renaming was cut off. Any other name remains tmux's own: that of another session into which the pane was
-    /// moved, and the name of an adopted session that got another one in the pool when it was adopted.
+    /// Takes over the name of the tmux session that was made for this incarnation, if it is valid and free: either a
+    /// person renamed it, or a renaming by the pool was cut off. Any other name stays in tmux alone: that of another
+    /// session into which the pane was moved, or that of an adopted session which got another name in the pool.
     fn renamed(&self, pool: &Pool, pane: &TmuxPane) -> Option<Event> {
         let was_read = self.observation.only.is_none_or(|only| only.tmux.contains(&pane.session));
         let tmux = self.observation.state.sessions.get(&pane.session)?;
@@ -281,7 +281,7 @@ impl Case<'_> {
                 Some(self.draining(Reason::Drained, self.exit(), Some(self.observation.now)))
             }
             None => Some(self.draining(reason, self.exit(), Some(self.observation.now))),
-            // An incarnation that is known to live keeps its slot: the reaper ends it.
+            // An incarnation that is known to live keeps its slot until the reaper has ended it.
             Some(_) if self.runs_on() => None,
             Some(since) if self.proves_absence(since) => Some(self.stopped(reason)),
             Some(_) => None,
@@ -297,14 +297,14 @@ impl Case<'_> {
         self.pool.moment(self.observation.now, at)
     }
 
-    /// True if the end under way is not the one that the record tells: tmux ended it, or it came before the session was
+    /// True if the end in progress differs from the one on record: tmux ended the session, or it ended before it was
     /// drained.
     fn is_unasked_end(&self) -> bool {
         ended_by_tmux(self.session) || self.is_cut_off()
     }
 
-    /// True if the end under way cuts off a drain. An exit that is first seen now may be tmux's doing: many programs end
-    /// with a code when they are hung up.
+    /// True if the end in progress cuts off a drain. An exit that is seen only now may be tmux's doing: many programs
+    /// end with a code when they are hung up.
     fn is_cut_off(&self) -> bool {
         let is_drained = self.observation.drained.contains(&self.session.id);
         is_cut_off(self.pool, self.session, self.session.exit, is_drained)
@@ -319,8 +319,9 @@ impl Case<'_> {
         }
     }
 
-    /// Its server is not known. The creation or adoption that is under way finds out; where that was left in
-    /// doubt, the end of its processes proves that it is over, and the end of its init that its pane is.
+    /// Decides on a session whose server is not known. The creation or adoption in progress finds out. If that was left
+    /// in doubt, the end of its processes proves that the incarnation is over, and the end of its init that its pane
+    /// is.
     fn unplaced(&self, reason: Reason) -> Option<Event> {
         match self.session.lifecycle {
             Lifecycle::Starting => None,
@@ -332,7 +333,8 @@ impl Case<'_> {
         }
     }
 
-    /// Nothing listens at the socket. That proves a loss only if the server's process ended.
+    /// Decides on a session whose server's socket does not answer. That proves a loss only if the server's process has
+    /// ended.
     fn server_silent(&self) -> Option<Event> {
         let Some(server) = self.incarnation.server else {
             return self.unplaced(self.unseen_reason());
@@ -340,7 +342,7 @@ impl Case<'_> {
         if self.has_exited(Some(server.process)) { self.lost() } else { None }
     }
 
-    /// The reason for an end of which nobody saw whether the pane is gone. An end that is under way keeps its reason.
+    /// Returns the reason for an end if nobody saw whether the pane is gone. An end in progress keeps its reason.
     /// Without a hang-up it is only known that the init has ended, and perhaps its program.
     fn unseen_reason(&self) -> Reason {
         let has_exited = self.has_exited(self.incarnation.init);
@@ -352,7 +354,8 @@ impl Case<'_> {
         }
     }
 
-    /// The server is dead. An incarnation that is known to live keeps its slot: the reaper ends it first.
+    /// Decides on a session whose server is dead. An incarnation that is known to live keeps its slot until the reaper
+    /// has ended it.
     fn lost(&self) -> Option<Event> {
         let (session, exit) = (self.session.id, self.exit());
         let alive = self.runs_on();

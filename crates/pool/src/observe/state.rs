@@ -217,8 +217,8 @@ impl Observed {
         self.looked_at.is_none_or(|at| pool.age(now, at) >= limit)
     }
 
-    /// Returns true if the watcher has to send a snapshot, as its changes do not follow from the state: once for each
-    /// observation by `poold` itself.
+    /// Returns true if the watcher has to send a snapshot, because `poold` itself has observed tmux and the watcher's
+    /// changes do not apply to that. True once for each such observation.
     pub fn take_resync(&mut self) -> bool {
         std::mem::take(&mut self.resync)
     }
@@ -287,8 +287,8 @@ impl Observed {
         self.renamed_at.retain(|session, _| pool.session(*session).is_some());
     }
 
-    /// True if this is a listing that began before an observation by another observer that the state includes: applied now,
-    /// it would take back what was seen since, and pass for as new as that.
+    /// True if this listing began before an observation by another observer that the state already includes: applied
+    /// now, the listing would undo what was seen since, and count as equally new.
     pub fn is_overtaken(&self, report: &Report, by: Observer, began: Beginning) -> bool {
         let newer = self.state_from.is_some_and(|(other, from)| other != by && began.mono < from);
         matches!(report, Report::Snapshot(_)) && newer

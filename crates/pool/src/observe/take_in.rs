@@ -110,7 +110,7 @@ pub fn take_in(
     };
     let started = started_programs(pool, findings);
     let mut events = reconcile::reconcile(pool, &evidence);
-    // Their ends are decided on once their programs are on record, and were sampled.
+    // The ends of these programs are decided later, once the programs are on record and were sampled.
     let is_new = |event: &Event| started.iter().any(|new| new.session() == event.session());
     events.retain(|event| !is_new(event));
     events.extend(started);
@@ -157,7 +157,7 @@ pub fn account_reported(pool: &Pool, tag: Tag, account: Account) -> Option<Event
     (session.account != Some(account)).then_some(Event::SessionAccounted(session.id, account))
 }
 
-/// True if an event holds although others act on its session meanwhile.
+/// True if an event still holds, although other operations act on its session.
 fn holds(pool: &Pool, volatile: &Volatile, event: &Event, times: (Moment, Timestamp)) -> bool {
     match event {
         Event::SessionRenamed { session, .. } => may_be_renamed(volatile, *session, times.0),
@@ -199,8 +199,8 @@ fn ended_run(pool: &Pool, event: &Event) -> Option<Tag> {
     }
 }
 
-/// True if the observation may date from before the session ran. A program that ended by itself just now has
-/// left its pane, which is still to be seen.
+/// True if the observation may date from before the session ran. The pane of a program that ended by itself just now
+/// still exists, and would be seen.
 fn may_be_older(pool: &Pool, id: SessionId, exit: Option<Exit>, times: (Moment, Timestamp)) -> bool {
     let by_itself = exit.is_some_and(|exit| !exit.is_hangup());
     let lost = |session: &Session| session.reason.is_some_and(is_loss);
@@ -220,12 +220,12 @@ fn is_at_the_reaper(pool: &Pool, volatile: &Volatile, id: SessionId) -> bool {
     let Some(session) = pool.session(id) else { return false };
     let Some(tag) = session.tag() else { return false };
     let reaping = &volatile.reaping;
-    // A session that tmux lost is a candidate only as long as its init lives.
+    // A session that tmux lost is a candidate only while its init lives.
     let is_named = reaping.has_reaper() && !session.reason.is_some_and(is_loss);
     reaping.is_leased(tag) || (reaping.has_survivors(tag) && is_named)
 }
 
-/// False while the pool itself renames the session, and for observations from before it had.
+/// False while the pool itself renames the session, and for an observation that began before the pool had renamed it.
 fn may_be_renamed(volatile: &Volatile, id: SessionId, began: Moment) -> bool {
     volatile.locks.holder(id).is_none_or(|held| held.is_user_lock && held.inside.is_none())
         && volatile.observed.renamed_at(id).is_none_or(|at| at < began)

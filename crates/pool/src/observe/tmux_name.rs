@@ -1,4 +1,4 @@
-//! The names that sessions have in tmux, where a person gave them one that the pool cannot take over.
+//! The names of sessions in tmux, if a person gave them names that the pool cannot take over.
 
 use protocol::tmux::{TmuxPane, TmuxSession};
 use protocol::{Lifecycle, Session};
@@ -6,7 +6,8 @@ use protocol::{Lifecycle, Session};
 use crate::observe::state::Observed;
 use crate::pool::Pool;
 
-/// Returns the name of a session in tmux, if it differs from its own: not a valid one, or another session's.
+/// Returns the name that a session has in tmux, if it differs from its own: because it is not valid, or is another
+/// session's.
 pub fn tmux_name<'a>(pool: &Pool, observed: &'a Observed, session: &Session) -> Option<&'a str> {
     // An observation from before the pool's own renaming shows the old name.
     let renamed = observed.renamed_at(session.id);
@@ -15,14 +16,15 @@ pub fn tmux_name<'a>(pool: &Pool, observed: &'a Observed, session: &Session) -> 
     }
     let shown = shown_in(observed, session).filter(|_| session.lifecycle != Lifecycle::Starting)?;
     let name = observed.state().sessions.get(&shown)?.name.as_str();
-    // A tmux session that shows several of the pool's has the name of one of them.
+    // A tmux session that shows several of the pool's sessions has the name of one of them.
     let is_of_another =
         |other: &Session| other.name.as_str() == name && shown_in(observed, other) == Some(shown);
     (name != session.name.as_str() && !pool.sessions().any(is_of_another)).then_some(name)
 }
 
-/// True if a session runs under another name in tmux, and another one of the pool's or of its user's has its own: its next
-/// start would fail. What is left of a pool's session gives up the name.
+/// True if a session has another name in tmux, while its own name belongs to another of the pool's sessions or to its
+/// user's: its next start would fail. A tmux session that an ended incarnation left does not count, as it gives up the
+/// name.
 pub fn is_name_taken(pool: &Pool, observed: &Observed, session: &Session) -> bool {
     let name = session.name.as_str();
     let is_its_users = |shown: &TmuxSession| shown.name == name && !shown.pooled;
@@ -36,8 +38,8 @@ pub fn named_in_tmux<'a>(pool: &'a Pool, observed: &Observed, name: &str) -> Opt
     pool.sessions().find(|session| tmux_name(pool, observed, session) == Some(name))
 }
 
-/// True if the tmux session of this name shows an incarnation that is not on record: that of another pool, or of
-/// before the database was replaced.
+/// True if the tmux session of this name shows an incarnation that is not on record: of another pool, or from before
+/// the database was replaced.
 pub fn is_of_unknown_incarnation(pool: &Pool, observed: &Observed, name: &str) -> bool {
     let state = observed.state();
     let of_name = |id| state.sessions.get(id).is_some_and(|session| session.name == name);

@@ -43,7 +43,7 @@ pub(crate) fn confirm(
         message.state == MessageState::Accepted && !is_before(pool, (inputs.moment, now), message.since);
     match &hook.signal {
         HookEvent::Prompt { .. } if typed => prompt_taken(pool, &message, hook, inputs, newer),
-        // The agent's own command for a fresh context, which has no turn.
+        // The prompt was the agent's own command for a fresh context, which has no turn.
         HookEvent::Started { source: Start::Cleared } if typed && inputs.text_match == TextMatch::Exact => {
             let done = transition(&message, MessageState::Done, Some(MessageReason::Cleared), now);
             breaker::with_close(pool, &message, done)
@@ -68,7 +68,7 @@ pub(crate) fn confirm(
                 MessageReason::Interrupted,
                 now,
             );
-            // As a probe it shows that its agent works: a person ended the turn.
+            // If the prompt was a probe, it showed that its agent works: a person ended the turn.
             [over].into_iter().chain(breaker::close_open(pool, message.session, message.kind)).collect()
         }
         _ => Vec::new(),
@@ -85,8 +85,8 @@ fn prompt_taken(
 ) -> Vec<Event> {
     let now = inputs.now;
     let HookEvent::Prompt { text, .. } = &hook.signal else { return Vec::new() };
-    // For a prompt that may not have been typed, a report with another text proves nothing: a person may have typed it.
-    // The report of one that is typed now may come before its typing is committed.
+    // A report with another text proves nothing about a prompt that may not have been typed: a person may have typed
+    // that text. The report of a prompt that is being typed may come before its typing is committed.
     let is_typed = message.state != MessageState::InDoubt && !settle::is_cut_off(pool, message);
     let around = match inputs.text_match {
         TextMatch::Exact => None,
@@ -110,7 +110,7 @@ fn prompt_taken(
 /// The agent received another text than was typed. Unless the prompt says otherwise, a person has to resolve
 /// it, and nothing is typed meanwhile.
 fn prompt_altered(message: &PendingMessage<'_>, text: &str, inputs: HookInputs<'_>) -> Vec<Event> {
-    // Redacted before it is quoted: behind a quoted line feed a key is not recognised.
+    // Redacted before it is quoted: a key behind an escaped line feed would not be recognised.
     let text = protocol::redact::text(text);
     let why = MessageReason::Altered(protocol::bounds::cut(&text, 400).to_owned());
     doubt::doubt(inputs.rules, message, &why, inputs.now)
@@ -152,8 +152,8 @@ fn turn_over(message: &PendingMessage<'_>, said: Option<&str>, now: Timestamp) -
     status_changed(message, MessageStatus { result, ..done })
 }
 
-/// The prompt of an agent that stopped without reporting that: it was interrupted. Of one that never tells how a turn
-/// ended, the turn is over.
+/// Settles the prompt of an agent that stopped without a report: it was interrupted. If the agent never reports how a
+/// turn ended, the turn is over.
 #[must_use]
 pub fn stopped(
     pool: &Pool,
@@ -185,7 +185,8 @@ fn is_abandoned(pool: &Pool, message: &PendingMessage<'_>, now: Timestamp) -> bo
     let given =
         matches!(message.state, MessageState::Typed | MessageState::Accepted) && message.kind == PROMPT;
     let Some(session) = pool.session(message.session).filter(|_| given) else { return false };
-    // Of a start that the clock may have shown before and after the prompt's typing, nothing is concluded.
+    // If the clock may have shown the time of a start both before and after the prompt was typed, nothing is concluded
+    // from it.
     let another = |started_at: Timestamp| pool.is_surely_earlier(now, message.since, started_at);
     let another = session.incarnation.as_ref().is_none_or(|run| another(run.started_at));
     another || !matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining)

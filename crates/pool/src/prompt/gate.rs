@@ -79,7 +79,7 @@ fn is_blocking(agent: &Agent, activity: &Activity) -> bool {
     }
 }
 
-/// True if the agent's first hook report is still to come: its screen may look ready before. An agent that
+/// True if the agent's first hook report is still to come, although its screen may already look ready. An agent that
 /// chooses its conversation itself reports nothing before its first prompt.
 fn awaits_first_hook(pool: &Pool, agent: &Agent, session: &Session) -> bool {
     let tag = session.tag();
@@ -127,8 +127,8 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
         (Some(dialog), _) => Err(Blocked::by_terminal(format!("it shows a dialog: {}", dialog.name))),
         (None, Composer::Holds(text)) => Err(Blocked::by_terminal(holds_text(text))),
         (None, Composer::Hidden) => Err(Blocked::by_terminal("its composer is not visible")),
-        // A new version of a known agent may look different, and its hook tells that it waits. A full screen
-        // is not the agent but its editor. A description of an agent covers every screen that takes prompts.
+        // A new version of a known agent may look different: then its hook tells that it waits. A full screen is the
+        // agent's editor and not the agent. The description of an agent covers every screen in which it takes prompts.
         (None, Composer::Unknown)
             if pane.alternate
                 || !agent.adapter.knows_screen()
@@ -136,7 +136,7 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
         {
             Err(Blocked::by_terminal("its screen does not show where it takes prompts"))
         }
-        // A hook of its user may have let it go on at the end of its turn.
+        // A hook of the user may have made it go on at the end of its turn.
         (None, Composer::Empty | Composer::Unknown) if seen.works == Some(true) => {
             Err(Blocked::for_now("its screen shows that it works"))
         }
@@ -144,8 +144,8 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
     }
 }
 
-/// Maximum length of a line, in bytes, in a terminal that collects lines for its program: the kernel drops the rest, and
-/// the program gets what was cut as if it were whole.
+/// Maximum length of a line, in bytes, in a terminal that collects lines for its program: the kernel drops the rest,
+/// and the program gets what was cut as if it were whole.
 pub const LINE_MAX: usize = 4095;
 
 /// Checks that the text of a prompt fits the terminal, which cuts long lines if its program reads line by line.

@@ -20,12 +20,12 @@ pub struct PaneSnapshot {
     pub active_ago: Option<Duration>,
     /// Bytes that its program has not read, if known.
     pub unread: Option<u32>,
-    /// For shells: true if the shell itself is in the foreground, and runs nothing in itself (`read`, a function, a loop),
-    /// if known.
+    /// For shells: true if the shell itself is in the foreground, and runs nothing in itself (`read`, a function, a
+    /// loop), if known.
     pub is_at_prompt: Option<bool>,
     /// The rows of its screen down to the cursor's.
     pub rows: Vec<String>,
-    /// True if somebody has left text behind the shell's own prompt, or `poolctl keys` in another program.
+    /// True if somebody left text behind the shell's prompt, or `poolctl keys` left text in another program.
     pub holds_unfinished_line: bool,
     /// The reading of its screen, if the agent's screen is known.
     pub screen: Option<ScreenReading>,
@@ -35,7 +35,7 @@ pub struct PaneSnapshot {
     pub takes_pastes: Option<bool>,
 }
 
-/// True if a text, typed `age` ago, stands in the agent's composer and nobody typed since: Enter can only
+/// True if a text that was typed `age` ago is in the agent's composer and nobody has typed since: then Enter can only
 /// send that text.
 pub fn stands_in_composer(settings: &Settings, (text, age): (&str, Duration), pane: &PaneSnapshot) -> bool {
     // Typing of attached clients is known to the second.

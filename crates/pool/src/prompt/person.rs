@@ -1,4 +1,4 @@
-//! Prompts that only a person can move on: a wait for one would not end by itself.
+//! Prompts that only a person can move on: waiting for one would never end.
 
 use protocol::{MessageId, MessageState, Session};
 
@@ -8,8 +8,8 @@ use crate::queue::admin::resolve_command;
 use crate::queue::doubt;
 use crate::queue::prompts::held_prompt;
 
-/// The prompt of a session that waits for a person, and why with what to do: it was typed and nothing confirms
-/// it any more, or it is in doubt. A late word of its agent may still move it on.
+/// Returns the prompt of a session that waits for a person, and why, with what to do: it was typed and nothing confirms
+/// it any more, or it is in doubt. A late report of its agent may still move it on.
 pub fn left_to_person(pool: &Pool, prompts: &Prompts, session: &Session) -> Option<(MessageId, String)> {
     let held = held_prompt(pool, session.id)?;
     let why = match held.state {

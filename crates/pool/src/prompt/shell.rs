@@ -10,8 +10,8 @@ use crate::agent::{ShellMark, TerminalMarks};
 pub enum OutputStart {
     /// At this offset of the log, which was its end before Enter.
     Offset(u64),
-    /// At the time when the typing began, where no more is known: after a start of the daemon, or where the log could not be
-    /// read.
+    /// From the time at which the typing began. Used if the offset is unknown: after a start of the daemon, or if the
+    /// log could not be read.
     Time(Timestamp),
 }
 
@@ -20,8 +20,8 @@ pub enum OutputStart {
 pub enum ShellProgress {
     /// No mark follows the prompt.
     Unseen,
-    /// The shell's prompt was shown, but no command has begun: the text was empty, a comment or no correct command, or
-    /// the shell has only drawn its prompt anew.
+    /// The shell showed its prompt, and no command has begun: the text was empty, a comment or no valid command, or the
+    /// shell only drew its prompt again.
     OnlyPrompt,
     /// Its command runs.
     Running,
@@ -29,8 +29,8 @@ pub enum ShellProgress {
     Back,
 }
 
-/// Returns how far a prompt has got. The prompt of a shell that has never marked a command, and one that is shown after
-/// the prompt was accepted, is back without a further mark.
+/// Returns how far a prompt has got. If the shell has never marked a command, or its prompt was shown after the text
+/// was accepted, the shell counts as back without a further mark.
 pub fn shell_progress(
     pool: &Pool,
     marks: &TerminalMarks,

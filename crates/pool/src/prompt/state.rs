@@ -18,7 +18,7 @@ pub struct Prompts {
     left_to_person: BTreeMap<SessionId, MessageId>,
     delivered_at: BTreeMap<Tag, Timestamp>,
     attended: BTreeSet<Tag>,
-    /// The incarnations that clients show, and since when: 0 where that began before this start of `poold`.
+    /// The incarnations that clients show, and since when: 0 if that began before this start of `poold`.
     viewed: Option<BTreeMap<Tag, (u32, Timestamp)>>,
     visits: BTreeMap<Tag, Visit>,
     key_lines: BTreeMap<Tag, KeyLine>,
@@ -33,8 +33,8 @@ struct Visit {
     left_at: Timestamp,
 }
 
-/// Longest time between the attach of a client, which tmux has in whole seconds, and its observation. A later one is taken for
-/// a visit in another session, which holds more prompts back.
+/// Longest time between the attach of a client, which tmux knows to the second, and its observation. If an observation
+/// is later, it is taken for a visit through another tmux session, which holds back more prompts.
 const OBSERVED_WITHIN: Duration = Duration::from_millis(1500);
 
 /// The last letters that `keys` and `input` typed into a terminal since the last Enter.
@@ -44,11 +44,11 @@ pub struct KeyLine {
     pub begun: String,
     /// Letters that C-c or C-u discarded. The shell may have drawn them together with its prompt.
     pub discarded: String,
-    /// The row of a text that the pool typed, and that its shell has not run.
+    /// The row with a text that the pool typed and the shell has not run.
     pub abandoned: Option<String>,
-    /// The row of the shell's own prompt, as it was before the pool last typed something.
+    /// The row of the shell's prompt, as it was before the pool last typed something.
     pub prompt: String,
-    /// The row of a line that somebody had left when the log was emptied, which told of it.
+    /// The row of a line that somebody had left when the log, which showed that, was emptied.
     pub left: String,
 }
 
@@ -171,17 +171,17 @@ impl Prompts {
         self.key_lines.insert(tag, KeyLine { begun, discarded, abandoned, prompt, left });
     }
 
-    /// Stores the row of a text that the pool typed, and that its shell has not run.
+    /// Stores the row with a text that the pool typed and the shell has not run.
     pub fn abandon_row(&mut self, tag: Tag, row: String) {
         self.key_lines.entry(tag).or_default().abandoned = Some(row);
     }
 
-    /// Stores the row of a shell's own prompt, where nothing stood.
+    /// Stores the row of a shell's prompt while no text was in it.
     pub fn note_prompt_row(&mut self, tag: Tag, row: String) {
         self.key_lines.entry(tag).or_default().prompt = row;
     }
 
-    /// Stores the row of a line that somebody has left, before the log that tells of it is emptied.
+    /// Stores the row of a line that somebody has left, before the log that shows it is emptied.
     pub fn keep_left_row(&mut self, tag: Tag, row: String) {
         self.key_lines.entry(tag).or_default().left = row;
     }
@@ -221,8 +221,8 @@ impl Prompts {
         self.viewed = Some(viewed.collect());
     }
 
-    /// Time at which a client left an incarnation that it had shown in a tmux session of its own, as one of a group: the
-    /// activity of the incarnation's session, the last one at `active_at`, does not tell what was typed there.
+    /// Returns when a client left an incarnation that it had shown through another tmux session of the same group. The
+    /// activity of the incarnation's own tmux session, last at `active_at`, does not tell what was typed there.
     pub fn left_view_at(&self, tag: Tag, active_at: Option<Timestamp>) -> Option<Timestamp> {
         let visit = self.visits.get(&tag)?;
         let is_own = active_at.is_some_and(|at| at.after(OBSERVED_WITHIN) >= visit.began_at);

@@ -1,5 +1,5 @@
-//! Prompts that were typed and that nothing confirmed yet. Their text is not typed again here, but Enter is pressed
-//! again while the text is seen in the composer.
+//! Prompts that were typed and not confirmed yet. Their text is never typed again here, but Enter is pressed again
+//! while the text is seen in the composer.
 
 use std::time::Duration;
 

@@ -116,7 +116,7 @@ pub fn retry(pool: &Pool, rules: &QueueRules, id: MessageId, now: Timestamp) -> 
     }
 }
 
-/// Ends the pause of a message: it is sent from the start, unless its agent has the text already and is only
+/// Ends the pause of a message, so that it is sent from the start; if its agent has the text already, the agent is only
 /// told to continue.
 fn without_pause(message: &PendingMessage<'_>, now: Timestamp) -> Vec<Event> {
     let why = MessageReason::Hastened;

@@ -24,7 +24,8 @@ impl ArchivedMessages {
         self.0.keys().copied().collect()
     }
 
-    /// True if these are all messages that the session has now, each as it is now. Some of these may be forgotten.
+    /// True if the archive has all messages of the session in their current states. It may have more, which were
+    /// forgotten since.
     pub fn covers(&self, pool: &Pool, session: SessionId) -> bool {
         Self::of(pool, session).0.iter().all(|(id, now)| self.0.get(id) == Some(now))
     }

@@ -48,8 +48,9 @@ pub(crate) fn count_failure(
     evicted.into_iter().chain([counted]).collect()
 }
 
-/// Forgets the failures of another kind if those of this one would exceed [`KINDS_MAX`]: of a kind that is
-/// not held back; else of the kind whose probe was due first, as probably nothing of it is sent any more.
+/// Forgets the failures of another kind if those of this kind would exceed [`KINDS_MAX`]: of a kind that is not held
+/// back, or else of the kind whose probe has been due for longest, because probably nothing of that kind is sent any
+/// more.
 fn evict_kind(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
     let others = || pool.breakers_of(session);
     if pool.breaker(session, kind).is_some() || others().count() < KINDS_MAX {
@@ -60,7 +61,8 @@ fn evict_kind(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
     Some(breaker_changed(session, other, Breaker::default(), breaker.is_open()))
 }
 
-/// Closes the breaker of a kind that is held back: its probe did not fail. Failures that have not opened it still count.
+/// Closes the breaker of a kind that is held back, because its probe did not fail. Earlier failures that have not
+/// opened the breaker still count.
 pub(crate) fn close_open(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
     pool.breaker(session, kind).filter(|breaker| breaker.is_open())?;
     close(pool, session, kind)
@@ -87,8 +89,8 @@ pub(crate) fn shift_probes(pool: &Pool, step: ClockStep) -> Vec<Event> {
     pool.breakers().filter_map(shifted).collect()
 }
 
-/// Applies rules that may have changed: closes all breakers if none are wanted, and advances the probes that are further
-/// away than the rules' pause.
+/// Applies rules that may have changed: closes all breakers if none are wanted, and advances the probes that are
+/// further away than the rules' pause.
 #[must_use]
 pub fn apply_rules(pool: &Pool, rules: &QueueRules, now: Timestamp) -> Vec<Event> {
     let changed = |(session, kind, breaker): (SessionId, &str, &Breaker)| {

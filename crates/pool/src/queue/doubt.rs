@@ -1,5 +1,5 @@
-//! Messages of which it is unknown whether they arrived, and what becomes of them: each has a treatment of
-//! its own (`send --in-doubt`), or that of the configuration. By default a person decides.
+//! Messages for which it is unknown whether they arrived, and their treatment: their own (`send --in-doubt`), or that
+//! of the configuration. By default a person decides.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn treatment(rules: &QueueRules, message: &PendingMessage<'_>) -> InDoubt {
     permitted(message, message.in_doubt.unwrap_or(rules.in_doubt))
 }
 
-/// The treatment that is allowed where this one is wanted: what needs a person is held, and never typed again.
+/// Returns the treatment, or `Hold` in place of `Retry` if only a person may decide on the message.
 fn permitted(message: &PendingMessage<'_>, wanted: InDoubt) -> InDoubt {
     match wanted {
         InDoubt::Retry if message.needs_person => InDoubt::Hold,
@@ -43,8 +43,8 @@ pub fn doubt(
     states.iter().map(|state| transition(message, *state, Some(why.clone()), now)).collect()
 }
 
-/// Puts prompts in doubt that were being typed when their sessions ended: no pane tells whether the text
-/// arrived. Sessions that are still `attended` to by a delivery are left to it.
+/// Puts prompts in doubt that were being typed when their sessions ended, because no pane tells whether the text
+/// arrived. Sessions in which a delivery is still active (`attended`) are left to that.
 #[must_use]
 pub fn doubt_cut_off(
     pool: &Pool,
@@ -59,9 +59,9 @@ pub fn doubt_cut_off(
     over.flat_map(|message| doubt(rules, &message, &MessageReason::SessionEnded, now)).collect()
 }
 
-/// Settles the messages that are in doubt and wait for no person: one that is to be sent again, once its
-/// agent can no longer report that it has it; and one that was put in doubt by a damaged record, or before
-/// the configuration said `dead`. `why` reads the reason of a doubt.
+/// Settles messages in doubt that wait for no person: one to be sent again, once its agent can no longer report that it
+/// has the text; and one that was put in doubt by a damaged record, or before the configuration said `dead`. `why`
+/// reads the reason of a doubt.
 #[must_use]
 pub fn settle_doubts(
     pool: &Pool,
@@ -75,7 +75,7 @@ pub fn settle_doubts(
         InDoubt::Dead => Some(transition(&message, MessageState::Dead, why(message.id), now)),
         // Its agent may still report it.
         InDoubt::Retry if pool.age(now, message.since) < CONFIRMS_WITHIN => None,
-        // The last attempt: the doubt itself is the reason of the end.
+        // This was the last attempt: the doubt itself is the reason of the end.
         InDoubt::Retry if message.attempts >= rules.max_attempts => {
             Some(transition(&message, MessageState::Dead, why(message.id), now))
         }

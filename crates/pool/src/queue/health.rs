@@ -41,7 +41,8 @@ pub fn stuck(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestam
     pool.sessions().flat_map(of_session).collect()
 }
 
-/// The events of the lanes that are stuck since the last call, and of those that are so no longer.
+/// Returns the events of the lanes that have become stuck since the last call, and of those that are not stuck any
+/// more.
 #[must_use]
 pub fn changes(pool: &Pool, volatile: &Volatile, rules: &QueueRules, now: Timestamp) -> Vec<Event> {
     let found = stuck(pool, volatile, rules, now);
@@ -91,8 +92,8 @@ struct Lane<'a> {
     messages: &'a KindQueue,
 }
 
-/// The lanes of a session that are meant to move: prompts while it takes them, other kinds unless it is the host of a
-/// worker that a user stopped, and that can be started again.
+/// Returns the lanes of a session that should move: prompts while the session takes them; other kinds, except those of
+/// a worker's host that a user stopped and that can be started again.
 fn lanes(pool: &Pool, session: SessionId) -> impl Iterator<Item = (&str, Lane<'_>)> {
     let found = pool.session(session).and_then(|session| Some((session, pool.queues.queue(session.id)?)));
     found.into_iter().flat_map(|(session, queue)| {
@@ -106,18 +107,20 @@ fn lanes(pool: &Pool, session: SessionId) -> impl Iterator<Item = (&str, Lane<'_
     })
 }
 
-/// Since when and why a lane stands still; none while a message of it is processed, or the next one waits for the time
-/// of its attempt.
+/// Returns since when and why a lane stands still; none while one of its messages is processed, or while the next one
+/// waits for the time of its attempt.
 fn standstill(pool: &Pool, volatile: &Volatile, lane: Lane<'_>, now: Timestamp) -> Option<Standstill> {
     let Lane { session, queue, kind, messages } = lane;
     let opened_at = pool.breaker(session.id, kind).and_then(|breaker| breaker.opened_at);
     let (since, reason) = match (opened_at, held(queue, session.id, kind)) {
-        // Since the breaker opened, or since there was something to hold back. A probe is no progress.
+        // Since the breaker opened, or since there was a message to hold back if that was later. A probe is no
+        // progress.
         (Some(opened_at), _) => {
             let first = messages.iter().map(|(_, entry)| entry.created_at()).min()?;
             (pool.latest(now, [opened_at, first]), StuckReason::BreakerOpen)
         }
-        // Typing may be called off again and again: a lane that is known to be stuck is so until it succeeds.
+        // Typing may be called off again and again: a lane that is known to be stuck stays so until the typing
+        // succeeds.
         (None, Some((MessageState::Typing, since))) => {
             (session.stuck.get(kind).copied().unwrap_or(since), StuckReason::Typing)
         }
@@ -146,7 +149,7 @@ fn held(queue: &SessionQueue, session: SessionId, kind: &str) -> Option<(Message
     Some((found.state, found.since))
 }
 
-/// The reason if a message in this state holds its lane up. Typing is judged by itself.
+/// Returns the reason if a message in this state blocks its lane. Typing is judged separately.
 fn obstacle(state: MessageState) -> Option<StuckReason> {
     match state {
         MessageState::Typed => Some(StuckReason::Unconfirmed),

@@ -31,8 +31,9 @@ pub(crate) struct SessionQueue {
     bytes: u64,
 }
 
-/// The changes by which messages of each kind last moved, or were queued while there were none, with their times. After a
-/// load only the last change of each message is known, so that they can be earlier: no part of what is compared.
+/// For each kind, the change by which a message last moved, or was queued into an empty lane, with its time. After a
+/// load only the last change of each message is known, so the times may be earlier; therefore they do not take part in
+/// comparisons.
 #[derive(Debug, Clone, Default)]
 struct MovedTimes(BTreeMap<Arc<str>, (Seq, Timestamp)>);
 
@@ -45,7 +46,7 @@ impl PartialEq for MovedTimes {
 impl Eq for MovedTimes {}
 
 impl MovedTimes {
-    /// A load comes in any order; times are not ordered either, as the clock may have been set back.
+    /// A load calls this in any order. Times are not ordered either, as the clock may have been set back.
     fn note(&mut self, kind: &str, change: (Seq, Timestamp)) {
         match self.0.get_mut(kind) {
             Some(before) if before.0 > change.0 => {}
@@ -139,7 +140,7 @@ impl SessionQueue {
     pub(super) fn add(&mut self, kind: &str, in_doubt: Option<InDoubt>, (priority, entry): (i8, QueueEntry)) {
         self.bytes += u64::from(entry.size());
         if !self.kinds.contains_key(kind) {
-            // The number of a message is that of the event that queued it.
+            // The id of a message is the number of the event that queued it.
             self.moved_at.note(kind, (Seq(entry.id().0), entry.created_at()));
         }
         self.doubts.extend(in_doubt.map(|in_doubt| (entry.id(), in_doubt)));
@@ -259,7 +260,7 @@ impl SessionQueue {
         self.moved_at.0.get(kind).map(|(_, at)| *at)
     }
 
-    /// Restarts the standstill time of a kind, as what held it back on purpose has ended.
+    /// Restarts the standstill time of a kind, because what held it back on purpose has ended.
     pub(super) fn restart_stall_clock(&mut self, kind: &str, until: (Seq, Timestamp)) {
         if self.kinds.contains_key(kind) {
             self.moved_at.note(kind, until);
@@ -352,8 +353,8 @@ impl SessionQueue {
         }
     }
 
-    /// The next message of a kind: a suspended one comes before all others, whatever their priority; of these, the next one
-    /// up to `newest`.
+    /// Returns the next message of a kind. Suspended messages come first, whatever the priorities; among the others,
+    /// only those up to `newest` count.
     pub(crate) fn next_in(
         &self,
         messages: &KindQueue,
@@ -376,8 +377,8 @@ impl SessionQueue {
     }
 }
 
-/// True if a message gets on by this change: it is claimed, typed or final, an attempt of it has ended, or a
-/// person starts it anew.
+/// True if this change is progress: the message is claimed, typed or final, an attempt has ended, or a person started
+/// it anew.
 fn is_progress(status: &MessageStatus) -> bool {
     use MessageState::{Accepted, Claimed, InDoubt, Queued, Revoking, Suspended, Typed, Typing};
     match status.state {

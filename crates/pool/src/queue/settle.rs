@@ -77,7 +77,7 @@ pub fn fail(
         }
         Disposition::Dead => {
             let dead = transition(&message, MessageState::Dead, Some(reason.into()), now);
-            // As a probe it shows that its worker works: the message is at fault.
+            // If the message was a probe, it showed that the worker works: the message itself is at fault.
             [dead].into_iter().chain(breaker::close_open(pool, message.session, message.kind)).collect()
         }
         Disposition::GiveBack => vec![give_back(&message, reason.into(), now)],
@@ -114,8 +114,8 @@ fn take_away(
     attempt_failed(pool, rules, &PendingMessage { token: None, ..message.clone() }, reason, now)
 }
 
-/// True if the session of a message's holder is being ended, or was ended, by order of a user or of the pool: the
-/// attempt then did not fail.
+/// True if the session of the message's holder ends or has ended by order of a user or of the pool. Then the attempt
+/// did not fail.
 fn is_holder_ended(pool: &Pool, message: &PendingMessage<'_>) -> bool {
     let is_ended = |session: &Session| {
         let runs = matches!(session.lifecycle, Lifecycle::Starting | Lifecycle::Live);
@@ -142,7 +142,8 @@ fn attempt_failed(
     now: Timestamp,
 ) -> Vec<Event> {
     if is_holder_ended(pool, message) {
-        // A worker outside of a host may go on claiming until it has ended: it must not get the same message at once.
+        // A worker that is not a host may continue to claim until it ends: it must not get the same message again at
+        // once.
         let is_of_host = message.holder.is_some_and(|holder| holder.host.is_some());
         let not_before = (!is_of_host).then(|| now.after(rules.retry_backoff));
         return vec![uncounted(message, "its worker was stopped".into(), not_before, now)];
@@ -182,7 +183,8 @@ pub(crate) fn restart_suspended(pool: &Pool, session: SessionId, now: Timestamp)
     Some(status_changed(&message, MessageStatus { attempts: 0, token: None, ..waits }))
 }
 
-/// Ends the pause of the suspended prompt of a session: its agent has finished a turn since, so its service works again.
+/// Ends the pause of the suspended prompt of a session: its agent has finished a turn since, so its service works
+/// again.
 #[must_use]
 pub(crate) fn end_pause(pool: &Pool, session: SessionId, now: Timestamp) -> Option<Event> {
     let is_paused = |message: &PendingMessage<'_>| message.not_before.is_some_and(|at| at > now);
@@ -220,8 +222,7 @@ pub(crate) fn queue_again(
 /// The consequence of the end of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseEnd {
-    /// The message goes to the next worker: the holder is proved dead, or did not agree to be killed and is
-    /// only fenced.
+    /// The message goes to the next worker: the holder is proved dead, or is not registered and is only fenced.
     Release,
     /// The message waits until its registered worker is killed. It keeps its token, by which the worker's
     /// processes are found; its state revokes the claim.
@@ -264,8 +265,8 @@ pub fn release_dead_worker(
     held.flat_map(|message| take_away(pool, rules, &message, "its worker died", now)).collect()
 }
 
-/// Detaches messages from the workers that hold them, which belong to another timeline and are not ended by this pool.
-/// From now on only its token fences a claim; a message whose worker was to be ended first is queued again.
+/// Detaches messages from the workers that hold them: those belong to another timeline, and this pool does not end
+/// them. From now on only its token fences a claim. A message whose worker was to be ended first is queued again.
 #[must_use]
 pub fn forget_workers(pool: &Pool, now: Timestamp) -> Vec<Event> {
     let why = || MessageReason::from("the database was replaced");
@@ -283,7 +284,7 @@ pub fn forget_workers(pool: &Pool, now: Timestamp) -> Vec<Event> {
     pool.held_messages().filter_map(forgotten).collect()
 }
 
-/// Releases the messages that hosts of workers hold which `is_over` tells to be proved gone.
+/// Releases the messages of those hosts of workers that are proved gone, according to `is_over`.
 #[must_use]
 pub(crate) fn release_of_host(
     pool: &Pool,

@@ -44,12 +44,12 @@ pub fn decide(
     };
     let mut events = vec![Event::StaleFound { session: session.id, rule, action, evidence }];
     match action {
-        // It is not to run again, and nobody is asked whether it may end.
+        // The session is not to run again, and the operator's command is not asked whether it may end.
         Action::Kill if drains => events.push(begin_end(session, Reason::DrainDeadline)),
         Action::Kill => events.push(begin_end(session, end_reason(rule))),
         Action::Restart => {
             events.push(begin_end(session, end_reason(rule)));
-            // The session as it will be at its end, so that its run time counts.
+            // Computed for the time of its end, so that its run time counts.
             let ended = Session { changed_at: now, ..session.clone() };
             let budget = restart_budget::next_budget(pool, settings, &ended, now);
             events.push(Event::BudgetChanged { session: session.id, budget });
@@ -101,8 +101,8 @@ pub fn rule_of(reason: Reason) -> Option<Rule> {
     SESSION_RULES.into_iter().chain(HOST_RULES).find(|rule| end_reason(*rule) == reason)
 }
 
-/// The events of a session's removal. If its orphans are to be left, which its record alone tells, its tags are forgotten:
-/// by them its orphans would be found, and ended.
+/// Returns the events of a session's removal. If only this session's own policy says to leave its orphans, its tags are
+/// forgotten as well: otherwise the orphans would be found by the tags and ended.
 #[must_use]
 pub fn leave_orphans(pool: &Pool, settings: &Settings, session: &Session, events: Vec<Event>) -> Vec<Event> {
     let is_left = |session| rules::rule_action(settings, session, Rule::Orphans).0 == Action::Report;
@@ -114,7 +114,7 @@ pub fn leave_orphans(pool: &Pool, settings: &Settings, session: &Session, events
     kept.chain(forgotten.map(Event::TagForgotten)).collect()
 }
 
-/// Makes a session live again that a rule was to end, because the command before the kill refused it.
+/// Makes a session live again that a rule was to end, because the operator's command `before` refused that.
 #[must_use]
 pub(crate) fn continue_refused(session: &Session) -> Vec<Event> {
     let ends = session.lifecycle == Lifecycle::Draining && session.reason.and_then(rule_of).is_some();

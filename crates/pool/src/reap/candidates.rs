@@ -29,7 +29,7 @@ pub fn find_candidates(pool: &Pool, settings: &Settings, inputs: &ReapInputs<'_>
 /// True if a candidate is to be ended, not only reported.
 pub fn is_to_end(pool: &Pool, settings: &Settings, candidate: &Candidate) -> bool {
     let session = pool.session(candidate.session);
-    // For a session that a rule ends, this was decided when it began to drain.
+    // If a rule ends the session, that was decided when the session began to drain.
     if candidate.kind == CandidateKind::Requested {
         return true;
     }
@@ -41,7 +41,7 @@ fn revoked_workers<'a>(pool: &'a Pool, inputs: &'a ReapInputs<'_>) -> impl Itera
     let revoked = pool.held_messages().filter(|m| m.state == MessageState::Revoking);
     revoked.filter_map(|m| {
         let (token, process) = (m.token?, m.holder?.process?);
-        // The end of a host of a worker is proved as that of any session, and frees its messages then.
+        // The end of a worker's host is proved like that of any session, which then frees its messages.
         if inputs.exited.contains(&process) && is_hosted(pool, m.holder) {
             return None;
         }
@@ -80,14 +80,16 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
             requested("it was drained, and has ended or worked off its queue")
         }
         Reason::Restarted => requested("restart was requested"),
-        // A draining session that cannot work any more is over too, and one that is missing since it ended.
+        // Also over: a draining session that cannot work any more, and a session that has been missing since its
+        // program ended.
         reason
             if (is_loss(reason) || matches!(reason, Reason::Drained | Reason::Exited))
                 && is_left_over(pool, reason, incarnation, inputs) =>
         {
             (CandidateKind::Leftover, "its pane is gone and its processes are left")
         }
-        // Missing, and its program lives: named as left over once two looks prove it, not as a zombie.
+        // The pane is missing and the program lives: two looks have to prove that before it is named as left over; it
+        // is no zombie.
         Reason::Exited
             if is_zombie(incarnation, inputs)
                 && !(incarnation.missing_since.is_some()

@@ -38,7 +38,7 @@ pub fn all_candidates(
 ) -> Vec<Candidate> {
     let reaping = &volatile.reaping;
     let mut found = with_inputs(volatile, settings, now, |inputs| find_candidates(pool, settings, inputs));
-    // A session that is to end for another reason meanwhile is parked no longer.
+    // If the session is meanwhile to end for another reason, the guard of its parking does not count.
     let is_guarded = |candidate: &Candidate| {
         let is_parked = pool.session(candidate.session).is_none_or(Session::is_being_parked);
         is_parked && reaping.is_guarded(candidate.tag)

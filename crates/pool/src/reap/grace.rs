@@ -5,8 +5,8 @@ use protocol::{Event, Lifecycle, Reason, Tag};
 
 use crate::turn::Turn;
 
-/// Takes the grace that a user asks for, in milliseconds, or the `usual` one. It only ever shortens an end that
-/// was asked for before, whether a reaper is at it or none is there yet.
+/// Sets the grace that a user asks for, in milliseconds, or the `usual` one. If an end was asked for before, the grace
+/// can only become shorter, whether or not a reaper is at work on it.
 pub fn ask_grace(turn: &mut Turn<'_>, tag: Tag, (asked, usual): (Option<u64>, u64)) {
     let Some(session) = turn.pool().tagged(tag) else { return };
     let (id, now, grace) = (session.id, turn.mono(), asked.unwrap_or(usual));

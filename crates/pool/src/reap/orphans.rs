@@ -26,7 +26,7 @@ pub struct OrphanProcess {
     pub process: ProcId,
     /// The name, for people.
     pub command: String,
-    /// The way in which it serves others, if it does: it is left then.
+    /// How it serves others, if it does: then it is left alone.
     pub serves: Option<String>,
 }
 
@@ -52,7 +52,8 @@ pub struct SilentWorker {
 }
 
 impl SilentWorker {
-    /// Its tag as a candidate. No claim has the token behind it, because tokens of claims count from epoch 1.
+    /// Returns its tag as a candidate. The token in that tag belongs to no claim, because tokens of claims begin with
+    /// epoch 1.
     pub fn tag(&self) -> Tag {
         let by_host = (1 << 62) | self.session.0;
         let n = self.id.map_or(by_host, |id| id.0);

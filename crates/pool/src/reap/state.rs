@@ -253,8 +253,8 @@ impl Reaping {
         self.unseen_tags.note(pool.retired_tags(), carried, now)
     }
 
-    /// True if what carries a retired tag was started once nothing carried it any more: by a job of `at`, for instance,
-    /// which keeps the environment of its caller.
+    /// True if what carries a retired tag was started after a time in which nothing carried it: by a job of `at`, for
+    /// instance, which keeps the environment of its caller.
     pub fn is_revived(&self, tag: Tag) -> bool {
         self.unseen_tags.is_revived(tag)
     }

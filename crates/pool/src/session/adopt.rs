@@ -170,8 +170,8 @@ pub fn adopt(
     Ok(Creation { session: session.id, events: vec![Event::SessionCreated(Box::new(session))] })
 }
 
-/// A free valid name, as close to the tmux session's name as possible. The name of another session in tmux
-/// stays free for that one, so that a name never means two.
+/// Returns a free valid name, as close to the tmux session's name as possible. The names of other sessions in tmux are
+/// not free, so that no name means two sessions.
 fn free_name(pool: &Pool, shown: &str, tmux_names: &[String]) -> Result<Name, Refusal> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let lower = shown.to_lowercase();
@@ -190,7 +190,7 @@ fn record(
     launch: &CreateInputs<'_>,
 ) -> Session {
     let id = SessionId(pool.next_session());
-    // Without its time, or with one ahead of the pool's clock, the session begins now.
+    // If the time is unknown, or ahead of the pool's clock, the session begins now.
     let past = |at: Timestamp| if at.0 == 0 { launch.now } else { at.min(launch.now) };
     let created_at = past(adoptee.created_at);
     let last_activity_at = past(program.active_at.unwrap_or(created_at)).max(created_at);
@@ -275,10 +275,10 @@ fn reads_terminal(args: &[OsBytes]) -> bool {
     true
 }
 
-/// Ends an adoption that certainly failed; its pane stays as it is, and its tag is not retired, because a pane with a
-/// retired tag is removed. Its record is deleted, unless it was sent messages meanwhile: these wait for a restart. The
-/// record then gets an incarnation that never ran, with this tag: nothing that is done to a session's last incarnation is
-/// done to a person's pane.
+/// Ends an adoption that certainly failed. The pane stays as it is, and its tag is not retired, because panes with
+/// retired tags are removed. The record is deleted, unless messages were sent meanwhile, which wait for a restart: then
+/// it gets an incarnation with this tag that never ran, so that nothing that is done to a session's last incarnation
+/// touches a person's pane.
 #[must_use]
 pub fn abandon_adoption(pool: &Pool, id: SessionId, (tag, now): (Tag, Timestamp), why: &str) -> Vec<Event> {
     let Some(session) = pool.session(id).filter(|session| session.lifecycle.holds_slot()) else {

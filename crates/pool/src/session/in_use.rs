@@ -14,8 +14,8 @@ pub fn directories_of_others(pool: &Pool, session: SessionId) -> Vec<(Name, OsBy
     others.map(|other| (other.name.clone(), other.spec.cwd.clone())).collect()
 }
 
-/// Refuses while the files of a session, in this directory, are those in which another one runs or is to run. Each
-/// directory is also given without symbolic links.
+/// Refuses if another session runs, or is to run, in this directory with a session's files. Each directory is also
+/// given without symbolic links.
 ///
 /// # Errors
 /// Conflict.
@@ -35,8 +35,8 @@ pub fn check_files_unused<'a>(
     }
 }
 
-/// Refuses while a client is attached or messages are not worked yet. Those of an ephemeral session that has ended are the
-/// messages for workers: its prompts go with it. `otherwise` tells the user how to override it.
+/// Refuses while a client is attached or messages are not worked yet. For an ephemeral session that has ended, only
+/// messages for workers count: its prompts go with it. `otherwise` tells the user how to override the refusal.
 ///
 /// # Errors
 /// Conflict.

@@ -18,7 +18,7 @@ pub fn rename(pool: &Pool, session: &Session, name: &str) -> Result<Option<Name>
     if session.name == name {
         return Ok(None);
     }
-    // tmux may be about to have its session by the present name, and would be believed.
+    // tmux may be about to create the session under its current name, which would be taken over from there.
     if session.lifecycle == Lifecycle::Starting {
         return refuse(ErrorCode::Conflict, format!("{} is just starting; try again", session.name));
     }

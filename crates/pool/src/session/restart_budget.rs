@@ -101,8 +101,8 @@ pub fn reset_budget(session: &Session) -> Option<Event> {
     changed.then_some(Event::BudgetChanged { session: session.id, budget: fresh })
 }
 
-/// Makes a session start at once that is over, or that ends by itself once it is over, or is parked in a copy of its pool,
-/// because a message that is to start it was sent. Returns no event for any other.
+/// Makes a session start at once because a message was sent that is to start it. The session is over, or is ending by
+/// itself, or is parked in a copy of its pool. Returns no event for any other session.
 #[must_use]
 pub fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
     let over = session.lifecycle.is_over() && !is_restarting(session);
@@ -111,7 +111,7 @@ pub fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
     (over || ends_by_itself(session)).then_some(Event::BudgetChanged { session: session.id, budget })
 }
 
-/// True if a session is ending, for no order of its user or of the pool, and is certain to end.
+/// True if a session ends for certain, and not by order of its user or of the pool.
 pub(crate) fn ends_by_itself(session: &Session) -> bool {
     use Reason::{Drained, StartupMissingTmux, TmuxGone};
     let is_end = |why: Reason| !why.is_order() && !matches!(why, Drained | TmuxGone | StartupMissingTmux);
@@ -175,15 +175,14 @@ fn backoff(rules: &RestartRules, session: &Session, failures: u32) -> Duration {
     delay + delay.mul_f64((mixed >> 40) as f64 / (1_u64 << 24) as f64 / 5.0)
 }
 
-/// True if a session could not be started that was woken to work its messages: it is started once more,
-/// whatever its policy.
+/// True if a session was woken for its messages and could not be started: it is started once more, whatever its policy.
 fn is_failed_wake(pool: &Pool, session: &Session) -> bool {
     let failed = session.lifecycle == Lifecycle::Failed && session.incarnations > 1;
     failed && pool.prompts(session.id).waiting > 0
 }
 
-/// True if the session's policy starts it again after this end, which may not be over yet. A session that its user ended
-/// stays as it is.
+/// True if the session's policy starts it again after this end, which may be still in progress. A session that its user
+/// ended stays ended.
 pub(crate) fn policy_restarts(session: &Session) -> bool {
     use Reason::{
         ExecFailed, Exited, Hung, MemoryLimit, Setup, StaleAgent, StartupMissingTmux, TmuxFailed, TmuxGone,

@@ -7,8 +7,8 @@ use protocol::{Event, Lifecycle, Reason, Session, Timestamp};
 
 use crate::pool::Pool;
 
-/// Makes all sessions start that are lost or about to be, `spacing` apart; also those that an earlier attempt
-/// could not bring back, because of tmux.
+/// Makes all sessions start that are lost or about to be, `spacing` apart. This includes sessions that could not be
+/// started earlier because of tmux.
 #[must_use]
 pub fn restore_all(pool: &Pool, spacing: Duration, now: Timestamp) -> Vec<Event> {
     let ending = |s: &&Session| s.lifecycle == Lifecycle::Draining && s.reason == Some(Reason::ServerGone);

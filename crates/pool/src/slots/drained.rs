@@ -32,7 +32,7 @@ pub(crate) fn note_drained(turn: &mut Turn<'_>, settings: &Settings) {
     }
 }
 
-/// Returns what a drain waits for whose queue is empty, and how to end it at once; none once it is over or being ended.
+/// Returns what a drain with an empty queue waits for, and how to end it at once; none once it is over or being ended.
 pub fn drain_waits_for(volatile: &Volatile, session: &Session) -> Option<String> {
     let why = volatile.scheduler.drain_awaits(session.id).filter(|_| drains(session))?;
     let name = &session.name;

@@ -1,5 +1,5 @@
-//! Eviction: many sessions share few slots, so an idle session that can resume is parked for one that has
-//! something to do. Ephemeral sessions go first, also where they cannot resume.
+//! Eviction: many sessions share few slots, so an idle session that can resume is parked for one that has something to
+//! do. Ephemeral sessions are parked first, even if they cannot resume.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::pool::Pool;
 use crate::prompt::gate::holds_text;
 use crate::settings::Settings;
 
-/// Minimum time for which a woken session keeps its slot that was given nothing to do.
+/// Minimum time for which a session that was woken and given nothing to do keeps its slot.
 pub const MIN_STAY: Duration = Duration::from_secs(30);
 
 /// Run time after which a session gives its slot up between two messages if others wait for one.
@@ -94,8 +94,8 @@ pub(crate) fn at_rest_since(
     }
 }
 
-/// True if an agent works by its own report. The screen of an agent with hooks shows it working again after a question, which
-/// is as good as a report.
+/// True if an agent works, by its own report. For an agent with hooks its screen counts as well: it shows that the
+/// agent works again after a question.
 fn is_at_work(pool: &Pool, session: &Session, known: &Activity) -> bool {
     let tells = known.source.is_report();
     let hooked =
@@ -103,7 +103,7 @@ fn is_at_work(pool: &Pool, session: &Session, known: &Activity) -> bool {
     known.state == ActivityState::Busy && (tells || hooked)
 }
 
-/// Time since which a session has written nothing and was given nothing, if that is long enough.
+/// Returns since when a session has written nothing and was given nothing, if that is long enough.
 ///
 /// # Errors
 /// The reason why it is not.
@@ -115,8 +115,8 @@ fn quiet_since(
 ) -> Result<Timestamp, &'static str> {
     let quiet = *inputs.quiet_since.get(&session.id).ok_or("its program is writing")?;
     let since = pool.latest(inputs.now, [quiet, session.last_activity_at]);
-    // An unconfirmed message may not have been read yet: silence soon after it says little. A shell that is in front
-    // of its terminal has read it.
+    // Silence soon after an unconfirmed message says little, because the message may not have been read yet. A shell
+    // that is in the foreground has read it.
     let is_shell = settings.agent_of(session).confirm == Confirm::Prompt
         && known.state == ActivityState::Idle
         && matches!(known.source, Source::Terminal | Source::Process);
@@ -171,7 +171,7 @@ pub fn evictable(
     }
 }
 
-/// Time since which a session has been idle that loses nothing if it is parked.
+/// Returns since when a session has been idle, if parking it loses nothing.
 ///
 /// # Errors
 /// The reason why it may not be parked.
@@ -186,7 +186,8 @@ pub(crate) fn parkable_since(
     check_settled(pool, session, inputs).map(|()| since)
 }
 
-/// Checks that an idle session was not started just now, and not for a person at its terminal.
+/// Checks that an idle session was not started just now, and that its agent was prompted by more than a person at its
+/// terminal.
 fn check_settled(pool: &Pool, session: &Session, inputs: &EvictionInputs<'_>) -> Result<(), &'static str> {
     let run = session.incarnation.as_ref().ok_or("it does not run")?;
     if pool.age(inputs.now, run.started_at) < MIN_STAY && !inputs.delivered_at.contains_key(&run.tag) {
@@ -223,8 +224,8 @@ fn check_parkable(settings: &Settings, session: &Session) -> Result<(), &'static
     if is_parkable(settings, session) { Ok(()) } else { Err("its agent cannot resume its conversation") }
 }
 
-/// Checks that an ephemeral session may be ended for another one although it cannot resume. Silence alone is
-/// no rest: a command may compute without a word.
+/// Checks that an ephemeral session that cannot resume may be ended for another one. Silence alone does not prove rest:
+/// a command may compute without output.
 fn check_expendable(pool: &Pool, session: &Session) -> Result<(), &'static str> {
     if session.policy.pinned {
         return Err("it is pinned");
@@ -256,8 +257,9 @@ fn between_messages(
     live && free && prompts.waiting > 0 && !in_work && at_rest && !was_only_attended(session, inputs)
 }
 
-/// The sessions that have used up their quantum and can resume: if others wait and none can be parked, they are given no
-/// further message, so that they come to rest. One that rests already, and is not parked for whatever reason, goes on.
+/// Returns the sessions that have used up their quantum and can resume. If others wait and no session can be parked,
+/// these get no further message, so that they come to rest. A session that rests already, and is not parked for some
+/// other reason, is left out.
 pub fn over_quantum<'a>(
     pool: &'a Pool,
     settings: &'a Settings,
@@ -275,19 +277,19 @@ pub fn over_quantum<'a>(
     pool.sessions().filter(had).map(|s| s.id)
 }
 
-/// True if a session works, and will rest once it is given nothing more. A program that has written without a pause for a
-/// whole quantum since its last message does not.
+/// True if a session works, and will rest once it gets no further message. A program that has written without a pause
+/// for a whole quantum since its last message does not come to rest.
 fn comes_to_rest(pool: &Pool, settings: &Settings, session: &Session, inputs: &EvictionInputs<'_>) -> bool {
     let Some(run) = &session.incarnation else { return false };
-    // What was given to it before a start of `poold` is not known.
+    // It is unknown what was given to it before a start of `poold`.
     let given = inputs.delivered_at.get(&run.tag).copied().unwrap_or(run.started_at);
     let is_restless = pool.age(inputs.now, given) >= QUANTUM;
     let works = is_at_work(pool, session, &current_activity(pool, session)) || !is_restless;
     pool.prompts(session.id).held || works && at_rest_since(pool, settings, session, inputs).is_err()
 }
 
-/// The session to park for another one: an idle one before one that has messages, then an ephemeral one, then the one
-/// that has been idle, or has run, for longest.
+/// Returns the session to park for another one: idle sessions before those with messages, then ephemeral ones first,
+/// then the one that has been idle, or has run, for longest.
 pub fn next_to_park(pool: &Pool, settings: &Settings, inputs: &EvictionInputs<'_>) -> Option<SessionId> {
     let order = |s: &Session| {
         let rank = evictable(pool, settings, s, inputs).ok()?;

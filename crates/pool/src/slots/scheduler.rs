@@ -107,8 +107,8 @@ fn restore(turn: &mut Turn<'_>, spacing: Option<Duration>) -> Vec<Action> {
         return Vec::new();
     }
     let lost = spacing.map(|spacing| restore_all(turn.pool(), spacing, turn.now())).unwrap_or_default();
-    // What a copy of a database has, which is without incarnations, may run in the original; and a start of the daemon
-    // gives no lost session more restarts.
+    // Sessions of a copied database, which have no incarnations, may run in the original. And a start of the daemon
+    // does not restore the exhausted restart budget of a lost session.
     let is_restored = |event: &Event| {
         let record = event.session().and_then(|session| turn.pool().session(session));
         let is_exhausted = |record: &Session| record.lifecycle == Lifecycle::Lost && record.budget.exhausted;
@@ -147,7 +147,7 @@ fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
     }
     volatile.scheduler.retain_deferrals(pool);
     if have_left {
-        // Requests behind them may have a slot now, and no event tells them.
+        // Requests behind them in the line may get a slot now, which no event tells.
         turn.wake();
     }
 }
@@ -273,7 +273,7 @@ fn pause(turn: &Turn<'_>, settings: &Settings) -> Duration {
         || turn.pool().sessions().any(is_timed);
     let start = wanting::next_start(turn.pool(), turn.now());
     let start = start.map_or(LATER, |at| at.since(turn.now()).max(Duration::from_millis(1)));
-    // Those that have worked off their queues are being ended already.
+    // Draining sessions that have worked off their queues are being ended already.
     let drained = turn.volatile.scheduler.drained();
     let working = turn.pool().sessions().filter(|s| !drained.contains(&s.id));
     let overdue = working.filter_map(|s| drain::left(turn.pool(), s, turn.now())).min();

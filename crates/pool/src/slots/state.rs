@@ -34,7 +34,7 @@ struct ParkDeferral {
     seen_by: LossSource,
 }
 
-/// The source by which it is known that something would be lost if a session were parked.
+/// What shows that something would be lost if a session were parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossSource {
     /// Its screen, which its program draws again when that changes.
@@ -82,8 +82,9 @@ impl Scheduler {
         self.starts_ended
     }
 
-    /// Number of starts that were in progress at some time since this many had ended. One that is not decided yet,
-    /// as it waits for a slot or for the end of the last incarnation, has opened nothing.
+    /// Returns the number of starts that were in progress at some time after `ended` starts had ended. A start that is
+    /// not decided yet, because it waits for a slot or for the end of the last incarnation, has opened no files and
+    /// does not count.
     pub fn starts_since(&self, pool: &Pool, ended: usize) -> usize {
         let is_decided =
             |session: &Session| session.lifecycle.holds_slot() && session.reason != Some(Reason::Restarted);
@@ -101,8 +102,8 @@ impl Scheduler {
         self.starting.iter().copied()
     }
 
-    /// Keeps messages from starting the host of a worker, until a user starts it or `poold` starts again; for
-    /// five minutes at most, as the pool may not be stopped after all.
+    /// Prevents messages from starting the host of a worker, until a user starts it or `poold` is restarted; for five
+    /// minutes at most, in case the pool is not stopped after all.
     pub fn pause(&mut self, host: SessionId, now: Timestamp) {
         self.paused.insert(host, now);
     }
@@ -182,8 +183,8 @@ impl Scheduler {
         !std::mem::replace(&mut self.restored, true)
     }
 
-    /// Defers the parking of a session, because something would be lost now, or because its terminal does not tell whether
-    /// something would. The pause doubles each time.
+    /// Defers the parking of a session, because something would be lost now, or because its terminal does not tell
+    /// whether something would. The pause doubles each time.
     pub fn defer_parking(&mut self, (session, tag): (SessionId, Tag), seen_by: LossSource, now: Timestamp) {
         let is_same = |deferred: &&ParkDeferral| deferred.tag == tag && deferred.seen_by == seen_by;
         let before = self.deferred.get(&session).filter(is_same);

@@ -25,8 +25,8 @@ pub struct Asked<'a> {
     pub max: usize,
     /// The session that was served last: the others come before it.
     pub after: SessionId,
-    /// The hosts that ask for messages now, with or without this one: they share the pool's free handlers, the longest
-    /// waiting messages first.
+    /// The hosts that ask for messages now; this host may be among them. They share the pool's free handlers, and the
+    /// messages that have waited longest come first.
     pub asking: &'a [Tag],
 }
 
@@ -75,8 +75,8 @@ fn host_lanes<'a>(
     lanes.collect()
 }
 
-/// Number of messages of a host that get one of the pool's `free` handlers: of this host and its rivals, the
-/// messages that wait longest come first.
+/// Returns how many messages of a host get one of the pool's `free` handlers, if the messages of this host and its
+/// rivals are served in the order of their waiting times.
 fn fair_share<'a>(
     (pool, free): (&Pool, usize),
     (host, lanes): (&Session, &[(SessionId, Vec<PendingMessage<'_>>)]),
@@ -112,13 +112,13 @@ fn waiting_times(
     };
     let concurrency = host.worker.as_ref().map_or(0, |worker| worker.concurrency as usize);
     let left = concurrency.saturating_sub(Held::by(pool, host.id).of_worker);
-    // Only messages that it would be given now: an old one that waits behind others of its lane does not count.
+    // Only messages that the host would get now count, not older ones that wait behind others of their lane.
     let mut times: Vec<_> = in_turn(lanes.to_vec(), SessionId(0), left).iter().map(since).collect();
     times.sort_unstable();
     times
 }
 
-/// True if a message waits that this host would get once a handler is free. Its host stays for it.
+/// True if a message waits that this host would get once a handler is free, so that the host stays for it.
 pub fn waits_for_host(pool: &Pool, scope: &ClaimScope, now: Timestamp) -> bool {
     let ClaimScope::Host(tag) = scope else { return false };
     pool.tagged(*tag).is_some_and(|host| is_working(host) && has_message(pool, host, now))
@@ -129,7 +129,7 @@ fn is_working(host: &Session) -> bool {
     matches!(host.lifecycle, Lifecycle::Starting | Lifecycle::Live)
 }
 
-/// True if a message waits that would go to this worker now, however many handlers run.
+/// True if a message waits that would go to this worker now, whatever the number of running handlers.
 pub(crate) fn has_message(pool: &Pool, host: &Session, now: Timestamp) -> bool {
     with_messages(pool).any(|session| !assigned_heads(pool, host, session, 1, now).is_empty())
 }

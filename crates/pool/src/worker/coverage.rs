@@ -115,13 +115,13 @@ pub(crate) fn covers(
 pub(crate) struct Assignment<'a> {
     /// The session of the worker that gets it.
     pub(crate) host: &'a Session,
-    /// True if this attempt is the first one of a fallback: the failures before it were those of others.
+    /// True if this is a fallback's first attempt: other workers caused the failures before it.
     pub(crate) is_first_of_fallback: bool,
 }
 
-/// The worker that gets a message of the worker `host` after so many attempts: itself, then its fallbacks in
-/// turn. One that cannot work is left out as long as there is another: one after it, or else before it. But
-/// what was never tried waits for a first worker that a user stopped.
+/// Returns the worker that gets a message of the worker `host` after so many attempts: `host` itself, then its
+/// fallbacks in turn. A worker that cannot work is skipped, in favour of a later one or else an earlier one. But a
+/// message without attempts waits for the first worker if a user stopped that.
 pub(crate) fn assigned<'a>(
     pool: &'a Pool,
     (host, worker): (&'a Session, &'a WorkerSpec),
@@ -167,15 +167,16 @@ pub fn is_worked(pool: &Pool, workers: &Workers, session: SessionId, kind: &str)
     by_hand || pool.workers().any(is_started)
 }
 
-/// The worker of the pool for these messages, where [`is_worked`] is false: it was stopped, or failed too often.
+/// Returns the worker of the pool that should work these messages, if [`is_worked`] is false: it was stopped, or failed
+/// too often.
 pub fn worker_off<'a>(pool: &'a Pool, session: SessionId, kind: &str) -> Option<&'a str> {
     let session = pool.session(session)?;
     let mut covering = pool.workers().filter(|of| covers(pool, *of, session, kind));
     covering.next().map(|(_, worker)| worker.name.as_str())
 }
 
-/// Number of messages that wait for a worker, those that go to one of its fallbacks included. For one that was taken out
-/// of the configuration, what is left in its own queue.
+/// Returns the number of messages that wait for a worker, including those that go to one of its fallbacks; for a worker
+/// that was taken out of the configuration, those left in its own queue.
 pub fn waiting(pool: &Pool, host: &Session) -> u64 {
     let Some(worker) = host.worker.as_deref() else { return 0 };
     if worker.removed {

@@ -65,7 +65,7 @@ fn has_ended_well(host: &Session) -> bool {
     matches!(host.lifecycle, Lifecycle::Parked | Lifecycle::Lost) || has_finished(host)
 }
 
-/// True if a host ended because it had nothing to do: with code 0, whether its exit or the loss of its pane was noticed
+/// True if a host ended because it had nothing to do, with code 0, whether its exit or the loss of its pane was noticed
 /// first.
 fn has_finished(host: &Session) -> bool {
     host.lifecycle == Lifecycle::Stopped

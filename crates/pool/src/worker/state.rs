@@ -55,14 +55,15 @@ struct CancelledClaim {
     token: Option<Token>,
     /// Time of the cancellation.
     at: Timestamp,
-    /// End of the time within which its worker hears of that, and ends its handler.
+    /// End of the time in which the worker learns of the cancellation and ends its handler.
     until: Mono,
     /// True once its worker has heard of it.
     is_heard: bool,
 }
 
 impl CancelledClaim {
-    /// True if its worker is connected, and has said nothing since the cancellation: it may hang, and its handler run on.
+    /// True if the worker is connected and has sent nothing since the cancellation: it may hang while its handler runs
+    /// on.
     fn is_unheard(&self, workers: &BTreeMap<u64, Worker>) -> bool {
         let hangs = |worker: &Worker| worker.process == Some(self.process) && worker.last_seen_at <= self.at;
         !self.is_heard && workers.values().any(hangs)
@@ -219,7 +220,7 @@ impl Workers {
         self.claims.insert(id, Claim { connection, is_registered: holder.generator.is_some() });
     }
 
-    /// Stores that a message is cancelled which this holder has under this token.
+    /// Stores that a message was cancelled while this holder had it under this token.
     pub fn note_cancelled(
         &mut self,
         id: MessageId,
@@ -234,7 +235,7 @@ impl Workers {
         }
     }
 
-    /// Stores that the holder of a cancelled message has heard of that: it ends its handler.
+    /// Stores that the holder of a cancelled message has learned of the cancellation: it ends its handler.
     pub fn cancel_heard(&mut self, id: MessageId, token: Token, now: Mono) {
         if let Some(claim) = self.cancelled.get_mut(&id).filter(|claim| claim.token == Some(token)) {
             claim.until = now.after(HANDLER_END).min(claim.until);
@@ -242,8 +243,8 @@ impl Workers {
         }
     }
 
-    /// The process whose handler of a cancelled message may still run, and for how long; zero if it is connected, and has
-    /// not heard of the cancellation in time.
+    /// Returns the process whose handler of a cancelled message may still run, and for how long; zero if the worker is
+    /// connected and has not learned of the cancellation in time.
     pub fn cancelled_handler(&self, id: MessageId, now: Mono) -> Option<(ProcId, Duration)> {
         let claim = self.cancelled.get(&id)?;
         let left = now.until(claim.until);
@@ -299,7 +300,7 @@ impl Workers {
 
     /// Sets the time of the next tick.
     pub fn arm(&mut self, at: Mono) {
-        // A lease that ends before the shortest pause waits for the tick: it is known, and wakes nobody.
+        // A lease that ends before the next tick does not wake the loop again: the tick handles it.
         self.armed = self.leases.first().map_or(at, |first| first.min(at));
     }
 

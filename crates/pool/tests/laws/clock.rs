@@ -210,8 +210,8 @@ fn a_stamp_of_just_after_a_step_that_was_recorded_later_is_not_taken_for_an_earl
 }
 
 proptest! {
-    /// Stamps of other processes are in the order in which they were made, although the clock was wrong at some of them,
-    /// and nobody recorded it, or was set just before, and that was recorded later.
+    /// Stamps of other processes are in the order in which they were made, although the clock was wrong at some of
+    /// them, and nobody recorded it, or was set just before, and that was recorded later.
     #[test]
     fn stamps_are_in_their_real_order(
         stamps in proptest::collection::vec((1..HOUR, step_of_hours(), step_of_hours(), 0..2000_u64), 1..40)

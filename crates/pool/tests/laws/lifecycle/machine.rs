@@ -487,7 +487,8 @@ impl Machine {
         }
     }
 
-    /// A drain that was cut off had messages left at the end of its program, and its session ends as any that nobody ended.
+    /// A drain that was cut off had messages left at the end of its program, and its session ends as any that nobody
+    /// ended.
     fn note_cut_off_drains(&mut self) {
         let is_lost = |s: &&Session| {
             let unasked = [Reason::TmuxGone, Reason::StartupMissingTmux, Reason::ServerGone, Reason::Exited];

@@ -333,10 +333,10 @@ impl Reference {
         over
     }
 
-    /// The messages that retention forgets: the oldest of a session's dead and of its other finished
-    /// messages, beyond the number that is kept, and those whose time is over, unless they may be repeated: in
-    /// their first ten minutes, with a key or a chosen operation id in their first day. After a step of the clock that is
-    /// not on record, one whose time is not over keeps those that ended after it.
+    /// The messages that retention forgets: the oldest of a session's dead and of its other finished messages, beyond
+    /// the number that is kept, and those whose time is over, unless they may be repeated: in their first ten minutes,
+    /// with a key or a chosen operation id in their first day. After a step of the clock that is not on record, one
+    /// whose time is not over keeps those that ended after it.
     pub(crate) fn outdated(&self, session: SessionId, now: u64) -> Vec<MessageId> {
         let (dead, other): (Vec<_>, Vec<_>) = self.over(session).into_iter().partition(|m| m.state == Dead);
         let of_list = |list: Vec<&Kept>, age: Duration| {

@@ -229,8 +229,8 @@ proptest! {
     }
 }
 
-/// Found by the simulator: while the processes of a listing's suspects were sampled, the answer to an older listing came,
-/// and the newer one was decided on by the older one's panes.
+/// Found by the simulator: while the processes of a listing's suspects were sampled, the answer to an older listing
+/// came, and the newer one was decided on by the older one's panes.
 #[test]
 fn a_listing_that_a_newer_one_has_overtaken_is_not_applied() {
     let mut engine = Engine::with_live(1);
