@@ -1,4 +1,4 @@
-//! The reason for which no daemon answers, as its disk, its locks and its log tell.
+//! The reason why no daemon answers, as far as its disk, its locks and its log show it.
 
 use process::inspect::machine;
 use process::runtime::logfile;
@@ -34,7 +34,7 @@ impl Absence {
         supervisor_lock::is_held(&self.paths.up_lock)
     }
 
-    /// The reason for which no daemon answers, if its disk is full: it ends then, and cannot start.
+    /// Returns the reason why no daemon answers if its disk is full: then it ends, and cannot start again.
     pub(crate) fn full_disk(&self) -> Option<Refusal> {
         let free = machine::free_disk(&self.paths.state).filter(|free| *free < FULL_DISK)?;
         let (state, free) = (self.paths.state.display(), size::short(free));
@@ -43,7 +43,7 @@ impl Absence {
         Some(Refusal::storage(why))
     }
 
-    /// The reason for which no daemon answers, if a supervisor runs: `poolctl up` would start none beside it.
+    /// Returns the reason why no daemon answers if a supervisor runs: another `poolctl up` would not start one.
     pub(crate) fn of_kept_daemon(&self, was_reached: bool) -> Option<Refusal> {
         let absent = !self.paths.socket.exists() || !was_reached;
         // Who names another socket asks for another pool.
@@ -70,8 +70,8 @@ impl Absence {
     }
 }
 
-/// The last error of a log in one line, which may be of several lines in the log; its last line if there is none, or if
-/// poold has started since.
+/// Returns the last error of a log in one line, although it may take several lines in the log; the log's last line if
+/// it has no error, or if poold has started since.
 fn last_error(lines: &[String]) -> Option<String> {
     let last = lines.len().checked_sub(1)?;
     let error = lines.iter().rposition(|line| line.contains(" ERROR "));

@@ -82,7 +82,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     if key.is_empty() { Err("the key is empty".into()) } else { Ok((key.to_owned(), value.to_owned())) }
 }
 
-/// The labels that sessions have to have, or get.
+/// Returns the labels that sessions must have, or get.
 ///
 /// # Errors
 /// Usage: a label has two values, which no session has.

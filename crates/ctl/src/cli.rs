@@ -182,8 +182,8 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
     exit
 }
 
-/// True for a line that does not parse, of a verb that ends with the code of a session's program: the line's own mistake must
-/// not look like that.
+/// True for a line that does not parse, if its verb ends with the exit code of a session's program: the code for the
+/// mistake in the line must not look like the program's.
 fn line_ends_as_session(args: &[OsString]) -> bool {
     let words: Vec<&str> =
         args.iter().skip(1).map_while(|arg| arg.to_str()).take_while(|arg| *arg != "--").collect();

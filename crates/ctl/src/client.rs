@@ -81,7 +81,8 @@ impl Client {
         self.call(None, request)
     }
 
-    /// Makes a request that is not repeated once it may have been carried out; the error ends with how to find that out.
+    /// Makes a request that is not repeated once it may have been carried out. The error then ends with `hint`, which
+    /// says how to find that out.
     pub(crate) fn ask_at_most_once(&mut self, request: &Request, hint: &str) -> Result<Response, Error> {
         self.retry(|client, left| {
             client.attempt(None, request.clone(), left).map_err(|failure| match failure {
@@ -93,7 +94,7 @@ impl Client {
         })
     }
 
-    /// Makes a request for a change, which is made once, however often the request is repeated.
+    /// Makes a request for a change, which is carried out once, however often the request is sent.
     pub(crate) fn change(&mut self, repeat: &Repeat, request: Request) -> Result<Response, Error> {
         self.call(Some(operation(repeat)?), request)
     }
@@ -217,7 +218,7 @@ impl Client {
         Failure::Final(self.absence.full_disk().filter(|_| is_absent).unwrap_or(refusal))
     }
 
-    /// The reason for which no daemon answers although a supervisor keeps it running.
+    /// Returns the reason why no daemon answers, although a supervisor keeps one running.
     fn kept_absence(&self) -> Option<Refusal> {
         self.absence.of_kept_daemon(self.reached.load(Ordering::Relaxed))
     }
@@ -246,8 +247,8 @@ impl Client {
         Ok(asked)
     }
 
-    /// True if it is worth waiting for a daemon that was not reached: not for one that was never reached and
-    /// is absent, unless it has a supervisor.
+    /// True if it is worth waiting for a daemon that was not reached. It is not if this command never reached it, it is
+    /// absent, and no supervisor would start it.
     pub(crate) fn may_come_back(&self, error: &ConnectError) -> bool {
         let never_there = matches!(error, ConnectError::NotThere(_)) && !self.reached.load(Ordering::Relaxed);
         error.is_transient() && (!never_there || self.absence.is_kept())
@@ -278,8 +279,8 @@ impl Context {
         self.client_within(Some(Duration::ZERO))
     }
 
-    /// A client for requests that may take this much longer than usual; `None` if the configuration of the pool says
-    /// for how long.
+    /// Returns a client for requests that may take this much longer than usual; `None` if the pool's configuration
+    /// determines how much.
     pub(crate) fn client_within(&self, longer: Option<Duration>) -> Client {
         longer.map_or_else(|| self.unlimited_client(), |longer| Client::new(self, self.limit_with(longer)))
     }
@@ -317,7 +318,7 @@ pub(crate) struct RetryLimit {
 }
 
 impl RetryLimit {
-    /// Until this time is over; without a limit, until the daemon was lost for [`RETURN_LIMIT`].
+    /// Ends after this time; without a limit, once the daemon was lost for [`RETURN_LIMIT`].
     pub(crate) fn new(limit: Option<Duration>) -> Self {
         Self { deadline: limit.and_then(|limit| Instant::now().checked_add(limit)), failing_since: None }
     }
@@ -327,7 +328,7 @@ impl RetryLimit {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// The daemon answered: the failure after that is the first in a row.
+    /// Notes that the daemon answered, so that the next failure is the first in a row again.
     pub(crate) fn answered(&mut self) {
         self.failing_since = None;
     }

@@ -38,7 +38,7 @@ pub(crate) struct Context {
     workspace: Option<String>,
     message: Option<String>,
     hides_progress: bool,
-    /// True once the daemon was reached: then it is waited for if it is absent.
+    /// True once the daemon was reached: from then on this command waits for it if it is absent.
     pub reached: Arc<AtomicBool>,
 }
 
@@ -65,7 +65,8 @@ impl Context {
         }
         let paths = Paths::new(&env).map_err(|error| Error::usage(error.to_string()))?;
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        // What a pool tells its sessions, handlers and locked commands is of that pool.
+        // Variables that a pool sets for its sessions, handlers and locked commands count only if they are of the same
+        // pool.
         let is_of_pool = inherited.is_none_or(|socket| socket == paths.socket);
         let told = |name| variable(name).filter(|_| is_of_pool);
         let token = told("POOL_LOCK_TOKEN").map(|token| token.parse::<Token>());
@@ -86,7 +87,7 @@ impl Context {
         })
     }
 
-    /// Lets a command find this pool, and nothing that another one told its session.
+    /// Sets a command's environment so that it finds this pool, and nothing that another pool told its session.
     pub(crate) fn set_environment(&self, command: &mut Command) {
         command.envs(self.paths.variables());
         let told = [
@@ -142,7 +143,7 @@ impl Context {
         self.current.as_deref() == named || self.current.is_some() && self.workspace.as_deref() == named
     }
 
-    /// This context for requests that are made at the same time, of which one progress tells.
+    /// Returns this context for requests that run at the same time and share one line of progress.
     pub(crate) fn without_progress(&self) -> Self {
         Self { hides_progress: true, ..self.clone() }
     }

@@ -38,7 +38,7 @@ impl Error {
         Refusal::protocol(format!("poold gave an unexpected answer: {shown}")).into()
     }
 
-    /// Says what was done, where the output that should have told it cannot be written.
+    /// Adds what was done, if the output that should have said it cannot be written.
     pub(crate) fn unless_written(self, done: &str) -> Self {
         match self {
             Self::Output(error) if error.kind() != io::ErrorKind::BrokenPipe => {

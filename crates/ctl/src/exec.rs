@@ -10,10 +10,10 @@ use nix::sys::signal::SigSet;
 
 use crate::{Context, Error, exit};
 
-/// Replaces this process by a program, which keeps its process id and receives every signal: the signals that
-/// the starter blocks in itself, and that a child inherits as blocked, are unblocked. `ends_with` is the
-/// process at whose end the program gets TERM, where the system supports that. Returns only on failure, with
-/// the exit code of a shell.
+/// Replaces this process by a program, which keeps its process id and receives every signal: signals that the starter
+/// had blocked for itself, and that are inherited as blocked, are unblocked. `ends_with` is the process at whose end
+/// the program gets TERM, if the system supports that. Returns only on failure, with the exit code that a shell would
+/// use.
 pub(crate) fn become_program(
     context: &Context,
     command: &[OsString],

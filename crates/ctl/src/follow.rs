@@ -53,7 +53,7 @@ pub(crate) fn follow(
             Err(end @ (StreamEnd::Lost(_) | StreamEnd::Unreached(_)))
                 if follower.persists() && limit.left() != Some(Duration::ZERO) =>
             {
-                // A connection is also ended by poold, which runs, where its reader was too slow.
+                // poold also ends connections whose readers are too slow, while it keeps running.
                 let is_down = matches!(end, StreamEnd::Unreached(_));
                 if is_down && !std::mem::replace(&mut noted, true) {
                     out::note("poolctl: lost the connection to poold; this continues once poold runs again");

@@ -1,5 +1,4 @@
-//! The flags about a session's limits and policies, of `new` and `run`, and of `update`, which changes the
-//! policies.
+//! The flags about limits and policies: both for `new` and `run`, and the policies for `update`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Waiting for a message that was sent, under its session's id: the session may be renamed meanwhile, and another one may
+//! Waiting for a message that was sent, by its session's id: meanwhile the session may be renamed, and another one may
 //! take its name.
 
 use std::time::Instant;
@@ -29,8 +29,8 @@ impl MessageWait {
         }
     }
 
-    /// Waits until the message is accepted, or cannot be: also while it is in doubt or never confirmed, which a person
-    /// resolves.
+    /// Waits until the message is accepted, or cannot be any more. A message that is in doubt, or is never confirmed,
+    /// ends the wait too: a person has to resolve it.
     pub(crate) fn accepted(&mut self) -> Result<Message, Error> {
         self.until(Until::Accepted(self.id))
     }
@@ -46,7 +46,7 @@ impl MessageWait {
 
     fn until(&mut self, until: Until) -> Result<Message, Error> {
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        // poold tells why the time is over; it may hang, or be another one that begins the time anew.
+        // poold itself reports the end of the time. But it may hang, or a new poold may start the time again.
         self.client.set_limit(left.map(|left| left + ANSWER_MARGIN));
         let timeout_ms = left.map(time::millis);
         let wait = Wait { session: self.session.clone(), until: vec![until], timeout_ms };

@@ -13,7 +13,7 @@ use crate::{Client, Context, calls, threads};
 /// Interval between looks at the pool, and the time before the first.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time for which a component is missing: it may just reconnect.
+/// Time for which a component has to be missing before it counts: it may be about to reconnect.
 const RECONNECTS_WITHIN: Duration = Duration::from_secs(5);
 
 /// True once the note of this command was given.
@@ -26,8 +26,8 @@ pub(crate) struct MissingComponentNote {
 }
 
 impl MissingComponentNote {
-    /// Says once, on standard error, that the end of a session is not noticed or not proved without a component. Does nothing
-    /// with `--json` or `--quiet`.
+    /// Notes once, on standard error, that the end of a session will not be noticed or not be proved while a component
+    /// is missing. Does nothing with `--json` or `--quiet`.
     pub(crate) fn watch(context: &Context, session: SessionRef) -> Self {
         if context.style.json || context.style.quiet {
             return Self { _stop: None };
@@ -75,7 +75,8 @@ fn missing(status: &Status, view: &SessionView, now: Timestamp) -> Option<String
     })
 }
 
-/// True if the reaper is to end a session: its program has ended, or its end was asked for and it does not work any more.
+/// True if the reaper is to end a session: its program has ended, or its end was asked for and it does not work any
+/// more.
 fn is_ending(view: &SessionView) -> bool {
     let (session, queue) = (&view.session, &view.queue);
     let at_rest = queue.queued + queue.claimed == 0 && view.activity.state == ActivityState::Idle;

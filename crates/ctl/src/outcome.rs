@@ -24,7 +24,8 @@ pub(crate) fn of_session(view: &SessionView) -> Result<u8, Error> {
     session.exit.map(|exit| exit.shell_code()).ok_or_else(unknown)
 }
 
-/// Says what ended a session, if that was not its program and its exit code is known; else the error tells.
+/// Says what ended a session, if that was not its program and the exit code is known. If the code is unknown, the error
+/// says it.
 pub(crate) fn say_why(context: &Context, view: &SessionView) {
     let session = &view.session;
     let why = lifecycle::ended_by(session).filter(|_| session.exit.is_some() && !context.style.json);
@@ -33,7 +34,7 @@ pub(crate) fn say_why(context: &Context, view: &SessionView) {
     }
 }
 
-/// Says that a session goes on by itself although its program has ended.
+/// Says that a session will be started again although its program has ended.
 pub(crate) fn say_restart(context: &Context, view: &SessionView) {
     let session = &view.session;
     if starts_again(session) && !context.style.json {

@@ -41,7 +41,8 @@ pub(crate) fn pause(time: Duration) -> Result<(), Error> {
     has_reader(&fds[0])
 }
 
-/// Waits until standard output is closed by its reader, and returns the error for that. No error if it cannot be waited for.
+/// Waits until standard output is closed by its reader, and returns the error for that. No error if it cannot be waited
+/// for.
 pub(crate) fn await_closed_output() -> Result<(), Error> {
     let stdout = io::stdout();
     let fds = &mut [PollFd::new(stdout.as_fd(), PollFlags::empty())];

@@ -19,9 +19,9 @@ pub(crate) struct Blocking {
     pub no_block: bool,
 }
 
-/// Waits until a session's agent is ready: its start hook was received, or its screen shows a composer or a
-/// question. For an agent that takes longer the user gets a note, and the session is returned as it was.
-/// `left` is the time left to a verb that starts several sessions.
+/// Waits until a session's agent is ready: its start hook was received, or its screen shows a composer or a question.
+/// If the agent takes longer, the user gets a note, and the session is returned as it was. `left` is the remaining time
+/// of a verb that starts several sessions.
 ///
 /// # Errors
 /// The session ended meanwhile, or `poold` refused.
@@ -31,7 +31,7 @@ pub(crate) fn wait(
     view: SessionView,
     left: Option<Duration>,
 ) -> Result<SessionView, Error> {
-    // An agent may have ended before this answer: that is found as soon as it is waited for.
+    // The agent may have ended before this answer came, which the wait finds out at once.
     let session = &view.session;
     let is_removed = session.policy.ephemeral && !session.lifecycle.holds_slot();
     let reports = view.confirm == "hook" && session.lifecycle != Lifecycle::Parked && !is_removed;
@@ -49,8 +49,8 @@ pub(crate) fn wait(
     Ok(view)
 }
 
-/// Waits until the agent of the session that a message woke is ready, as long as [`wait`] does. The name is that by which
-/// the user asked for it.
+/// Waits until the agent of the session that a message woke is ready, for as long as [`wait`] does. `name` is the name
+/// by which the user asked for the session.
 pub(crate) fn woken(context: &Context, message: &Message, name: &SessionRef) -> Result<(), Error> {
     let limit = limit(context, None);
     let session = SessionRef::from(message.session);
@@ -73,7 +73,7 @@ fn failed_start(view: &SessionView) -> Error {
     Error::failed(format!("{why}: once that is mended, `poolctl restart {name}`"))
 }
 
-/// The time to wait: at most what its user allows, and what the verb has left.
+/// Returns the time to wait: no more than the user allows, and than the verb has left.
 fn limit(context: &Context, left: Option<Duration>) -> Duration {
     [context.waiting_limit(), left].into_iter().flatten().fold(LIMIT, Duration::min)
 }

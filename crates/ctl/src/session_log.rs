@@ -52,8 +52,8 @@ pub(crate) fn follow_to_end(
     tail.finish(sink, incarnation, &end).map(drop)
 }
 
-/// Calls `notify` from another thread once the session is removed, or has ended and can neither be woken nor
-/// is about to be started again, with the tag of its last incarnation.
+/// Calls `notify` from another thread once the session is removed, or once it has ended and will not be woken or
+/// started again. Passes the tag of its last incarnation.
 pub(crate) fn notify_end(
     mut client: Client,
     session: SessionRef,

@@ -7,8 +7,8 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::Error;
 
-/// Time within which a second signal counts as the first one: `timeout` sends it to a process and to its group, and a
-/// wrapper passes on what the terminal has sent to both.
+/// Time within which a second signal counts as the same one: `timeout` sends it to a process and to its group, and a
+/// wrapper passes on what the terminal has already sent to both.
 pub(crate) const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Blocks these signals. Called before the first thread is started, so that every thread inherits the mask

@@ -26,7 +26,7 @@ impl Drop for SupervisorLock {
     }
 }
 
-/// The terms on which a supervisor was started, for the one that replaces it.
+/// The settings with which a supervisor was started, for the one that replaces it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Terms {

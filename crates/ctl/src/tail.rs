@@ -132,7 +132,7 @@ impl Tail {
         self.skip_to_bytes_before(end, bytes)
     }
 
-    /// Skips everything more than this many bytes before this offset.
+    /// Skips everything that is more than this many bytes before this offset.
     pub(crate) fn skip_to_bytes_before(&mut self, end: u64, bytes: u64) -> Result<(), Error> {
         let (start, _) = self.bounds()?;
         self.skip_to(end.saturating_sub(bytes).max(start));
@@ -144,7 +144,8 @@ impl Tail {
         Times::new(self.reader.dir())
     }
 
-    /// Copies up to this offset, and returns the length: a log that grows as fast as it is read has no end of its own.
+    /// Copies up to this offset, and returns the length. The offset is fixed, because a log that grows as fast as it is
+    /// read has no end.
     pub(crate) fn copy_until(&mut self, sink: &mut dyn Sink, end: u64) -> Result<u64, Error> {
         let mut copied = 0;
         loop {

@@ -79,7 +79,7 @@ impl Scope {
         }
     }
 
-    /// The common property of these sessions, as the end of the sentence "no session …".
+    /// Returns what these sessions have in common, as the end of the sentence "no session …".
     fn predicate(self) -> &'static str {
         match self {
             Self::Running | Self::NotOver => "runs",
@@ -107,8 +107,8 @@ impl Targets {
         }
     }
 
-    /// Finds the sessions of a verb. Says how many a selection has: there is no question before they are acted
-    /// on. `to` says what for: `to end`.
+    /// Finds the sessions of a verb. Says how many a selection has, as nobody is asked before they are acted on. `to`
+    /// says what for: `to end`.
     ///
     /// # Errors
     /// Usage for an operation id with more than one session; not found if a selection without `--all` is empty.
@@ -176,7 +176,7 @@ impl Target {
         Self { session: view.session.id.into(), name: view.session.name.to_string() }
     }
 
-    /// The error, with the name of the session unless that is one of its words.
+    /// Adds the name of the session to the error, unless the error has it already.
     fn naming(&self, error: Error) -> Error {
         let is_in_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         match error {

@@ -1,4 +1,4 @@
-//! Threads of long-running commands, which go on where the system cannot start another thread for a while.
+//! Threads of long-running commands, which continue if the system cannot start another thread for a while.
 
 use std::io;
 use std::sync::mpsc::{self, Sender};
@@ -14,8 +14,8 @@ pub(crate) fn start<R: Send + 'static>(
     Builder::new().spawn(work)
 }
 
-/// Starts a thread that works on what it is sent, so that its work is only begun once the thread exists. It ends without a
-/// result if the sender is dropped before.
+/// Starts a thread that works on the value that it is sent, so that the work begins only once the thread exists. It
+/// ends without a result if the sender is dropped first.
 pub(crate) fn prepare<T: Send + 'static, R: Send + 'static>(
     work: impl FnOnce(T) -> R + Send + 'static,
 ) -> io::Result<(Sender<T>, JoinHandle<Option<R>>)> {

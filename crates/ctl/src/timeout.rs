@@ -1,4 +1,4 @@
-//! Why a request was not answered in time: asked of `poold` once the time is up, if it answers at all.
+//! Why a request was not answered in time: `poold` is asked for the cause once the time is up, if it answers at all.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::show::session;
 /// Time for each question about the cause.
 pub(crate) const CAUSE_LIMIT: Duration = Duration::from_millis(500);
 
-/// States of the tmux server in which it does not do what it is asked.
+/// States of the tmux server in which it does not react.
 const SILENT: [&str; 5] = ["stopped", "spinning", "unreachable", "full", "forbidden"];
 
 /// The refusal of a wait that `poold` itself ended, without a cause.
@@ -58,7 +58,7 @@ fn silent_tmux(status: &Status) -> Option<String> {
     SILENT.contains(&status.tmux.state.as_str()).then(detail)
 }
 
-/// The state of a session for whose end others wait, or for whose next start after a failed one.
+/// Returns the state of a session if others wait for its end, or for its next start after one that failed.
 fn passing_state(view: &SessionView) -> Option<String> {
     let name = &view.session.name;
     let locked = view.lock.as_ref().map(|lock| format!("{name} is locked: {}", lock.purpose));

@@ -53,8 +53,8 @@ pub(crate) fn of_caller(clean: bool) -> Vec<Variable> {
     if clean { kept(std::env::vars_os()) } else { all(std::env::vars_os()) }
 }
 
-/// The variables of these files and of these `--env` flags, in that order. Those that the caller names and does
-/// not have are told on standard error.
+/// Returns the variables of these files and of these `--env` flags, in that order. Variables that are named without a
+/// value, and that the caller does not have, are reported on standard error.
 pub(crate) fn of_flags(
     context: &Context,
     files: &[PathBuf],
@@ -77,7 +77,8 @@ pub(crate) fn of_flags(
     Ok(variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
 }
 
-/// All variables that a session inherits. Those that the pool has set for the hooks of one session are for that one.
+/// Returns all variables that a session inherits. Those that the pool set for the hooks of another session are left
+/// out.
 fn all(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<Variable> {
     let variables: Vec<(OsString, OsString)> = variables.collect();
     let hooked =

@@ -34,7 +34,8 @@ pub(crate) fn activity(view: &SessionView, style: Style, now: Timestamp) -> Opti
     Some(format!("{state}{detail}{}", source.unwrap_or_default()))
 }
 
-/// Formats the end of the usage limit that the agent has reached. A parked session waits for nothing once it is over.
+/// Formats the end of the usage limit that the agent has reached. Once it is over, nothing is shown for a parked
+/// session.
 pub(crate) fn usage_limit(view: &SessionView, style: Style, now: Timestamp) -> Option<String> {
     let holds = |until: &Timestamp| *until > now || view.session.lifecycle != Lifecycle::Parked;
     let until = view.activity.limited_until.filter(holds)?;

@@ -1,5 +1,5 @@
-//! Commands that messages suggest. Where the pool was chosen by `--pool` they name it: as they stand, they would act on
-//! another one.
+//! Commands that messages suggest. If the pool was chosen by `--pool`, they name it: without that, they would act on
+//! another pool.
 
 use std::sync::OnceLock;
 
@@ -12,8 +12,9 @@ pub(crate) fn choose(pool: &str) {
     CHOSEN.set(pool.to_owned()).ok();
 }
 
-/// Returns a message whose commands, in backquotes, name the chosen pool. What is printed by `out::note` or
-/// `Context::say` has passed here; a table or description, which shows words of others too, is made of such messages.
+/// Returns a message whose commands, in backquotes, name the chosen pool. Everything that `out::note` or `Context::say`
+/// prints has passed through here. Tables and descriptions, which also show words of agents and users, are made of such
+/// messages.
 pub(crate) fn message(text: &str) -> String {
     naming(CHOSEN.get(), "`poolctl ", text)
 }

@@ -55,11 +55,11 @@ fn reason(reason: Reason) -> Option<&'static str> {
     })
 }
 
-/// Returns since when the session's pane has not been seen, and why, if what is shown is from before.
+/// Returns since when, and why, the session's pane has not been seen, if what is shown dates from before that.
 pub(crate) fn unseen_since(view: &SessionView, style: Style, now: Timestamp) -> Option<String> {
     let health = &view.transport_health;
     let since = health.since.filter(|_| health.state == PaneObservation::Stale)?;
-    // The last trouble of all may be one that was over long before.
+    // The last trouble on record may have ended long before.
     let is_since = health.last_error_at.is_some_and(|at| at >= since);
     let why = health.last_error.as_ref().filter(|_| is_since);
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();

@@ -40,10 +40,10 @@ pub(crate) fn sessions(
     table.render()
 }
 
-/// Formats the activity of the agent, and what else of the session waits for a person: `idle !held_back`.
+/// Formats the activity of the agent, and the other things of the session that wait for a person: `idle !held_back`.
 fn activity(view: &SessionView, needs: &[String]) -> String {
     let asked = view.activity.ask.as_ref().map(|ask| ask.kind.as_str());
-    // The inbox has one item for all lost sessions, and each says itself that it is lost.
+    // The inbox has one item for all lost sessions, and each of these shows itself that it is lost.
     let others = needs.iter().filter(|kind| asked != Some(kind.as_str()) && *kind != "lost");
     let others = others.map(|kind| format!("!{kind}"));
     let words = agent::state(view).map(str::to_owned).into_iter().chain(others);
@@ -218,7 +218,8 @@ impl Rows {
         self.maybe("colours", view.theme.as_ref().map(agent::theme));
     }
 
-    /// Adds the processes and the pane of a session that runs: those of an ended one may be others by now.
+    /// Adds the processes and the pane of a session that runs. Those of a session that has ended may belong to others
+    /// by now.
     fn run(&mut self, view: &SessionView) {
         let session = &view.session;
         let run = session.running();

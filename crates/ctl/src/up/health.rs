@@ -39,8 +39,8 @@ pub(crate) fn status_within(context: &Context, limit: Duration) -> Option<Status
     Client::new(context, Some(limit)).ask_once(Request::Status, limit).and_then(expect_status).ok()
 }
 
-/// Refuses to start or stop daemons where those that run are of another pool, or keep another state directory: within a
-/// session, variables that name a pool may be set for some of them only.
+/// Refuses to start or stop daemons if those that run are of another pool, or have another state directory: in a
+/// session, perhaps only some of the variables that name a pool are set.
 ///
 /// # Errors
 /// A usage error with what runs.
@@ -68,8 +68,8 @@ pub(crate) fn check_is_pool(context: &Context) -> Result<(), Error> {
     )))
 }
 
-/// True if what listens for `poold` refuses this client, as one that has as many connections as it can hold: it does not
-/// hang.
+/// True if whatever listens for `poold` refuses this client, for example because it has its maximum of connections:
+/// then it does not hang.
 pub(crate) fn is_refused(context: &Context, limit: Duration) -> bool {
     let refused = Client::new(context, Some(limit)).connect(Role::Client, Some(limit));
     matches!(refused, Err(ConnectError::Refused(_) | ConnectError::Version { .. }))

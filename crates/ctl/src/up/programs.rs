@@ -81,8 +81,8 @@ fn not_run(command: &Command, error: io::Error) -> Error {
     Error::failed(format!("cannot run {}: {error}", command.get_program().display()))
 }
 
-/// Refuses if `poold` cannot start with the configuration file as it is: reported at once, not after many
-/// tries.
+/// Refuses if `poold` could not start with the configuration file as it is, so that this is reported at once and not
+/// after many tries.
 ///
 /// # Errors
 /// A usage error with the defect.
@@ -92,7 +92,7 @@ pub(crate) fn check_config(context: &Context) -> Result<(), Error> {
     if is_defect { printed(&output).map(drop) } else { Ok(()) }
 }
 
-/// Runs a task of `poold`, and prints what it says: as it is, or in this document.
+/// Runs a task of `poold`, and prints its answer: as text, or with `--json` in this document.
 ///
 /// # Errors
 /// It cannot be run, or its failure.

@@ -15,7 +15,8 @@ use crate::{Client, Context, Error, Repeat, expect_session, supervisor_lock};
 
 /// Time limit for the supervisor: 10 s for all daemons, and more for those that come after one that hangs.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Most times that sessions are listed and ended: others may be started while no connection holds the starts back.
+/// Maximum number of times that sessions are listed and ended: others may be started while no connection holds back the
+/// starts.
 const ROUNDS: u32 = 5;
 /// Time limit for the daemon to list the sessions.
 const LIST_LIMIT: Duration = Duration::from_secs(2);
@@ -37,12 +38,13 @@ pub(crate) fn supervisor(context: &Context) -> Result<bool, Error> {
     }
 }
 
-/// Ends all sessions that run, at the same time. Workers are paused, those too that wait for a message: they go
-/// on when the pool is started again. No other session is started as long as the returned client lives.
+/// Ends all running sessions at the same time. Workers are paused, even those that only wait for messages, and continue
+/// when the pool is started again. No other session is started while the returned client exists.
 pub(crate) fn sessions(context: &Context) -> Result<Client, Error> {
     let mut holder = context.client();
     for round in 0..ROUNDS {
-        // Asked for again, as it is lost with the connection: the next poold may have started some meanwhile.
+        // Repeated each time, because the hold is lost with its connection: a new poold may have started sessions
+        // meanwhile.
         match holder.ask(Request::HoldStarts) {
             // A poold of an older build does not know it.
             Err(error) if error.code() == ErrorCode::Protocol => {}
@@ -60,7 +62,7 @@ pub(crate) fn sessions(context: &Context) -> Result<Client, Error> {
     Ok(holder)
 }
 
-/// Refuses to begin while somebody holds the lock of one: all are ended, or none.
+/// Refuses to begin while somebody holds the lock of any session: all sessions are ended, or none.
 fn check_unlocked(context: &Context, sessions: &[SessionView]) -> Result<(), Error> {
     let is_others = |lock: &&LockView| lock.expires_at.is_some() && Some(lock.token) != context.lock;
     let locked = sessions.iter().find_map(|view| Some((view, view.lock.as_ref().filter(is_others)?)));

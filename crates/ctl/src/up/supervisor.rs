@@ -192,7 +192,7 @@ fn end_hung(running: &mut Running, signal: Signal) {
     }
 }
 
-/// Ends the sessions in another thread, while this one keeps the daemons running, which do it.
+/// Ends the sessions in another thread, while this one keeps the daemons running, which are needed for that.
 fn stop_sessions(context: &Context, wakes: &Sender<Wake>) {
     let (context, wakes) = (context.clone(), wakes.clone());
     let stopping = threads::start(move || match stop::sessions(&context) {

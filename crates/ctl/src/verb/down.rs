@@ -84,7 +84,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     }
 }
 
-/// True if it cannot be known whether this pool runs: it is another user's, or its directory cannot be read.
+/// True if it cannot be determined whether this pool runs: it belongs to another user, or its directory cannot be read.
 fn is_unknown(context: &Context) -> bool {
     let is_unread = |error: io::Error| {
         let is_io = error.raw_os_error() == Some(nix::libc::EIO);
@@ -113,8 +113,8 @@ fn check_started_by_up(context: &Context) -> Result<(), Error> {
     }
 }
 
-/// True if this command runs in a session of the pool. A command under a lock of another pool, too, has the incarnation
-/// of the session that it runs in, and is of no session of that pool.
+/// True if this command runs in a session of this pool. A command under a lock of another pool also has the incarnation
+/// of the session that it runs in, which then belongs to none of this pool's sessions.
 fn is_inside(context: &Context) -> bool {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     variable("POOL_INCARNATION").is_some()
@@ -122,7 +122,7 @@ fn is_inside(context: &Context) -> bool {
         && variable("POOL_SOCKET").is_some_and(|socket| socket == context.paths.socket)
 }
 
-/// Lets the supervisor do it, which is outside of all sessions: this command ends with its session.
+/// Asks the supervisor, which is outside of all sessions, to stop the pool: this command would end with its session.
 fn from_inside(context: &Context) -> Result<(), Error> {
     let failed = |error: process::Error| Error::failed(format!("cannot signal the supervisor: {error}"));
     let refused = |why: &str| {

@@ -32,7 +32,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let targets = args.targets.find(context, &args.repeat, (Scope::Running, "to drain"))?;
     let deadline_ms = args.deadline.map(time::millis);
     let ask = |target: &Target| {
-        // The request itself waits where the session has ended already.
+        // If the session has ended, the request itself waits.
         let _note = args.wait.then(|| MissingComponentNote::watch(context, target.session.clone()));
         let drain = Request::Drain(Drain { session: target.session.clone(), deadline_ms });
         let mut client = if args.wait { context.unlimited_client() } else { context.client() };

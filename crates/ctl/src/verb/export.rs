@@ -42,8 +42,8 @@ fn escaped(lines: &str) -> String {
     lines.split('\n').map(escape::json).collect::<Vec<_>>().join("\n")
 }
 
-/// True of `-`, and of a path such as `/dev/stdout`: written to through a description of its own, its text and the sentence
-/// about it would be written over each other.
+/// True for `-`, and for a path such as `/dev/stdout`. Such a path, opened again, has a position of its own: the text
+/// and the sentence about it would overwrite each other.
 fn is_standard_output(path: &Path) -> bool {
     let file_of = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let is_same = || file_of(path).is_some_and(|file| Some(file) == file_of(Path::new("/dev/stdout")));
@@ -77,8 +77,8 @@ fn keep_private() -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the file. A regular file, or the one behind a link, appears once all of it is on disk; a pipe, a device, and
-/// whatever `/dev` and `/proc` name, is written to.
+/// Writes the file. A regular file, or the target of a link to one, appears only when all of it is on disk. A pipe, a
+/// device, and anything below `/dev` and `/proc` is written to directly.
 fn write_file(context: &Context, path: &Path) -> Result<(), Error> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::BrokenPipe => Error::Output(error),

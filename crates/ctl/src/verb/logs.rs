@@ -210,8 +210,8 @@ impl Screen {
         }
     }
 
-    /// Prints the last lines, and from now on all. Returns false, and prints nothing, if there may be too
-    /// few: unless this is the whole log, the first line may be incomplete.
+    /// Prints the last lines, and everything from now on. If there may be too few lines, prints nothing and returns
+    /// false: the first line may be incomplete unless this is the whole log.
     fn print_last(&mut self, is_whole: bool) -> Result<bool, Error> {
         let text = self.emulated.flush();
         self.print(&text)?;
@@ -316,7 +316,8 @@ impl JsonLines {
     }
 }
 
-/// Returns the length of a beginning of at most `most` bytes that ends with a whole character, if the text has any there.
+/// Returns the length of a beginning of at most `most` bytes that ends with a whole character, if the text has any
+/// there.
 fn beginning(text: &[u8], most: usize) -> usize {
     let is_inside = |at: &usize| text[*at] & 0xc0 == 0x80;
     (most - 3..=most).rev().find(|at| !is_inside(at)).unwrap_or(most)

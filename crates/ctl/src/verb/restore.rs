@@ -94,13 +94,13 @@ fn restore_all(context: &Context, args: &Args) -> Result<(), Error> {
     }
 }
 
-/// Time without a start after which those that wait for slots are left to wait alone.
+/// Time without any start after which this command stops waiting for sessions that wait for slots.
 const STANDSTILL: Duration = Duration::from_secs(10);
 /// Interval between looks whether a session waits for a slot.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits until the session was started, and returns it unless that failed. `None` if it waits for a slot, and it is past
-/// this time.
+/// Waits until the session was started, and returns it unless that failed. `None` if it still waits for a slot when the
+/// time is over.
 fn started(
     client: &mut Client,
     view: &SessionView,
@@ -123,7 +123,7 @@ fn started(
             Err(_) => {}
         }
         let shown = calls::session(client, id.clone())?;
-        // It was lost: its start has failed since, and is perhaps tried again for a prompt that waits.
+        // Its start has failed, and may be tried again for a prompt that waits.
         if shown.session.lifecycle == Lifecycle::Failed {
             return Err(Error::failed(session::why_ended(&shown)));
         }

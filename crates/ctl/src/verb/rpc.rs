@@ -31,8 +31,8 @@ struct Line {
     request: Request,
 }
 
-/// Answers every line of standard input. A request may wait for minutes: if nobody can read its answer any more, this ends
-/// before it claims a message in vain.
+/// Answers every line of standard input. A request may wait for minutes: as soon as nobody can read its answer any
+/// more, this ends, so that it does not claim a message in vain.
 pub(crate) fn run(context: &Context, Args {}: Args) -> Result<(), Error> {
     let is_asking = Arc::new(AtomicBool::new(false));
     let (ends, ended) = mpsc::channel();
@@ -104,7 +104,7 @@ impl Follower for Stream {
 }
 
 impl Stream {
-    /// Moves the start of the next request behind this frame. Returns false for other kinds of frames.
+    /// Moves the start of the next request to the end of this frame. Returns false for other kinds of frames.
     fn note(&mut self, frame: &Frame) -> bool {
         match frame {
             Frame::Output { offset, bytes } => self.asked.from = Some(offset + bytes.0.len() as u64),
@@ -173,7 +173,7 @@ fn ask(context: &Context, client: &mut Client, line: Line) -> Result<Response, E
     client.call(op, line.request)
 }
 
-/// The time limit of a request: the usual one, beyond the time for which it asks to wait.
+/// Returns the time limit of a request: the usual one, after the time for which the request itself asks to wait.
 fn limit_of(context: &Context, request: &Request) -> Option<Duration> {
     let waits = match request {
         Request::Claim(claim) => Some(claim.wait_ms),
@@ -186,7 +186,7 @@ fn limit_of(context: &Context, request: &Request) -> Option<Duration> {
         }
         Request::Kill(kill) => kill.grace_ms,
         Request::Park(park) => park.grace_ms,
-        // As long as there is to be done, or as the configuration says.
+        // Unlimited: these take as long as there is work to do, or as the configuration allows.
         variants!(Request: Remove Prune Attach ClearContext Check Compact Backup) => None,
         _ => Some(0),
     };

@@ -59,11 +59,11 @@ enum End {
     Interrupted,
 }
 
-/// Runs it. The first Ctrl-C goes to the session; TERM and HUP end it, as they would end the command in its
-/// place. The second signal ends only this command.
+/// Runs it. The first Ctrl-C goes to the session, and TERM and HUP end the session. A second signal ends only this
+/// command.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let Args { create: mut args, rm, no_stream } = args;
-    // Removed here, once all of its output is printed; by poold if this command ends before.
+    // Removed here once all of its output is printed, or by poold if this command ends first.
     let rm = args.lifecycle.ephemeral || rm;
     args.lifecycle.ephemeral = rm;
     let (op, reuses) = (operation(&args.repeat)?, args.reuse);
@@ -94,14 +94,14 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         Some(files) => {
             let errors = separate.then(|| follow_errors(&session_log::stderr_of(&files)));
             let mut tail = Tail::new(&files);
-            // Of a session that was there before, the output of this run alone.
+            // If the session existed before, only the output of this run is printed.
             started_at.map_or(Ok(()), |at| tail.skip_to_time(at))?;
             let streamed = stream(context, &mut tail, &ends);
             if let (Some(errors), Ok(End::Exited(view))) = (errors, &streamed) {
                 errors.finish(view)?;
             }
             match streamed {
-                // The terminal is gone, and the session is ended for that: waits until it is.
+                // The terminal is gone, which is why the session is being ended: waits until it has ended.
                 Err(Error::Output(_)) if ending.load(Ordering::Relaxed) => {
                     ends.recv().unwrap_or(Ok(End::Interrupted))?
                 }
@@ -176,7 +176,7 @@ fn not_started(
     Ok(code.unwrap_or(exit::OWN_FAILURE))
 }
 
-/// The record of the session whose failed start the error reports: the first word is its id.
+/// Returns the record of the session whose failed start the error reports: the error begins with its id.
 fn failed_record(client: &mut Client, error: &Error) -> Option<SessionView> {
     let text = error.to_string();
     let has_record = matches!(error.code(), ErrorCode::Failed | ErrorCode::Refused);
@@ -243,7 +243,7 @@ fn finish(context: &Context, client: &mut Client, view: &SessionView, rm: bool) 
 }
 
 /// Removes an ephemeral session that has ended. One with messages for workers is left to poold, which waits an hour for
-/// them; one that is not ephemeral was there before this command, and stays.
+/// them. One that is not ephemeral existed before, and stays.
 fn remove(context: &Context, client: &mut Client, session: &Session) {
     let Session { id, name, .. } = session;
     if !session.policy.ephemeral {
@@ -308,7 +308,7 @@ fn watch_end(
 ) -> (Receiver<Result<End, Error>>, Arc<AtomicBool>) {
     let (sender, ends) = mpsc::channel();
     let limit = context.waiting_limit();
-    // The daemon reports the time limit, with the state of the session, unless it hangs.
+    // poold reports the end of the time, with the state of the session, unless it hangs.
     let late = limit.map(|limit| limit + ANSWER_MARGIN);
     let waiter = (sender.clone(), Client::new(context, late), session.clone());
     let began = Instant::now();
@@ -363,7 +363,7 @@ impl Creation {
 }
 
 impl SignalTarget {
-    /// Passes the first signal on, and the request reaches the daemon. The second one ends this command alone.
+    /// Passes the first signal on, while the request reaches the daemon. The second one ends only this command.
     fn pass_signals(self, first: Signal, signals: SigSet) {
         let Self { session, mut client, json, ending, ends } = self;
         ending.store(first != Signal::SIGINT, Ordering::Relaxed);

@@ -58,7 +58,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         return Ok(());
     }
     if std::env::var_os("POOL_INCARNATION").is_some_and(|value| !value.is_empty()) {
-        // What is so already needs nothing that would end with this session.
+        // If everything runs already, nothing has to be started that would end with this session.
         let is_kept = !args.foreground && supervisor_lock::is_held(&paths.up_lock);
         let found = health::status(context).filter(|found| is_kept && status::is_complete(found));
         if let Some(found) = found.filter(|found| builds::outdated(context, Some(found)).is_empty()) {
@@ -87,7 +87,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     tell(context, &found, already)
 }
 
-/// Asks the present supervisor to start at once the daemons that wait for their next start after a failure.
+/// Asks the current supervisor to start the daemons at once that wait for their next start after a failure.
 fn hurry(context: &Context) -> Result<(), Error> {
     let path = &context.paths.up_lock;
     if let Some(handle) = supervisor_lock::holder(path).and_then(|id| Handle::open(id).ok().flatten()) {

@@ -83,7 +83,7 @@ impl Watch {
         lines
     }
 
-    /// The changes from the printed state to this one. The first time the server is among them; if the state
+    /// Returns the changes from the printed state to this one. The first time, the server is among them. If the state
     /// of the server is unknown, nothing counts as gone.
     fn changes_to(&self, whole: &TmuxState) -> Vec<Change> {
         match &self.shown {

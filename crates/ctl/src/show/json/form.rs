@@ -56,8 +56,8 @@ macro_rules! forms {
 }
 pub(super) use forms;
 
-/// Defines a document by its keys in their order, each with its type and its value, and the function that creates it
-/// from these arguments. What stands after the arguments has a name in the values.
+/// Defines a document: its keys in their order, each with its type and its value, and the function that creates the
+/// document from these arguments. The value of the expression after the arguments has a name in the other values.
 macro_rules! document {
     (
         $(#[$doc:meta])*

@@ -1,5 +1,5 @@
-//! The command line of an agent's hook, understood as far as possible and without clap: defining and parsing
-//! the command line of people takes longer than the report itself.
+//! The command line that an agent's hook calls. It is parsed leniently and without clap: to define and parse the
+//! command line for people takes longer than the report itself.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use crate::show::time;
 /// Flags that are followed by a value.
 const TAKE_A_VALUE: [&str; 5] = ["--wait", "--socket", "--pool", "--timeout", "--color"];
 
-/// The word in the place of the agent's name, and the arguments after it. `None` for a command line of
-/// people.
+/// Returns the word in the place of the agent's name, and the arguments after it. `None` for a command line that people
+/// type.
 pub(super) fn agent_call(args: &[OsString]) -> Option<(&str, &[OsString])> {
     let [_, verb, agent, rest @ ..] = args else { return None };
     let agent = agent.to_str().unwrap_or_default();

@@ -71,9 +71,9 @@ pub(crate) fn run(context: &Context, command: HookCommand) -> Result<(), Error> 
     }
 }
 
-/// Runs an agent's call of its hook, without clap, and returns its exit code. An unknown flag, as of another
-/// version, and an unknown agent also end with 0, as a failure would be the agent's. `None` for a command
-/// line of people.
+/// Runs `hook` as called by an agent, without clap, and returns its exit code. An unknown flag, as of another version,
+/// or an unknown agent also ends with 0, as any failure would be taken for the agent's. `None` for a command line that
+/// people type.
 pub(crate) fn run_agent_call(args: &[OsString]) -> Option<u8> {
     let (agent, rest) = agent_call(args)?;
     let Some(agent) = AGENTS.into_iter().find(|known| *known == agent) else {
@@ -93,8 +93,7 @@ pub(crate) fn run_agent_call(args: &[OsString]) -> Option<u8> {
     Some(exit::OK)
 }
 
-/// True for an agent's call of its hook. A panic must then not change the exit code, which some agents take
-/// for an answer.
+/// True if an agent calls `hook`. A panic must then not change the exit code, which some agents take for an answer.
 pub(crate) fn is_agent_call(args: &[OsString]) -> bool {
     agent_call(args).is_some_and(|(agent, _)| AGENTS.contains(&agent))
 }

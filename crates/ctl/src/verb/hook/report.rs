@@ -42,8 +42,8 @@ const LIMIT: Duration = Duration::from_millis(200);
 /// at once.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
-/// Time limit for a restart or upgrade of a daemon during a request for a decision. After it the agent asks
-/// at its terminal.
+/// Time limit for the return of a daemon that is restarted or upgraded during a request for a decision. After it, the
+/// agent asks at its terminal.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 /// Interval between attempts to reach the daemon again.
 const RETURN_PAUSE: Duration = Duration::from_millis(100);
@@ -74,7 +74,7 @@ enum Delivery {
 /// `remark` only.
 pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, remark: &dyn Fn(&str)) {
     let (at, awake) = stamp();
-    // First of all: an agent that cannot write its payload takes the hook for a failed one.
+    // Read first: an agent that cannot write its payload takes the hook for a failed one.
     let written = args.payload.as_ref().map_or_else(stdin::read, |payload| payload.as_bytes().to_vec());
     let Some(environment) = HookEnvironment::read() else { return };
     let remark = |error: &str| remark(&escape::lines(error));
@@ -101,7 +101,7 @@ pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, rema
         Delivery::Accepted | Delivery::Abandoned => {}
         Delivery::Failed(refusal) => {
             remark(&refusal.message);
-            // A permission that is no longer waited for is asked in the terminal, from now on.
+            // Nobody waits for the decision on this permission any more: from now on the agent asks in its terminal.
             let mut hook = hook;
             if matches!(hook.signal, HookEvent::Permission { .. }) {
                 (hook.at, hook.awake) = stamp();

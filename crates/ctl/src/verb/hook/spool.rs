@@ -47,8 +47,8 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Returns a time that is after those of all files: the order of reports survives a clock that is set back
-/// between two of them.
+/// Returns a time after those of all files, so that the order of reports survives a clock that is set back between two
+/// of them.
 fn after_all(files: &[PathBuf], at: Timestamp) -> Timestamp {
     let time = |path: &PathBuf| stamp(path).split('-').next()?.parse::<u64>().ok();
     let newest = files.iter().filter_map(time).filter(|time| *time < TIME_MAX).max();

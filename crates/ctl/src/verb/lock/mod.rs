@@ -120,7 +120,7 @@ fn purpose(command: &[OsString]) -> String {
     cut(&words.join(" "), PURPOSE_MAX).to_owned()
 }
 
-/// A client whose requests are made under no lock: renewing and releasing this one depends on no other.
+/// Returns a client that makes its requests without a lock: renewing and releasing this lock depends on no other.
 fn without_lock(mut client: Client) -> Client {
     client.lock = None;
     client

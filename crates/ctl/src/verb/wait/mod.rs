@@ -125,8 +125,8 @@ enum Answer {
     Output(Result<Option<OutputMatch>, Error>),
 }
 
-/// Waits for the first condition that a session meets. Returns the session by its id, if its output was searched: it may
-/// have been renamed since.
+/// Waits for the first condition that a session meets. Returns the session by its id, if its output was searched: it
+/// may have been renamed since.
 fn first(
     context: &Context,
     (session, since): (&SessionRef, Option<Timestamp>),
@@ -168,8 +168,8 @@ fn ask(context: &Context, session: &SessionRef, conditions: &[Condition], sender
     true
 }
 
-/// Decides by the first answer of these threads. If one reports that its conditions cannot hold any more, the
-/// others decide; and output that a program wrote before its end is searched before the end counts.
+/// Decides by the first answer of these threads. If one reports that its conditions cannot hold any more, the others
+/// decide. Before the end of a program counts, the output that it wrote before is searched.
 fn decide(
     answers: &Receiver<Answer>,
     threads: usize,

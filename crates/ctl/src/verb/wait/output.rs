@@ -38,7 +38,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// The session by its id, and the streams that it has. Of one that is not found the search tells.
+    /// Returns the session by its id, and its streams. If the session is not found, the search reports that.
     pub(super) fn of(context: &Context, session: &SessionRef) -> (SessionRef, Vec<Self>) {
         match calls::session(&mut context.client(), session.clone()) {
             Ok(view) if view.session.spec.separate_stderr => {
@@ -145,7 +145,8 @@ fn search_screen(client: &mut Client, session: &SessionRef, run: Tag, search: &m
 /// The mark before output that begins within a line, so that `^` does not match there.
 const WITHIN_LINE: &str = "\u{fffd}";
 
-/// Cuts so many bytes from the begin of a text that are within a line, and the rest of a character.
+/// Cuts this many bytes off the beginning of a text, and the rest of a character that is cut. Marks that the text then
+/// begins within a line.
 fn begin_within(text: &mut Vec<u8>, excess: usize) {
     let is_within_character = |byte: &&u8| **byte & 0xc0 == 0x80;
     let cut = excess + WITHIN_LINE.len();

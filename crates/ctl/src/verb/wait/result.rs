@@ -52,7 +52,7 @@ impl WaitResult {
         is_start && !view.session.lifecycle.holds_slot()
     }
 
-    /// The condition that holds; else the one that cannot hold any more.
+    /// Returns the condition that holds; if none does, the one that cannot hold any more.
     fn which<'a>(&self, conditions: &'a [Condition]) -> Option<&'a Condition> {
         let holds = |condition: &&Condition| match (self, &condition.kind) {
             (Self::Session(view), Kind::Daemon(until)) => holds(view, until),

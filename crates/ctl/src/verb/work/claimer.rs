@@ -45,7 +45,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Gives an order. The end of the thread was reported by an event.
+    /// Gives an order. If the thread has ended, an event has reported that.
     pub(super) fn give(&mut self, order: Order) {
         if self.sender.send(order).is_ok() {
             drop(self.wake.write_all(&[0]));
@@ -210,7 +210,7 @@ impl ClaimThread {
         matches!(self.with.register.scope, ClaimScope::Host(_))
     }
 
-    /// True if more messages wait than were given, where that matters.
+    /// True if more messages wait than were given. Asked only if it matters.
     fn more_waits(&mut self) -> Result<bool, Error> {
         if self.is_host() {
             return Ok(self.waited_at.elapsed() >= LATE);
@@ -303,8 +303,8 @@ impl ClaimThread {
         self.post().map(|()| true)
     }
 
-    /// Reports the messages of the unanswered claim, which is repeated on another connection: the first one
-    /// is closed before, so that it can bring no more.
+    /// Reports the messages of the unanswered claim: the claim is repeated on another connection, after the first one
+    /// was closed so that it can bring no more.
     fn finish(&mut self) -> Result<(), Error> {
         let Some((op, claim)) = self.claim.take() else { return Ok(()) };
         let mut messages: Vec<Claimed> = Vec::new();

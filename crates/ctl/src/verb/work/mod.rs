@@ -80,8 +80,8 @@ fn scope(context: &Context, args: &Args) -> Result<ClaimScope, Error> {
     Ok(ClaimScope::Sessions(selection))
 }
 
-/// Notes which of several sessions do not exist: poold refuses only if none does, as one may be removed while the others
-/// are worked.
+/// Notes which of several sessions do not exist: poold refuses only if none does, as one may be removed while the
+/// others are worked.
 fn note_missing(context: &Context, scope: &ClaimScope) {
     let ClaimScope::Sessions(Selection::Named(sessions)) = scope else { return };
     if sessions.len() == 1 || context.style.quiet {

@@ -140,8 +140,8 @@ impl Reconnecting {
         reply
     }
 
-    /// Sends a request, after connecting if necessary, for as long as that takes. `None` if the connection is
-    /// lost then.
+    /// Sends a request, after connecting if necessary, however long that takes. `None` if the connection is lost after
+    /// that.
     pub(super) fn ask_until_answered(&mut self, request: &Request) -> Option<Reply> {
         while self.connection.is_none() {
             thread::sleep(self.pause());
@@ -167,7 +167,7 @@ pub(super) fn is_transient(reply: &Reply) -> bool {
     matches!(reply, Err(Refusal { code: ErrorCode::Unavailable | ErrorCode::Timeout, .. }))
 }
 
-/// True if the database failed, which is transient if the daemon ends for that, and else final.
+/// True if the database failed. That is transient if the daemon ends because of it, and final otherwise.
 pub(super) fn is_storage(reply: &Reply) -> bool {
     matches!(reply, Err(Refusal { code: ErrorCode::Storage, .. }))
 }

@@ -23,8 +23,8 @@ use crate::show::{escape, out, time};
 use crate::signals::SAME_SIGNAL;
 use crate::{Context, Error, exit};
 
-/// Time for which a claim waits for a message. It is repeated then, so this bounds the time until an
-/// unnoticed loss of it is detected.
+/// Time for which a claim waits for a message, after which it is repeated: an unnoticed loss of the claim is detected
+/// within that time.
 const CLAIM_WAIT: Duration = Duration::from_secs(300);
 /// The same with `--until-empty`: messages that wait for their next attempt are checked at this interval.
 const EMPTY_INTERVAL: Duration = Duration::from_secs(1);
