@@ -1,5 +1,5 @@
-//! Reads of processes, each within a time limit. What `/proc` shows of a process does not answer while the process
-//! executes a program on a file system that hangs, or maps a file there. Nobody else must have to wait for that.
+//! Reads of processes, each within a time limit. `/proc` does not answer for a process while that process executes a
+//! program on a file system that hangs, or maps a file there. Others must not have to wait for that.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Time for the read of one process, which usually takes some microseconds.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The processes that do not answer to reads of `/proc`: no other one is tried meanwhile.
+/// The processes for which `/proc` does not answer. No further read of them is started meanwhile.
 pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
 
 /// The processes of which a read has not returned yet.
@@ -34,8 +34,8 @@ impl Unanswered {
         reads.contains_key(&pid)
     }
 
-    /// Reads these processes one after the other, and passes each result to `take`: `None` for one that does not answer,
-    /// which is not read again before it does.
+    /// Reads these processes one after the other, and passes each result to `take`: `None` for a process that does not
+    /// answer, which is not read again until it does.
     pub fn read_each<R: Send + 'static>(
         &self,
         pids: &[u32],
@@ -55,7 +55,7 @@ impl Unanswered {
         let (unanswered, mut rest): (Vec<u32>, Vec<u32>) = pids.iter().partition(|pid| self.contains(**pid));
         unanswered.into_iter().for_each(|pid| take(pid, None));
         while !rest.is_empty() {
-            // Without a thread, for lack of memory or by a limit, there is no bound either.
+            // If no thread can be started, for lack of memory or because of a limit, the reads have no time limit.
             let Ok((results, returned)) = start(rest.clone(), read.clone()) else {
                 return rest.into_iter().for_each(|pid| take(pid, Some(read(pid))));
             };
@@ -79,8 +79,8 @@ impl Unanswered {
     }
 }
 
-/// Starts to read these processes in another thread, which ends with its first read whose result nobody waits for any
-/// more. Returns the results, and what becomes true when the thread ends.
+/// Starts to read these processes in another thread, which ends after the first read for whose result nobody waits any
+/// more. Returns the receiver of the results, and a flag that becomes true when the thread ends.
 fn start<R: Send + 'static>(
     pids: Vec<u32>,
     read: impl Fn(u32) -> R + Send + 'static,

@@ -39,7 +39,8 @@ impl Handle {
         Self::open_by((platform::open_process, platform::read), id, wanted)
     }
 
-    /// [`Handle::open_if`] by the functions that open a descriptor of a pid and read what it now belongs to.
+    /// Implements [`Handle::open_if`], with the functions that open a descriptor of a pid and read which process has
+    /// it.
     fn open_by(
         (open, read): (
             impl FnOnce(u32) -> io::Result<Option<OwnedFd>>,
@@ -67,7 +68,7 @@ impl Handle {
         if handle.exited()? {
             return Ok(None);
         }
-        // Checked last: an earlier process may have had this one's pid.
+        // Checked last: an earlier process may have had the pid of this one.
         if id.pid == std::process::id() {
             return Err(Error::Forbidden(id.pid));
         }

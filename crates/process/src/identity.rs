@@ -26,7 +26,7 @@ pub fn read_each(pids: &[u32]) -> BTreeMap<u32, Process> {
     found
 }
 
-/// True if what the system tells of the process with this pid is read within the usual time limit, also if there is none.
+/// True if the system answers within the usual time limit when asked about this pid, even if there is no such process.
 pub fn answers(pid: u32) -> bool {
     let mut answers = false;
     UNANSWERED.read_each(&[pid], read, |_, process| answers = process.is_some());

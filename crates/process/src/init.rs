@@ -2,10 +2,10 @@
 //! process group, adopts the program's orphans (Linux), records its exit, kills the processes that it left
 //! behind, and then exits with the same status.
 //!
-//! Single-threaded, but for the log of a standard error that is kept apart. All signals are blocked and accepted in one place, so that only KILL ends an init before
-//! its work is done. The modules in the order of a session's life: `job_files` (claim the job), `spawn` (with
-//! `program_limits` and `child_report`), `wait_loop` (with `init_signals` and `children`), `job_files` (exit
-//! record), `nudge`, `cleanup`, `stderr_log`, `terminal_drain`.
+//! Single-threaded, but for the log of a standard error that is kept apart. All signals are blocked and accepted in one
+//! place, so that only KILL ends an init before its work is done. The modules in the order of a session's life:
+//! `job_files` (claim the job), `spawn` (with `program_limits` and `child_report`), `wait_loop` (with `init_signals`
+//! and `children`), `job_files` (exit record), `nudge`, `cleanup`, `stderr_log`, `terminal_drain`.
 
 mod child_report;
 mod children;

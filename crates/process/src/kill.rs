@@ -155,8 +155,8 @@ struct KillRun<'a> {
     options: &'a KillOptions,
     before: &'a dyn Fn(KillStep),
     targets: BTreeMap<ProcId, Target>,
-    /// Processes that the last scan before giving up found. One that has ended since counts as a survivor: it
-    /// forks faster than it can be killed.
+    /// The processes that the last scan before giving up found. A process among them that has ended since counts as a
+    /// survivor: it has forked faster than it could be killed.
     outpaced: HashSet<ProcId>,
     /// Processes that ignore TERM and got HUP.
     hung_up: HashSet<ProcId>,
@@ -215,7 +215,8 @@ impl KillRun<'_> {
                     let is_waiting =
                         |id: &ProcId| is_job_control_shell(*id) && self.is_waiting(*id, &parents);
                     let (waiting, others): (Vec<_>, Vec<_>) = ids.into_iter().partition(is_waiting);
-                    // Else they would go on with the rest of their lines as soon as their commands have ended.
+                    // Stopped first: otherwise they would continue with the rest of their lines as soon as their
+                    // commands have ended.
                     self.signal(&waiting, &[Signal::SIGSTOP]);
                     self.hang_up_unstoppable(&waiting, &others);
                     self.signal(&others, &[Signal::SIGTERM, Signal::SIGCONT]);
@@ -336,8 +337,8 @@ impl KillRun<'_> {
             }
             found => matches!(found, Some(Ok(true))),
         };
-        // All handles first, and the oldest processes first: a parent that loses its child before it has the signal
-        // itself goes on with the next one.
+        // All handles are opened first, and the oldest process is signalled first: a parent that loses its child before
+        // it gets the signal itself would continue with its next command.
         let mut opened: Vec<ProcId> = ids.iter().filter(&mut open).copied().collect();
         opened.sort_by_key(|id| (id.start, id.pid));
         for id in opened {

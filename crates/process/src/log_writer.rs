@@ -3,10 +3,10 @@
 //! The writer keeps reading whatever happens to the disk: a pane must never wait for its log. The size of the
 //! log is bounded: each file has a fixed share, and the oldest part is dropped when there are too many.
 //!
-//! In the order in which output travels: `stdin_reader` reads it, `copy` writes it and counts losses,
-//! `rotating_log` is the log as one stream; `directory`, `log_parts` and `access` are its files, `presence` tells
-//! whether a writer runs or was lost, [`times`] is the index of when which byte was written, `compress` the thread that compresses earlier parts.
-//! `writer_options` parses the command line.
+//! In the order in which output travels: `stdin_reader` reads it, `copy` writes it and counts losses, `rotating_log` is
+//! the log as one stream; `directory`, `log_parts` and `access` are its files, `presence` tells whether a writer runs
+//! or was lost, [`times`] is the index of when which byte was written, `compress` the thread that compresses earlier
+//! parts. `writer_options` parses the command line.
 
 mod access;
 mod compress;

@@ -1,5 +1,5 @@
-//! Support for the pool's own programs: the clock that all processes share, contained panics, crash points, memory, resource
-//! limits, log files, files that others may have replaced, and the ways to start a child.
+//! Support for the pool's own programs: the clock that all processes share, contained panics, crash points, memory,
+//! resource limits, log files, files that others may have replaced, and the ways to start a child.
 
 pub mod awake;
 pub mod containment;

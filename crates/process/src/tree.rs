@@ -95,8 +95,8 @@ pub(crate) fn membership(evidence: &Evidence, protected: &[u32]) -> io::Result<M
     };
     let (me, is_ours) = (std::process::id(), &is_ours);
     let search = |in_group| MemberSearch { evidence, protected, in_group, me, is_ours };
-    // With a control group a partial snapshot suffices while there is somebody to end: a process that evades
-    // the snapshot is killed with its group. Only the proof that none is left needs a complete one.
+    // If there is a control group, a partial snapshot suffices while there is a process to end: one that evades the
+    // snapshot is killed with the group. Only the proof that none is left needs a complete snapshot.
     let has_members = |snapshot: &Snapshot| {
         let in_group = evidence.group().is_some().then(|| group_pids(evidence).ok()).flatten();
         in_group.is_some_and(|in_group| search(in_group).finds_some(snapshot))
@@ -112,8 +112,8 @@ pub(crate) fn membership(evidence: &Evidence, protected: &[u32]) -> io::Result<M
 /// The criterion of every match, the members, and the matches that belong to other users.
 type Found = (HashMap<u32, Via>, Vec<Member>, Vec<Member>);
 
-/// Searches a snapshot that may be partial, and a complete one where that is not conclusive. `take` is told
-/// whether the snapshot has to be complete.
+/// Searches a snapshot that may be partial, and a complete one if the first is not conclusive. `take` is told whether
+/// the snapshot has to be complete.
 fn search_conclusively(
     take: impl Fn(bool) -> io::Result<Arc<Snapshot>>,
     run: impl Fn(&Snapshot) -> io::Result<Found>,
@@ -127,8 +127,8 @@ fn search_conclusively(
     Ok((snapshot, found))
 }
 
-/// True unless none but the init was found in a snapshot that stopped before it was complete: whoever made it
-/// suffice has ended since.
+/// True unless a partial snapshot shows nobody but the init: the processes that made it seem sufficient have ended
+/// since.
 fn is_conclusive(snapshot: &Snapshot, members: &[Member]) -> bool {
     snapshot.extent != Extent::Sufficient || members.iter().any(|member| member.via != Via::Init)
 }
@@ -194,8 +194,8 @@ impl MemberSearch<'_> {
         (found, members, foreign)
     }
 
-    /// True if there is a member besides the init, or a process in the group that is younger than the snapshot.
-    /// On a busy machine all members of a fork bomb have been replaced by the end of each pass.
+    /// True if there is a member besides the init, or a process in the group that is younger than the snapshot. On a
+    /// busy machine all processes of a fork bomb are new by the end of each pass.
     fn finds_some(&self, snapshot: &Snapshot) -> bool {
         let mut unseen = self.in_group.iter().filter(|pid| !snapshot.entries.contains_key(*pid));
         unseen.any(|pid| !self.protected.contains(pid))

@@ -46,8 +46,8 @@ impl JobFiles {
         self.job.with_extension("taken")
     }
 
-    /// Writes the start record. It is not synced, and a failure is ignored: without it the end of the init counts
-    /// as that of the program, if nobody was told of the start otherwise.
+    /// Writes the start record. It is not synced, and a failure is ignored: if `poold` did not learn of the start in
+    /// another way, the end of the init then counts as that of the program.
     pub(super) fn write_started(&self, spawned: &Spawned) {
         let agent = spawned.agent.as_raw().unsigned_abs();
         let identities = identity::me().ok().zip(identity::read(agent).ok().flatten());

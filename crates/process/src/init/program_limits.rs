@@ -35,7 +35,7 @@ pub(super) fn rules(job: &Job) -> Vec<LimitRule> {
     let Limits { memory, cpu, tasks, open_files, core, file_size, nice, best_effort, .. } = job.limits;
     let mut rules = Vec::new();
     let mut add = |limit: Option<Limit>, limits: Limits| {
-        // A control group without limits only serves to find the processes.
+        // A control group without limits only serves to find the processes, so the program may run outside of it.
         let strict = !best_effort && !limits.is_empty();
         let name = if limits.is_empty() { "control group".to_owned() } else { limits.to_string() };
         rules.extend(limit.map(|limit| LimitRule { limit, name, strict }));

@@ -90,7 +90,8 @@ pub(super) fn spawn(job: &Job) -> Result<Spawned, SpawnError> {
     match unsafe { fork() }.map_err(|error| SpawnError::Fork(error.into()))? {
         ForkResult::Child => plan.run(report.as_raw_fd()),
         ForkResult::Parent { child } => {
-            // Parent and child both do this, so that it is done before either goes on. Fails after the exec.
+            // Parent and child both do this, so that it is done before either continues. Fails after the exec, which is
+            // harmless.
             let _ = setpgid(child, child);
             drop(report);
             plan.outcome(child, reports).map(|spawned| Spawned { stderr, ..spawned })

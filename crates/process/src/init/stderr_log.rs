@@ -1,5 +1,5 @@
-//! The log of the program's standard error, where it is kept apart from the terminal: a thread copies it from a
-//! pipe, as the log writer of a pane does. It begins after the fork, which needs a single thread.
+//! The log of the program's standard error, if it is kept apart from the terminal: a thread copies it from a pipe, as
+//! the log writer of a pane does. The thread is started after the fork, which needs a single-threaded process.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -19,8 +19,8 @@ const FINISH_LIMIT: Duration = Duration::from_secs(2);
 /// The thread at work: its channel ends with it.
 pub(super) struct Writing(Receiver<()>);
 
-/// Starts to copy from the pipe, if there is one. If that fails, the program writes to a closed pipe, rather than
-/// to one that is full and never read.
+/// Starts to copy from the pipe, if there is one. If that fails, the program writes to a closed pipe, which is better
+/// than a full one that nobody reads.
 pub(super) fn start(job: &Job, pipe: Option<OwnedFd>) -> Option<Writing> {
     let (log, pipe) = (job.stderr.as_ref()?, pipe?);
     let options = WriterOptions {

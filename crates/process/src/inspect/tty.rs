@@ -68,10 +68,10 @@ pub enum InputMode {
     Lines,
     /// Passes on each key: a program reads them, or the shell itself (`read -n1`, the question of zsh before `rm *`).
     Keys,
-    /// Passes on each key to the line editor of a shell, which tells Enter from C-j, as bash and fish ask for.
+    /// Passes on each key to the line editor of a shell, which distinguishes Enter from C-j, as bash and fish do.
     LineEditor,
-    /// The same for zsh, whose editor swaps the two. Some of its questions, of a correction for example, are asked in
-    /// this mode, too.
+    /// The same for zsh, whose line editor exchanges the two. zsh asks some of its questions in this mode, too, such as
+    /// that about a correction.
     ZshLineEditor,
 }
 
@@ -86,7 +86,7 @@ impl ShellState {
         matches!(self.mode, InputMode::LineEditor | InputMode::ZshLineEditor)
     }
 
-    /// Returns the state once it is known whether zsh asks something about the line that it has just taken.
+    /// Returns this state, with the answer to whether zsh is asking a question about the line that it has just taken.
     #[must_use]
     pub fn with_question(self, asks: bool) -> Self {
         let asks = self.mode == InputMode::ZshLineEditor && asks;
@@ -202,7 +202,8 @@ mod platform {
         })
     }
 
-    /// Only line editors turn off the echo and change how Enter arrives: for single keys bash and zsh leave that as it is.
+    /// Only line editors turn off the echo and also change how Enter arrives. To read single keys, bash and zsh leave
+    /// Enter as it is.
     fn input_mode(termios: &Termios) -> InputMode {
         let (local, input) = (termios.local_flags, termios.input_flags);
         if local.contains(LocalFlags::ICANON) {

@@ -72,7 +72,7 @@ fn run((dir, max_length): (&Path, u64), requests: &Receiver<()>, busy: &AtomicBo
     // Offsets of the parts that would not get smaller.
     let mut skipped = BTreeSet::new();
     while requests.recv().is_ok() {
-        // What fails otherwise, as on a full disk, is tried again at the next request.
+        // Any other failure, such as a full disk, is tried again at the next request.
         let mut tried = skipped.clone();
         while let Some(offset) = next(dir, max_length, &tried) {
             busy.store(true, Ordering::SeqCst);

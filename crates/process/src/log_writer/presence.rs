@@ -1,5 +1,5 @@
-//! The presence of writers: the lock that each of them holds while it runs, and the file of that lock, in which it tells
-//! its begin and its end. One that was killed, or went down with the machine, told no end.
+//! The presence of writers. Each writer holds a lock while it runs, and records its beginning and its end in the file
+//! of that lock. A writer that was killed, or lost with the machine, has recorded no end.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,11 +10,11 @@ use protocol::logs;
 use super::access::{is_locked, open_file};
 use super::directory::LogDir;
 
-/// Bytes of the file. Each writer appends one at its begin, and one at its end.
+/// The bytes of the file: each writer appends one when it begins, and one when it ends.
 const BEGUN: u8 = b'+';
 const ENDED: u8 = b'.';
 
-/// Maximum number of bytes that are read: a writer that finds no other one begins the file anew.
+/// Maximum number of bytes that are read. The file stays short, because a writer that is alone starts it anew.
 const LENGTH_MAX: u64 = 4096;
 
 /// A running writer, until it is dropped.
@@ -22,7 +22,8 @@ const LENGTH_MAX: u64 = 4096;
 pub(super) struct Presence(File);
 
 impl Presence {
-    /// Announces a writer. `is_alone`: no other one runs. On a full disk nothing is told, and nothing counts as lost.
+    /// Announces a writer; `is_alone` is true if no other one runs. On a full disk nothing is recorded, and nothing
+    /// counts as lost.
     pub(super) fn announce(files: &LogDir, is_alone: bool) -> io::Result<Self> {
         let mut file = files.announce_writer()?;
         if is_alone {

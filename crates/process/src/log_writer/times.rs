@@ -85,7 +85,7 @@ impl TimeRecorder {
 
     /// Returns the lines to add before a write at this offset.
     pub(super) fn before_write(&mut self, at: u64, offset: u64) -> Vec<TimeEntry> {
-        // The absolute difference, so that a clock that was set back does not suppress lines.
+        // The absolute difference is used, so that a clock that was set back does not suppress lines.
         if at.abs_diff(self.last_line) < INTERVAL_MS {
             return Vec::new();
         }
@@ -100,7 +100,7 @@ impl TimeRecorder {
         self.last_write = Some((at, offset));
     }
 
-    /// True if the log ends before the end of the last write: somebody cut it off.
+    /// True if the log ends before the end of the last write, because its end was cut off.
     pub(super) fn is_beyond(&self, end: u64) -> bool {
         self.last_write.is_some_and(|(_, written)| written > end)
     }
@@ -148,8 +148,8 @@ fn write(dir: &Path, text: &str, max_size: u64) -> io::Result<()> {
     if length + text.len() as u64 <= max_size { file.write_all(text.as_bytes()) } else { Ok(()) }
 }
 
-/// Removes the lines beyond the end of a log that has lost its last bytes, as by a power failure: later lines would be taken
-/// for ones that go back. Returns true if there were any.
+/// Removes the lines that lie beyond the end of a log that has lost its last bytes, as after a power failure. Otherwise
+/// the next lines would seem to go back. Returns true if there were any.
 pub(super) fn cut(dir: &Path, end: u64) -> bool {
     let Ok(mut entries) = read(dir) else { return false };
     let whole = entries.len();

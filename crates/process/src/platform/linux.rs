@@ -56,15 +56,15 @@ fn check_answers(pid: u32, name: &str) -> io::Result<()> {
     if answers { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
 }
 
-/// Reads what is told of a process that does not answer. Its start is unknown.
+/// Reads what can be read about a process that does not answer. Its start time is unknown.
 pub(crate) fn unanswered_info(pid: u32) -> io::Result<Option<BasicInfo>> {
     Ok(read_file(pid, "status")?.and_then(|status| parse_status(pid, &status)))
 }
 
-/// Parses the part of a `status` file that a `stat` file has, too. Its start is 0: a `status` file has none.
+/// Parses the fields of a `status` file that a `stat` file also has. The start time is 0, as a `status` file has none.
 fn parse_status(pid: u32, status: &[u8]) -> Option<BasicInfo> {
     let field = |name: &str| proc::parse_field(status, name);
-    // In nested namespaces there are several, of which the first is that of this one.
+    // In nested namespaces a field has several numbers; the first is that of this namespace.
     let number = |name| field(name)?.split_ascii_whitespace().next()?.parse().ok();
     let state = match field("State")?.trim_start().bytes().next()? {
         b'X' | b'x' => return None,
@@ -84,8 +84,8 @@ fn parse_status(pid: u32, status: &[u8]) -> Option<BasicInfo> {
     })
 }
 
-/// Reads the process of this identity while it does not answer. Until the read returns that it does not answer to, no other
-/// process has its pid. `None` if it answers.
+/// Reads the process of this identity while it does not answer. The pid cannot belong to another process until the
+/// unanswered read returns. `None` if the process answers.
 pub(crate) fn read_unanswered(id: ProcId) -> io::Result<Option<Process>> {
     let (info, uid) = (unanswered_info(id.pid)?, uid(id.pid)?);
     let found = info.zip(uid).filter(|_| UNANSWERED.contains(id.pid));
@@ -159,7 +159,7 @@ pub(crate) fn state(stat: &proc::Stat<'_>) -> Option<State> {
     }
 }
 
-/// Returns another thread than the main one: where that has ended before the others, it has no memory any more.
+/// Returns a thread other than the main one. If the main thread has ended first, it has no memory any more.
 pub(crate) fn other_thread(pid: u32) -> Option<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     threads.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok()).find(|thread| *thread != pid)
@@ -182,7 +182,7 @@ pub(crate) fn argv(pid: u32) -> io::Result<Option<Vec<OsBytes>>> {
     Ok(read_file(pid, "cmdline")?.map(|bytes| proc::parse_cmdline(&bytes)))
 }
 
-/// Reads the living leader of a process group without its `stat`, which costs twice as much: a working
+/// Reads the living leader of a process group without its `stat`, which would take twice as long: a readable working
 /// directory proves that it is alive. `None` if that is not readable, as for another user's process.
 pub(crate) fn group_leader(group: u32) -> Option<Foreground> {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(group).ok()?);
@@ -322,7 +322,7 @@ pub(crate) fn ignores(pid: u32, signal: Signal) -> io::Result<bool> {
     Ok(read_file(pid, "status")?.is_some_and(|status| has_signal(&status, "SigIgn", signal)))
 }
 
-/// True if the process has a handler for TERM, and would be ended by HUP before that has done its work.
+/// True if the process has a handler for TERM and none for HUP: HUP would end it before the handler has done its work.
 pub(crate) fn saves_at_term_only(pid: u32) -> io::Result<bool> {
     let Some(status) = read_file(pid, "status")? else { return Ok(false) };
     let has = |field, signal| has_signal(&status, field, signal);

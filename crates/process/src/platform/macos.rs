@@ -21,8 +21,8 @@ fn raw_pid(pid: u32) -> io::Result<c_int> {
     c_int::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// Reads the `proc_pidinfo` structure of this flavor. `None` if there is no such process. Denied if it belongs to another
-/// user.
+/// Reads the `proc_pidinfo` structure of this flavor. `None` if there is no such process. Denied if it belongs to
+/// another user.
 ///
 /// # Safety
 /// `T` is the structure of integers that belongs to the flavor.
@@ -75,7 +75,8 @@ fn basic_info_from(pid: u32, info: &libc::proc_bsdinfo) -> io::Result<BasicInfo>
     })
 }
 
-/// Reads a process whose memory does not answer: all but its environment and arguments is told without it.
+/// Reads a process whose memory does not answer. Everything except its environment and arguments is available without
+/// it.
 pub(crate) fn unanswered_info(pid: u32) -> io::Result<Option<BasicInfo>> {
     basic_info(pid)
 }
@@ -224,7 +225,8 @@ pub(crate) fn environ(pid: u32) -> io::Result<Option<Vec<u8>>> {
 const EXEC_ATTEMPTS: u32 = 10;
 const EXEC_PAUSE: Duration = Duration::from_millis(1);
 
-/// Reads the program's path, arguments and environment, a NUL after each. Denied if the kernel cannot read them for long.
+/// Reads the program's path, arguments and environment, a NUL after each. Denied if the kernel cannot read them for
+/// long.
 fn arguments(pid: u32) -> io::Result<Vec<u8>> {
     let is_unread = |error: &io::Error| error.raw_os_error() == Some(Errno::EIO as i32);
     for _ in 0..EXEC_ATTEMPTS {

@@ -1,5 +1,5 @@
-//! Work whose panic ends only itself: it reads what others wrote, and decides nothing. Any other panic ends the process, and
-//! in builds with debug assertions so does that of such work: tests are to find it.
+//! Work whose panic ends only the work itself, because it reads what others wrote and decides nothing. Any other panic
+//! ends the process. In builds with debug assertions this work's panics end the process too, so that tests find them.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ thread_local! {
     static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs work on this thread; `None` if it panics. What it was about to change may be half done.
+/// Runs work on this thread; `None` if it panics. What the work was changing may then be half done.
 pub fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
     if cfg!(debug_assertions) { Some(work()) } else { contained(work) }
 }

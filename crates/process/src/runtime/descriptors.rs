@@ -8,9 +8,9 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 /// The first descriptor that is none of the standard ones.
 const FIRST: i32 = 3;
 
-/// Keeps the files that this process was started with, except the standard ones, from the programs that it starts: a
-/// daemon would hold the lock or the pipe of the script that started it for as long as it runs. All that this program
-/// opens itself is kept from them anyway.
+/// Keeps the programs that this process starts from inheriting the files that it was itself started with, except the
+/// standard ones: otherwise a daemon would hold a lock or a pipe of the script that started it for as long as it runs.
+/// Files that this process opens itself are not inherited in any case.
 #[expect(unsafe_code, reason = "descriptors of unknown files are known by their number only")]
 pub fn keep_from_children() {
     let listed = fs::read_dir("/dev/fd").into_iter().flatten().flatten();

@@ -22,8 +22,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Stack of the rotating thread, in bytes: enough to copy a file.
 const STACK: usize = 128 << 10;
 
-/// Opens a log for appending, and rotates it first if necessary and possible: on a full disk it grows on. Its directory is
-/// made again if somebody removed it.
+/// Opens a log for appending, and rotates it first if necessary and possible: on a full disk it grows on. Its directory
+/// is made again if somebody removed it.
 pub fn open(path: &Path) -> io::Result<File> {
     drop(rotate_if_large(path));
     if let Some(dir) = path.parent() {

@@ -2,8 +2,8 @@
 
 use nix::sys::signal::{SigHandler, SigSet, Signal, raise, signal};
 
-/// Ends this process as the signal would by itself, also where it is blocked or ignored. Returns only for a signal that
-/// ends no process.
+/// Ends this process as the signal would by default, even if the signal is blocked or ignored. Returns only for a
+/// signal that does not end a process.
 pub fn end_by(last: Signal) {
     // SAFETY: the default disposition runs no handler.
     #[expect(unsafe_code, reason = "setting a disposition is unsafe for the sake of handlers")]

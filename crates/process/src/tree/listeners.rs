@@ -33,10 +33,11 @@ impl ListeningSockets {
     }
 }
 
-/// True if the path is in the directory, by whatever names: a short one leads to a session's temporary files.
+/// True if the path is in the directory, under any of its names: a session's directory of temporary files also has a
+/// short one.
 fn is_inside(path: &Path, private: &Path) -> bool {
     let Ok(canonical) = private.canonicalize() else { return path.starts_with(private) };
-    // Only what may be another name of it: any other directory may be on a file system that hangs.
+    // Looked up only if the path could be another name of it: any other directory may be on a file system that hangs.
     let is_named = || path.is_absolute() && path.iter().any(|part| Some(part) == private.file_name());
     let parent = || path.parent().filter(|_| is_named())?.canonicalize().ok();
     path.starts_with(private)

@@ -46,8 +46,8 @@ impl Table {
             infos.filter(BasicInfo::is_alive).map(|info| (info.id.pid, info)).collect();
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
         for info in by_pid.values() {
-            // A parent younger than its child is another process: the pid was reused during the reading.
-            // That of one that does not answer is not known.
+            // A parent that is younger than its child is another process, whose pid was reused during the reading. The
+            // start time of a process that does not answer is unknown.
             let is_older = |parent: &BasicInfo| info.id.start == 0 || parent.id.start <= info.id.start;
             if by_pid.get(&info.ppid).is_some_and(is_older) {
                 children.entry(info.ppid).or_default().push(info.id.pid);

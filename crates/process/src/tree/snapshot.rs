@@ -137,7 +137,8 @@ fn read_entry(pid: u32, previous: Option<&Snapshot>) -> io::Result<Option<Snapsh
     reused.map_or_else(|| with_markers(info), Ok).map(Some)
 }
 
-/// The entry of a process that does not answer: what can be told of it all the same, and what it was before.
+/// Returns the entry of a process that does not answer: what can be read about it anyway, and its identity and markers
+/// from the previous snapshot.
 fn unanswered_entry(pid: u32, previous: Option<&Arc<Snapshot>>) -> io::Result<Option<SnapshotEntry>> {
     let Some(info) = platform::unanswered_info(pid)? else { return Ok(None) };
     let earlier = previous.and_then(|snapshot| snapshot.entries.get(&pid));

@@ -31,8 +31,8 @@ fn memory(pid: u32) -> Option<(u64, bool)> {
     resident(pid)
 }
 
-/// Reads the resident memory in bytes. A process that is exiting has none, and no value; nor has a main thread that has
-/// ended before the others, which have.
+/// Reads the resident memory in bytes. `None` for a process that is exiting, and for a main thread that has ended
+/// before the other threads, which still have memory.
 fn resident(pid: u32) -> Option<(u64, bool)> {
     let of = |pid: u32| {
         let status = fs::read(format!("/proc/{pid}/status")).ok()?;
