@@ -47,12 +47,13 @@ pub struct PaneUse {
     pub piped: bool,
 }
 
-/// Value of [`format::POOLED`] of a session that a pool made and in whose pane its user has started a program.
+/// Value of [`format::POOLED`] of a session that a pool made, after its user started another program in the pool's
+/// pane.
 const TAKEN: &str = "taken";
 
 const PANE_USE: &str = "#{session_activity} #{window_activity} #{pane_pipe}";
 
-/// The terminal of a dead pane is closed, and another program's may have its name.
+/// Left out for a dead pane: its terminal is closed, and another program's terminal may have the name.
 const PANE_TERMINAL: &str = "#{session_id}\t#{?pane_dead,,#{pane_tty}}";
 
 const CLIENT: &str =
@@ -133,8 +134,8 @@ impl Device {
         self.effect(pane, &[rename, known, &["rename-window", "-t", &target, name.as_str()]]).await
     }
 
-    /// True of a session that a pool made or adopted for the incarnation of this pane, and that its user has not taken. The
-    /// pane may have been moved into that of another one.
+    /// True if the pool made or adopted the session for the incarnation of this pane, and its user has not taken it
+    /// over. The pane may have been moved into another incarnation's session.
     async fn is_made_for(&self, pane: PaneRef, session: TmuxSessionId) -> Result<bool, TmuxError> {
         let (target, option) = (session.to_string(), format::POOLED);
         // Builds before the tag was written there wrote 1.
@@ -144,8 +145,8 @@ impl Device {
         Ok(told == b"1\n")
     }
 
-    /// Gives the pane back to its user: replaces the tag by a marker, stops the log, and lets a pane that the
-    /// pool has made close when its program ends. The options of an adopted one are its user's own.
+    /// Gives the pane back to its user: replaces the tag by a marker, stops the log, and lets a pane that the pool
+    /// created close when its program ends. The options of an adopted pane stay as its user set them.
     ///
     /// # Errors
     /// As any call. A repeat after success answers [`Answer::NotOurs`].
@@ -163,8 +164,8 @@ impl Device {
         self.effect(pane, &[no_log, close, message, no_tag]).await
     }
 
-    /// Renames a session of this name that a pool made. Nothing is renamed if it has another name, or if its user has
-    /// started a program in the pool's pane ([`Device::disown`]): then it is theirs.
+    /// Renames a session of this name that a pool made. Nothing is renamed if the session has another name by now, or
+    /// if its user has started a program in the pool's pane ([`Device::disown`]), which makes it the user's.
     ///
     /// # Errors
     /// [`TmuxError::NotFound`] if this server has no such session, or another server answers.
@@ -182,8 +183,8 @@ impl Device {
         self.on_server(server, &[renamed]).await.map(drop)
     }
 
-    /// Takes the tag and the log from a pane in which another program was started since it got the tag. Its session
-    /// is its user's from then on.
+    /// Removes the tag and the log of a pane in which another program was started after it got the tag. From then on
+    /// its session is its user's.
     ///
     /// # Errors
     /// As any call. [`Answer::NotOurs`] for any other pane, and after a success.
@@ -229,7 +230,7 @@ impl Device {
         lines.map(|line| client(line).ok_or_else(|| format::malformed(line))).collect()
     }
 
-    /// Lists the clients that show the pane with this terminal. `None` if it is no pane's of this server.
+    /// Lists the clients that show the pane with this terminal. `None` if no pane of this server has it.
     ///
     /// # Errors
     /// [`TmuxError::NotFound`] if another server answers, or the session ends meanwhile.
@@ -332,7 +333,7 @@ impl Device {
     }
 }
 
-/// Format: true of a session that a pool made or adopted, and that its user has not taken.
+/// Format: true for a session that a pool made or adopted, and that its user has not taken over.
 fn of_pool() -> String {
     let option = format::POOLED;
     format!("#{{&&:#{{{option}}},#{{!=:#{{{option}}},{TAKEN}}}}}")
@@ -344,7 +345,8 @@ pub fn retired_name(tag: Tag) -> Name {
     format!("stale-{tag}").parse().expect("'stale-' and 32 hexadecimal digits obey the rules for names")
 }
 
-/// Returns the name for a session that the pool gave up, as its user has panes in it, when this incarnation takes its name.
+/// Returns the name that a session gets when this incarnation takes its name: the pool has given that session up,
+/// because its user has panes in it.
 pub fn left_name(tag: Tag) -> Name {
     format!("left-{tag}").parse().expect("'left-' and 32 hexadecimal digits obey the rules for names")
 }

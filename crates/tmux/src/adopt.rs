@@ -24,7 +24,7 @@ pub struct Adopt {
     pub init: PathBuf,
     /// Log of the pane.
     pub log: LogOptions,
-    /// True if the log takes the place of a command that the pane's output is piped to.
+    /// True to replace a command that the pane's output is piped to by the log.
     pub replace_pipe: bool,
 }
 
@@ -34,7 +34,7 @@ const FACTS: &str = "#{pid} #{start_time} #{pane_id} #{pane_dead}";
 /// Format: true of a pane that is no incarnation of any pool.
 const UNTAGGED: &str = concat!("#{||:#{!=:#{n:@pool_id},32},#{?", same_program!(), ",0,1}}");
 
-/// Format: true of a pane whose output is not piped to a command.
+/// Format: true for a pane whose output is not piped to a command.
 const UNPIPED: &str = "#{?pane_pipe,0,1}";
 
 impl Device {
@@ -81,7 +81,7 @@ impl Adopt {
         let pooled: &[&str] = &["set-option", "-F", "-t", session, POOLED, &made_for];
         let begins = receipt::revoked(target, self.token);
         let begins = script([&begins.each_ref().map(String::as_str)[..]]);
-        // A repeated adoption, which may come late, leaves the receipt of what was typed since.
+        // A repeated adoption, which may come late, must not overwrite the receipt of what was typed since.
         let is_first = format!("#{{||:#{{!=:#{{@pool_id}},{tag}}},{}}}", receipt::before(self.token));
         let begins: &[&str] = &["if-shell", "-F", "-t", target, &is_first, &begins];
         let keeps_pipe = if self.replace_pipe { "0" } else { "#{pane_pipe}" };

@@ -19,8 +19,8 @@ impl Device {
         self.client(&CommandLine::default().then(words))
     }
 
-    /// Returns the command that switches a client of this server, by its [`Client::name`](crate::act::Client::name), to the
-    /// session. `switch-client -r` would make a read-only client writable again, so the flag is set first, by
+    /// Returns the command that switches a client of this server, by its [`Client::name`](crate::act::Client::name), to
+    /// the session. `switch-client -r` would make a read-only client writable again, so the flag is set first, by
     /// `refresh-client`.
     pub fn switch_command(&self, client: &str, session: TmuxSessionId, read_only: bool) -> Vec<OsBytes> {
         let target = session.to_string();

@@ -24,8 +24,8 @@ impl Device {
         Version::parse(&text).ok_or_else(|| TmuxError::Output(shorten(&text)))
     }
 
-    /// Refuses a binary that is older than [`OLDEST`]. Before the first client, and as long as that fails;
-    /// a version of an unknown form is let pass.
+    /// Refuses a binary that is older than [`OLDEST`]. Checked before the first client, and again after each refusal. A
+    /// version of an unknown form is accepted.
     ///
     /// # Errors
     /// [`TmuxError::TooOld`]; as any call if the binary cannot be run.

@@ -40,7 +40,8 @@ pub(crate) fn script<'a, W: AsRef<OsStr> + 'a>(commands: impl IntoIterator<Item 
     commands.into_iter().map(quoted).collect::<Vec<_>>().join(" ; ")
 }
 
-/// Quotes one word inside a [`script`]: tmux expands a `~` at the beginning of a word even within quotes. Bytes that are not UTF-8 become octal escapes.
+/// Quotes one word inside a [`script`]: tmux expands a `~` at the beginning of a word even within quotes. Bytes that
+/// are not UTF-8 become octal escapes.
 fn quote(word: &OsStr) -> String {
     let mut quoted = String::with_capacity(word.len() + 2);
     quoted.push('"');

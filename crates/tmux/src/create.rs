@@ -83,7 +83,7 @@ impl Device {
         }
     }
 
-    /// Marks the pane of a new session to which a hook of the server's owner has added panes already.
+    /// Marks the pane of a new session that has several panes by now, because a hook of the server's owner added some.
     async fn mark(&self, create: &Create, created: Created) -> Result<Created, TmuxError> {
         let nonce = Nonce::new();
         let Created { pane: PaneRef { server, pane, .. }, pid, .. } = created;
@@ -100,8 +100,8 @@ impl Device {
 }
 
 impl Create {
-    /// Creates the session, and marks its pane if it is the only one: a hook of the server's owner may have added
-    /// others meanwhile, of which the session's name addresses the active one.
+    /// Creates the session, and marks its pane if it is the only one. If a hook of the server's owner has added panes
+    /// meanwhile, the session's name would address the active one of them.
     fn line(&self, nonce: Nonce) -> CommandLine {
         let target = format!("={}:", self.name.as_str());
         let mut line = CommandLine::default();
@@ -197,7 +197,7 @@ fn crowded(nonce: Nonce) -> String {
 /// Format: true of a session with one pane.
 const ALONE: &str = "#{&&:#{==:#{session_windows},1},#{==:#{window_panes},1}}";
 
-/// Format: true if the session would go once no client is attached. A flag is shown as a number.
+/// Format: true if tmux would remove the session once no client is attached. A flag is shown as a number.
 const SESSION_GOES: &str = "#{?#{||:#{==:#{destroy-unattached},off},#{==:#{destroy-unattached},0}},0,1}";
 
 /// Format: true if the screen of a dead pane would vanish, or be scrolled for a message about its death.

@@ -115,8 +115,8 @@ impl Direct {
     }
 }
 
-/// Shared knowledge, among all clones of a device, that its binary is new enough. It holds for as long as a
-/// process lives: a binary that is replaced is replaced by a newer one.
+/// Shared knowledge, among all clones of a device, that its binary is new enough. It stays valid for the life of the
+/// process: a binary is only ever replaced by a newer one.
 #[derive(Debug, Clone, Default)]
 pub struct Supported(Arc<AtomicBool>);
 

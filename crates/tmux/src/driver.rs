@@ -21,8 +21,8 @@ use crate::receipt::Receipt;
 /// A call in progress. Dropping it ends the client, but not always the effect.
 pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, TmuxError>> + Send + 'a>>;
 
-/// Defines [`Driver`], and implements it for [`Device`] by the methods of the device itself. References in the list have
-/// the lifetime of the call.
+/// Defines [`Driver`], and implements it for [`Device`] by the methods of the device itself. References in the list
+/// have the lifetime of the call.
 macro_rules! methods {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)+) => {
         /// A tmux server. Each method corresponds to the method of [`Device`] with its name.

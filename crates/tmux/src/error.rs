@@ -11,7 +11,7 @@ pub enum TmuxError {
     /// The tmux binary does not exist.
     #[error("tmux not found: {}", .0.display())]
     Missing(PathBuf),
-    /// The tmux binary is older than [`OLDEST`]: it was asked for nothing else.
+    /// The tmux binary is older than [`OLDEST`]. It was run for nothing but its version.
     #[error("tmux {version} is too old ({}): {OLDEST} or newer is needed", .binary.display())]
     TooOld {
         version: Version,

@@ -10,7 +10,8 @@ use protocol::{PaneId, Tag, TmuxSessionId};
 
 use crate::error::{TmuxError, shorten};
 
-/// Format: number of the clients that are attached to a session, also by another one of its group.
+/// Format: the number of clients that are attached to a session, including those attached through another session of
+/// its group.
 macro_rules! attached {
     () => {
         "#{?session_grouped,#{session_group_attached},#{session_attached}}"
@@ -18,7 +19,7 @@ macro_rules! attached {
 }
 pub(crate) use attached;
 
-/// Format: `00` of a pane to which no client is attached, and that none shows by a link to its window.
+/// Format: `00` for a pane to which no client is attached, and that no client shows through a link to its window.
 macro_rules! unattended {
     () => {
         concat!(attached!(), "#{window_active_clients}")
@@ -26,9 +27,10 @@ macro_rules! unattended {
 }
 pub(crate) use unattended;
 
-/// Format of a session, one a line. After its clients come those that show each of its windows: a window may be linked into
-/// other sessions. Of a pool's own, the tag of the incarnation for which it was made comes next, behind `+`, or behind `*` if
-/// its name is no longer the one that the pool knows; whatever a program has put into the option becomes letters.
+/// Format of a session, one a line. After the number of its clients come those that show each of its windows, since a
+/// window may be linked into other sessions. Then comes, for a session of a pool, the tag of the incarnation that it
+/// was made for: behind `+`, or behind `*` if it no longer has the name that the pool knows. Whatever else a program
+/// has put into the option becomes letters.
 pub const SESSION: &str = concat!(
     "S\t#{session_id}\t#{session_created}\t",
     attached!(),
@@ -37,8 +39,9 @@ pub const SESSION: &str = concat!(
     "-}\t#{session_name}"
 );
 
-/// Format: true of a pane that runs the program for which it got its tag, not one that a person started in it later
-/// (`respawn-pane`). Panes of builds before this option have it not; since 3.8 a dead pane has no pid.
+/// Format: true for a pane that runs the program for which it got its tag, and false if a person has started another
+/// one in it since (`respawn-pane`). Panes of builds that did not have this option lack it; since 3.8 a dead pane has
+/// no pid.
 macro_rules! same_program {
     () => {
         "#{||:#{||:#{==:#{@pool_pid},},#{==:#{pane_pid},}},#{==:#{@pool_pid},#{pane_pid}}}"
@@ -59,7 +62,7 @@ pub const PANE: &str = concat!(
     "},+#{@pool_id},-}}"
 );
 
-/// Returns the commands that give a pane its tag, which is that of its present program.
+/// Returns the commands that give a pane its tag, for its current program.
 pub(crate) fn set_tag<'a>(target: &'a str, tag: &'a str) -> [[&'a str; 6]; 2] {
     [
         ["set-option", "-p", "-t", target, "@pool_id", tag],
@@ -67,8 +70,8 @@ pub(crate) fn set_tag<'a>(target: &'a str, tag: &'a str) -> [[&'a str; 6]; 2] {
     ]
 }
 
-/// Returns the commands that set the size of a window. Resizing pins the window to its size; without a client it keeps the
-/// size even when unpinned.
+/// Returns the commands that set the size of a window. Resizing pins the window to its size; without a client it keeps
+/// the size even when unpinned.
 pub(crate) fn resize_window<'a>(
     target: &'a str,
     [width, height]: [&'a str; 2],
@@ -79,8 +82,8 @@ pub(crate) fn resize_window<'a>(
     )
 }
 
-/// Option of a tmux session one of whose panes is or was the pool's; it stays when that pane goes. Its value is the tag of
-/// the incarnation for which it was made or adopted, and the session's name then.
+/// Option of a tmux session in which a pane is or was the pool's; it stays when that pane goes. Its value is the tag of
+/// the incarnation that the session was made or adopted for, and the session's name at that time.
 pub(crate) const POOLED: &str = "@pool_session";
 
 /// Value of the option in a pane that was given back to its user.
@@ -232,8 +235,8 @@ fn optional(text: &[u8]) -> Option<Option<i32>> {
     if text.is_empty() { Some(None) } else { field(Some(text)).map(Some) }
 }
 
-/// Parses the signal that ended a pane's program: a number, or its name where the system's library has names (macOS).
-/// Anything else is no reason to believe nothing of the listing.
+/// Parses the signal that ended a pane's program: a number, or a name on systems whose library has names (macOS). Any
+/// other text counts as no signal, so that the rest of the listing stays valid.
 fn signal(text: &[u8]) -> Option<i32> {
     let name = std::str::from_utf8(text).ok()?.to_ascii_uppercase();
     name.parse().ok().or_else(|| Some(Signal::from_str(&format!("SIG{name}")).ok()? as i32))

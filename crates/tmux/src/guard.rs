@@ -39,7 +39,7 @@ pub struct PaneRef {
 }
 
 impl PaneRef {
-    /// Format: true of this pane if another program was started in it since it got its tag.
+    /// Format: true for this pane if another program was started in it after it got its tag.
     pub(crate) fn has_other_program(&self) -> String {
         let Self { server, pane, tag } = self;
         let facts = "#{pid} #{start_time} #{pane_id} #{@pool_id}";
@@ -105,7 +105,8 @@ pub(crate) enum Precondition {
     Untyped(Token),
     /// Its terminal is open and takes input, and the last text was typed under this token, without Enter.
     Unentered(Token),
-    /// No client is attached to its session, nor to another one of its group, and none shows it by a link to its window.
+    /// No client is attached to its session or to another session of its group, and no client shows it through a link
+    /// to its window.
     Unattended,
 }
 

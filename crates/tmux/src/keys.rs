@@ -37,7 +37,7 @@ impl Key {
         &self.0
     }
 
-    /// The character that the key gives to a line that is typed, if it gives one.
+    /// Returns the character that the key adds to a line of text, if it adds one.
     pub fn character(&self) -> Option<char> {
         match self.0.as_str() {
             "Enter" | "KPEnter" => Some('\r'),
@@ -70,7 +70,8 @@ impl FromStr for Key {
         let unknown = || UnknownKey(text.chars().take(40).collect());
         let (modifiers, base) = split(text);
         let base = canonical(base).ok_or_else(unknown)?;
-        // tmux has control characters for these only; of any other character it would type the word.
+        // tmux knows control characters for these only; for any other character it would type the word letter by
+        // letter.
         let control = modifiers.contains(&'C');
         let has_control = |c: char| c.is_ascii_alphabetic() || "@[\\]^_? ".contains(c);
         let character = only_character(base);

@@ -26,8 +26,8 @@ impl Listing {
         std::iter::once(self.server.pid).chain(panes.map(|pane| pane.pid)).collect()
     }
 
-    /// Converts the listing into a state with each process stamped with its start time. `stamp` is called
-    /// for the server and for each pane with an open terminal. The server is unknown if it has no stamp.
+    /// Converts the listing into a state whose processes are stamped with their start times. `stamp` is called for the
+    /// server and for each pane with an open terminal. If the server gets no stamp, its state is unknown.
     pub fn into_state(self, stamp: impl Fn(u32) -> Option<ProcId>) -> TmuxState {
         let Some(process) = stamp(self.server.pid) else {
             return unknown(format!("the tmux server, pid {}, is not in the process table", self.server.pid));

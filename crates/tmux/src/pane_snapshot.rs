@@ -30,12 +30,12 @@ pub struct PaneSnapshot {
     pub title: String,
     /// Visible lines with their colours, each ended by a line feed.
     pub screen: Vec<u8>,
-    /// Time of the last key from each terminal that may type into the pane, in seconds since the Unix epoch. Their order
-    /// is known to who knows when the clock was set.
+    /// Time of the last key from each terminal that may type into the pane, in seconds since the Unix epoch. To order
+    /// them, one has to know when the clock was set.
     pub typed_at: Vec<u64>,
     /// Time of the session's last activity (creation, attach or key), in seconds since the Unix epoch.
     pub active_at: Option<u64>,
-    /// True if a client in control mode may type into the pane: that is no activity for tmux.
+    /// True if a client in control mode may type into the pane, which tmux does not count as activity.
     pub has_control_client: bool,
 }
 
@@ -101,8 +101,8 @@ impl PaneSnapshot {
 /// The line of a client in control mode.
 const CONTROL: &[u8] = b"control";
 
-/// Builds the format of a client that may type into a session that shows the pane: its last activity, or [`CONTROL`]; else
-/// an empty line.
+/// Builds the format of a client that may type into a session that shows the pane: its last activity, or [`CONTROL`].
+/// For any other client it is an empty line.
 fn client(pane: &str) -> String {
     let shows = format!("#{{m:*<{pane}>*,#{{W:#{{P:<#{{pane_id}}>}}}}}}");
     format!(

@@ -13,8 +13,8 @@ use crate::format;
 use crate::guard::{Nonce, ServerRef};
 use crate::listing::Listing;
 
-/// Format: true of a window that several sessions show, or one session twice: the list has a comma. Their
-/// number has another meaning from 3.7 on. A comma in a name looks the same.
+/// Format: true for a window that several sessions show, or one session twice: the list of sessions then has a comma.
+/// Their number cannot be used, as it has another meaning from 3.7 on. A comma in a name looks the same.
 const LINKED: &str = "#{m:*#,*,#{window_linked_sessions_list}}";
 
 /// Format: true of a session that has such a window.
@@ -46,11 +46,10 @@ pub enum Reading {
     All(Listing),
     /// For [`Scope::Sessions`]: a session that is not in it does not exist.
     Sessions(BTreeMap<TmuxSessionId, TmuxSession>),
-    /// For [`Scope::Session`], [`Scope::Window`] and [`Scope::Pane`]: `None` if this server has nothing of
-    /// that id.
+    /// For [`Scope::Session`], [`Scope::Window`] and [`Scope::Pane`]: `None` if this server has no part with that id.
     Part(Option<SessionPart>),
-    /// For the same three: it exists, and several sessions may show it or a part of it. Only [`Scope::All`]
-    /// tells to which of them it belongs.
+    /// For the same three: the part exists, and several sessions may show it or some of it. Only [`Scope::All`] tells
+    /// which of them it belongs to.
     Shared,
 }
 
@@ -110,8 +109,8 @@ impl Query {
     fn commands(&self) -> Vec<Vec<String>> {
         let mark = |word| words(&["display-message", "-p", &(self.mark(word) + "#{pid} #{start_time}")]);
         let sessions = words(&["list-sessions", "-F", format::SESSION]);
-        // A window that several sessions show belongs to the first of them, which only a whole listing
-        // tells. A missing target gives an error, after the first mark.
+        // A window that several sessions show belongs to the first of them, which only a whole listing tells. A missing
+        // target is an error after the first mark.
         let part = |target: &str, has_linked, list: &[&str]| {
             let list = [list, &["-t", target, "-F", format::PANE]].concat();
             let one = words(&["display-message", "-p", "-t", target, format::SESSION]);

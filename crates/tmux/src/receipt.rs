@@ -27,7 +27,7 @@ pub enum Receipt {
     Typed,
     /// The whole text was typed, and Enter was pressed.
     Entered,
-    /// The pane does not tell: it has no receipt, a later one, or one of an act in progress.
+    /// The pane does not tell: it has no receipt, a later one, or one of an operation in progress.
     Unknown,
 }
 
@@ -40,12 +40,12 @@ pub(crate) fn read(value: &str, token: Token) -> Receipt {
     }
 }
 
-/// Format: true of a pane whose receipt is older than this token, or missing.
+/// Format: true for a pane whose receipt is older than this token, or missing.
 pub(crate) fn before(token: Token) -> String {
     format!("#{{<:#{{{OPTION}}},{}}}", Tag::for_claim(token))
 }
 
-/// Format: true of a pane whose last text was typed under this token, without Enter.
+/// Format: true for a pane whose last text was typed under this token, without Enter.
 pub(crate) fn without_enter(token: Token) -> String {
     format!("#{{==:#{{{OPTION}}},{}}}", Tag::for_claim(token))
 }
@@ -70,7 +70,7 @@ pub(crate) fn value() -> String {
     format!("#{{{OPTION}}}")
 }
 
-/// Format: true of a pane with a receipt older than this token.
+/// Format: true for a pane with a receipt older than this token.
 pub(crate) fn has_older(token: Token) -> String {
     format!("#{{&&:#{{!=:#{{{OPTION}}},}},{}}}", before(token))
 }

@@ -98,7 +98,7 @@ impl Attached {
                 Event::Notice(notice) => return Ok(LiveEvent::Notice(notice)),
                 Event::Block(block) => block,
             };
-            // A block without a pending read is forged, as is one that is not ours.
+            // A block that no read is pending for, or that is not ours, is forged.
             if let Some(answer) = self.pending.front_mut()
                 && block.ours
                 && let Some(answered) = answer.take(&block)
