@@ -7,7 +7,8 @@ pub enum Mode {
     Raw,
     /// The carriage return in a terminal's line ending.
     Plain,
-    /// All control sequences and control characters except newline and tab, and marks that change the direction of text.
+    /// All control sequences and control characters except newline and tab, and marks that change the direction of
+    /// text.
     Safe,
 }
 
@@ -37,7 +38,7 @@ enum State {
     Text,
     /// After the first byte of a C1 control in UTF-8.
     HighControl,
-    /// Within another character in UTF-8, of which so many bytes follow.
+    /// Within a character of several bytes in UTF-8; this many bytes follow.
     Character(u8),
 }
 

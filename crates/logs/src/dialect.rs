@@ -1,5 +1,6 @@
-//! Control sequences that tmux knows and the emulator does not, or does not bound, in the words of the emulator. Parsed by
-//! the emulator's own parser, so that both see the same sequences, also with control characters within.
+//! Translates control sequences that tmux knows and the emulator does not know, or does not bound, into sequences that
+//! it knows. They are parsed by the emulator's own parser, so that both see the same sequences, even if control
+//! characters are inside.
 
 use vte::{Params, Parser, Perform};
 
@@ -8,8 +9,8 @@ use vte::{Params, Parser, Perform};
 pub(crate) struct Dialect(Parser);
 
 impl Dialect {
-    /// Returns a piece of output for an emulator of a terminal with this number of columns. What is not complete follows
-    /// with the next piece.
+    /// Returns a piece of output, translated for an emulator of a terminal with this number of columns. An incomplete
+    /// sequence follows with the next piece.
     pub(crate) fn translate(&mut self, piece: &[u8], columns: u16) -> Vec<u8> {
         let mut translated = Translated { bytes: Vec::with_capacity(piece.len()), columns };
         self.0.advance(&mut translated, piece);
@@ -17,7 +18,7 @@ impl Dialect {
     }
 }
 
-/// Output in the words of the emulator. It knows no strings of titles, pictures and the like: they are left out.
+/// The translated output. The emulator does not know strings such as titles and pictures, so they are left out.
 struct Translated {
     bytes: Vec<u8>,
     columns: u16,

@@ -2,9 +2,9 @@
 //! Synchronous; prints nothing.
 //!
 //! The modules in the order in which a reader uses them: `writer_state` tells whether output may still come,
-//! `time_index` and `last_lines` find the offset to begin at, and `log_reader` reads the bytes from there.
-//! `clean` and `emulator` (which gets tmux's `dialect`) turn them into text for people; `replay` is the end of a log as such text, and
-//! `paused_line` the line in which a person may type.
+//! `time_index` and `last_lines` find the offset to begin at, and `log_reader` reads the bytes from there. `clean` and
+//! `emulator` (which gets tmux's `dialect`) turn them into text for people; `replay` is the end of a log as such text,
+//! and `paused_line` the line in which a person may type.
 
 #![warn(missing_docs)]
 

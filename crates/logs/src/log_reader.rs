@@ -81,7 +81,7 @@ impl Reader {
                     let read = file.read(block)?;
                     let cut = if read == 0 { cut_off(file)? } else { None };
                     let is_current = read > 0 || is_current(file, &self.dir);
-                    // Parts that are dropped are cut off, too, but not under the name of the current file.
+                    // Parts that are being dropped are cut off too, but do not have the name of the current file.
                     if let Some((position, length)) = cut.filter(|_| is_current) {
                         self.missed += position - length;
                         self.offset -= position - length;
@@ -194,7 +194,7 @@ pub(crate) fn read_range(dir: &Path, from: u64, end: u64) -> io::Result<Vec<u8>>
     Ok(bytes)
 }
 
-/// Returns the position in a file, and its length, if that is less.
+/// Returns the position in a file and the file's length, if the file is shorter than that position.
 fn cut_off(file: &mut File) -> io::Result<Option<(u64, u64)>> {
     let (position, length) = (file.stream_position()?, file.metadata()?.len());
     Ok((length < position).then_some((position, length)))

@@ -17,8 +17,8 @@ use crate::time_index::incarnation_start;
 /// Bytes at the end of the log in which the line is looked for.
 const BYTES: u64 = 64 * 1024;
 
-/// Bytes at the end of the log in which a line editor is looked for, and the line of one that began to edit it before
-/// [`BYTES`]: a job may write below it.
+/// Bytes at the end of the log in which the sequences of a line editor are looked for, and its line if it began to edit
+/// before [`BYTES`]: a job may have written much below that line.
 const EDITOR_BYTES: u64 = 1 << 20;
 
 /// The end of a program's screen: the terminal shows the rows from before it again.
@@ -46,12 +46,13 @@ pub struct PausedLine {
     pub row: String,
     /// Time at which the output went on.
     pub resumed_at: Timestamp,
-    /// True if the line that is edited goes on below what was written within it.
+    /// True if the line is still being edited although something was written below it.
     pub is_below: bool,
 }
 
-/// Returns the last line of this incarnation's output, for a terminal of this size; `None` if the output did not
-/// go on after a pause in it, or the log does not tell. `edits_lines`: its program is a shell that does.
+/// Returns the last line of this incarnation's output, for a terminal of this size, as it was when the output paused.
+/// `None` if no output followed after such a pause, or the log does not tell. `edits_lines`: the program is a shell
+/// with a line editor.
 pub fn paused_line(
     dir: &Path,
     tag: Tag,
@@ -69,14 +70,14 @@ pub fn paused_line(
     let end = from + bytes.len() as u64;
     let first = (from == begin).then_some(0);
     let editing = last(&bytes, EDITING);
-    // While a shell edits a line, a list of completions or the output of a job has newlines of its own.
+    // While a shell edits a line, a list of completions or the output of a job may contain newlines.
     let is_edited = editing > last(&bytes, EDITED);
     let before = &bytes[..editing.filter(|_| is_edited).unwrap_or(bytes.len())];
     let Some(line) = after_last(before, b"\n").max(after_last(before, SCREEN_END)).or(first) else {
         return Ok(None);
     };
     let is_below = bytes[before.len()..].contains(&b'\n');
-    // A pause before that was one of a program that has ended since without a newline.
+    // An earlier pause belongs to a program that has ended without a newline at its end.
     let start = from + editing.unwrap_or(0).max(line) as u64;
     let pause = entries.windows(2).find(|pair| {
         let [before, after] = [pair[0], pair[1]];
@@ -88,8 +89,8 @@ pub fn paused_line(
     Ok(Some(PausedLine { row: cursor_row(shown, size), resumed_at: Timestamp(resumed.at), is_below }))
 }
 
-/// True if bracketed pastes are enabled, false if they are disabled, at the end of this incarnation's output; `None` if the
-/// log does not tell.
+/// True if bracketed pastes are enabled, false if they are disabled, at the end of this incarnation's output; `None` if
+/// the log does not tell.
 pub fn pastes_enabled(dir: &Path, tag: Tag) -> io::Result<Option<bool>> {
     let Some(bytes) = last_output_of(dir, tag, BYTES)? else { return Ok(None) };
     let set = last(&bytes, EDITING).max(last(&bytes, EDITED));
@@ -97,8 +98,8 @@ pub fn pastes_enabled(dir: &Path, tag: Tag) -> io::Result<Option<bool>> {
     Ok(set.filter(|_| is_known).map(|at| bytes[at..].starts_with(EDITING)))
 }
 
-/// True if the output of this incarnation ends with a question of zsh about the line that it has just taken, of a correction
-/// for example: text in the next row, and no prompt. False if the log does not tell.
+/// True if the output of this incarnation ends with a question of zsh about the line that it has just taken (about a
+/// correction, for example): text in the next row, and no prompt. False if the log does not tell.
 pub fn asks_about_line(dir: &Path, tag: Tag) -> io::Result<bool> {
     let Some(bytes) = last_output_of(dir, tag, BYTES)? else { return Ok(false) };
     let taken = last(&bytes, EDITED).filter(|at| last(&bytes, EDITING) < Some(*at));
@@ -109,8 +110,8 @@ pub fn asks_about_line(dir: &Path, tag: Tag) -> io::Result<bool> {
     Ok(question.iter().any(u8::is_ascii_alphabetic) && !is_more)
 }
 
-/// True if a shell that had bracketed pastes enabled at this offset has disabled them since: it has taken its line. One
-/// that refuses the line, or wants more of it, lets it stand there. `None` if the log does not tell.
+/// True if a shell that had bracketed pastes enabled at this offset has disabled them since, and thus taken its line. A
+/// shell that refuses the line, or waits for the rest of it, keeps them enabled. `None` if the log does not tell.
 pub fn was_line_taken(dir: &Path, offset: u64) -> io::Result<Option<bool>> {
     let (kept, end) = log_reader::bounds(dir)?;
     // A shell that refuses a line says so, or draws it again.
@@ -135,8 +136,8 @@ struct LastOutput {
     bytes: Vec<u8>,
 }
 
-/// Returns the end of the output that begins at this offset, at most so many bytes of it; `None` if the log does not tell:
-/// somebody has emptied it, or it was trimmed meanwhile.
+/// Returns the end of the output that begins at this offset, limited to `most` bytes. `None` if the log does not tell,
+/// because it was emptied or trimmed meanwhile.
 fn last_output(dir: &Path, begin: u64, most: u64) -> io::Result<Option<LastOutput>> {
     let (kept, end) = log_reader::bounds(dir)?;
     if begin > end {
@@ -266,7 +267,7 @@ mod tests {
         let asked = "\x1b[?2004hlss\x1b[?2004l\r\r\nzsh: correct 'lss' to 'ls' [nyae]? \x07";
         let prompt = "\r\r\x1b[0m\x1b[27m\x1b[24m\x1b[Jvm# \x1b[K";
         let answered = format!("{asked}n\r\nzsh: command not found: lss\r\n{prompt}");
-        // Of a zsh that leaves bracketed pastes alone, after another program or itself has disabled them.
+        // A zsh that does not enable bracketed pastes, after another program or zsh itself has disabled them.
         let (other, own) =
             (format!("vim\x1b[?2004l\x1b[?1049l{prompt}"), format!("\x1b[?2004l\r\r\n{prompt}"));
         for (output, asks) in

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::emulator::Emulator;
 use crate::log_reader;
 
-/// Bytes at the end of the log that are read: most may be control sequences.
+/// Bytes at the end of the log that are read: most of them may be control sequences.
 const BYTES: u64 = 64 * 1024;
 
 /// Returns the last characters of a log, without control sequences, as a terminal with this number of rows and
