@@ -18,8 +18,9 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Time limit of one command. The lease allows for both.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs the command before, if one is configured, within this time. It can refuse only the end of something running that a
-/// rule found: ends requested by a user, parks, and clean-up of ended things, go on.
+/// Runs the operator's command `before`, if one is configured, within this time. It can only refuse to let a rule end
+/// something that runs. An end that a user requested, a parking, and the clean-up of something that has ended take
+/// place anyway.
 ///
 /// # Errors
 /// A sentence with the reason for the refusal.
@@ -32,12 +33,12 @@ pub(crate) async fn run_before(lease: &Lease, limit: Duration) -> Result<(), Str
         lease.candidate.kind,
         CandidateKind::ZombiePane | CandidateKind::RetiredTag | CandidateKind::Leftover
     );
-    // What a shortage of the machine parks has been hung up by now.
+    // A session that is parked for a shortage of the machine has been hung up by now.
     let is_hung_up = lease.candidate.rule.is_some_and(Rule::is_about_host);
     if lease.candidate.rule.is_some() && !over && !is_hung_up { said } else { Ok(()) }
 }
 
-/// Runs the command after, if one is configured, within this time.
+/// Runs the operator's command `after`, if one is configured, within this time.
 pub(crate) async fn run_after(lease: &Lease, outcome: &Outcome, limit: Duration) {
     let word = match outcome {
         Outcome::Gone { .. } => "gone",

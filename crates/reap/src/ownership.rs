@@ -37,7 +37,7 @@ pub(crate) async fn check(lease: &Lease, pane_found: bool) -> Result<(), String>
         Some(job) if is_own_job(job, lease) => Ok(()),
         // A session of this pool that was given back, and adopted again with another tag.
         Some(job) if pane_found && is_in(job, lease.run.as_path()) => Ok(()),
-        // The state directory was moved. That of the original of a copy still is at its place.
+        // The state directory was moved. (The directory of the original of a copied pool would still be at its place.)
         Some(job) if pane_found && has_its_tag(job, lease) && !job.parent().is_some_and(Path::exists) => {
             Ok(())
         }

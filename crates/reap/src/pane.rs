@@ -95,7 +95,8 @@ pub(crate) async fn remove(tmux: &dyn Driver, candidate: &Candidate) -> Result<(
     let start = Instant::now();
     let mut pause = Duration::ZERO;
     loop {
-        // Taken at the start of the check, which sees everything done before, however long that took.
+        // Measured at the beginning of the check, so that the check sees everything done before that time, however long
+        // it takes.
         let late = start.elapsed() > LIMIT;
         let why = match find(tmux, candidate).await {
             PaneState::Gone => return Ok(()),

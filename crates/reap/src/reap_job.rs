@@ -75,7 +75,7 @@ async fn lease_to_verdict(
     Ok(reached)
 }
 
-/// Ends the subject of a lease, with a shorter grace once a user asks for one. Returns the token of the lease
+/// Ends the subject of a lease, with a shorter grace as soon as a user asks for one. Returns the token of the lease
 /// under which it ended.
 async fn end_within_grace(
     options: &Options,
@@ -92,8 +92,8 @@ async fn end_within_grace(
     tokio::join!(ending, follow_grace(options, link, lease, (&limit, &over)))
 }
 
-/// Lowers the limit to the lease's present grace, until the end is over or the grace has passed. The lease of
-/// a `poold` that has ended since is taken again from the next one. Returns the token of the last lease.
+/// Lowers the limit to the grace that the lease has now, until the subject has ended or the grace has passed. If
+/// `poold` is restarted, the lease is taken again from the new one. Returns the token of the last lease.
 async fn follow_grace(
     options: &Options,
     link: &mut Link,
@@ -136,9 +136,10 @@ pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease, limit: &GraceLimit) ->
     let (mut pane, mut remove_pane) = (None, candidate.remove_pane);
     match if has_pane(candidate) { pane::find(tmux, candidate).await } else { PaneState::Gone } {
         PaneState::NotOurs(why) if !ownership::is_own_init(lease).await => return Outcome::Untouched { why },
-        // Somebody took the pane, for another program say: the session's own is ended, and the pane left.
+        // The pane belongs to somebody else now, for another program: the session's own processes are ended, and the
+        // pane is left.
         PaneState::NotOurs(_) => remove_pane = false,
-        // It was missing when the candidate was named, and exists now.
+        // The pane was missing when the candidate was named, and exists now.
         PaneState::Here(pane) if candidate.kind == CandidateKind::Leftover => {
             return Outcome::Untouched { why: format!("its pane {} exists", pane.pane) };
         }

@@ -16,8 +16,7 @@ pub(crate) enum JobResult {
     Left,
 }
 
-/// First and longest pause after a failure; they double. A process blocked in the kernel comes free in its
-/// own time.
+/// First and longest pause after a failure; they double. A process that is blocked in the kernel takes its own time.
 const FAILED_PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// Pause after a refused lease: someone else holds the session for a while.
 const NO_LEASE_PAUSE: Duration = Duration::from_secs(1);
