@@ -56,7 +56,7 @@ impl Model {
             Notice::Sessions | Notice::Clients => self.queue.sessions(),
             Notice::Session(id) => self.queue.session(id),
             Notice::Window(id) => self.queue_window(id, TmuxPane::is_over),
-            // Its panes are read at once, so that one answer tells what ended with it.
+            // The panes of a closed window are read at once, so that one answer tells which of them have ended.
             Notice::Closed(id) => self.queue_window(id, |_| true),
             Notice::Pane(id) => self.queue_pane(id),
         }
@@ -67,7 +67,7 @@ impl Model {
         self.queue.pane(id);
     }
 
-    /// Queues reads of this window, and of its panes that are `suspect`.
+    /// Queues reads of this window, and of those of its panes that `suspect` selects.
     fn queue_window(&mut self, id: WindowId, suspect: impl Fn(&TmuxPane) -> bool) {
         let panes = self.state.panes.iter().filter(|(_, pane)| pane.window == id);
         for (pane, known) in panes {

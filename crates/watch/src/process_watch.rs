@@ -22,8 +22,8 @@ const SLICE: usize = 32;
 const CPU_SHARE: u32 = 2500;
 /// Shortest and longest time in which every pane is sampled once.
 const ROUND: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// Delay after which a new pane's program runs. Before that the pane shows the server's own child, which
-/// becomes the program.
+/// Delay until a new pane's program is sure to run. Before that, the pane shows a child of the server, which becomes
+/// the program.
 const NEW_PANE_DELAY: Duration = Duration::from_millis(150);
 /// Foreground commands of the pool's panes before their program starts and after it ends: the server's
 /// child, and the init that it becomes.
@@ -134,7 +134,7 @@ impl ProcessWatch {
         self.panes.remove(&id).into_iter().for_each(|old| self.exits.get_mut().forget(old));
         let Some(process) = process else { return false };
         let added = self.add(process);
-        // Its program is sampled also while its exit cannot be watched, which is tried again.
+        // The program is sampled even if its exit cannot be watched; watching is tried again.
         if added.is_none() {
             self.unwatched.insert(id);
         }
@@ -190,7 +190,7 @@ impl ProcessWatch {
     }
 }
 
-/// The panes of which the program in the foreground does not answer, by their processes.
+/// The panes whose program in the foreground does not answer, by their processes.
 static UNANSWERED: Unanswered = Unanswered::new();
 
 /// Reads the foreground commands of these panes into the model.

@@ -120,7 +120,7 @@ fn classify_alive(
             format!("the tmux server, pid {pid}, uses a whole processor and does not answer"),
         )
     } else if symptoms.failure == Failure::NoServer {
-        // Another file is in the place of its socket, or it begins or ends.
+        // Another file has replaced its socket, or the server is just starting or ending.
         (
             ServerProblem::Unreachable,
             format!("the tmux server, pid {pid}, runs, but does not listen at its socket"),
@@ -207,15 +207,15 @@ fn socket_access(path: &Path) -> SocketAccess {
     }
 }
 
-/// Returns the tmux server that listens at the socket, as the kernel tells, without its cooperation.
+/// Returns the tmux server that listens at the socket, as the kernel reports it, without help from the server.
 fn listener(path: &Path) -> Option<ProcId> {
     let stream = tmux::trust::probe(path).ok()?;
     let process = identity::read(peer::of(&stream).ok()?.pid?).ok().flatten()?;
     (process.state != State::Zombie && process.comm.0.starts_with(b"tmux")).then_some(process.id)
 }
 
-/// Identifies the server if its process is certain: its start time is the one that tmux reports, or, after
-/// the clock was set, its name is tmux.
+/// Identifies the server if its process is certain: the process has the start time that tmux reports; or, after the
+/// clock was set, it is called tmux.
 pub(crate) fn identify(server: ServerRef) -> Option<ServerId> {
     let process =
         identity::read(server.pid).ok().flatten().filter(|process| process.state != State::Zombie)?;

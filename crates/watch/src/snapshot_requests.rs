@@ -14,8 +14,8 @@ impl SnapshotRequests {
         self.0.push_back((now, number));
     }
 
-    /// Removes the requests answered by a whole read that began at this time, and returns the newest number
-    /// of them. An unresponsive server answers all requests: nothing better can be had.
+    /// Removes the requests that are answered by a whole read that began at this time, and returns the newest number
+    /// among them. A server that does not answer settles all requests, because no better answer is possible.
     pub(crate) fn answered(&mut self, whole: Option<Instant>, silence: bool) -> Option<u64> {
         let answers = |since: Instant| silence || whole.is_some_and(|began| began >= since);
         let mut newest = None;

@@ -1,6 +1,6 @@
-//! Identity and exit status of a pane's process. tmux tells only a pid, and pids are reused. So a stamp is
-//! taken while the process is a living child of that very server, and kept as long as the pane has this
-//! pid: its readers can tell whether the process has ended.
+//! Identity and exit status of a pane's process. tmux tells only a pid, and pids are reused. Therefore a stamp (the
+//! start time) is taken while the process is a living child of this very server. It is kept as long as the pane has
+//! this pid, so that its readers can tell whether the process has ended.
 
 use process::identity::{Process, State};
 use protocol::ProcId;

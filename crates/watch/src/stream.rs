@@ -55,7 +55,7 @@ struct Unreported {
     whole: Option<Instant>,
     /// Start of the oldest read of a part.
     part: Option<Instant>,
-    /// Time of an answer of the server, if that is to be reported, and whether it failed to answer.
+    /// Time of an answer of the server, if the answer is to be reported, and whether the server failed to answer.
     alive: Option<Instant>,
     silence: bool,
 }
@@ -175,7 +175,7 @@ impl<'a, S: Sink> Stream<'a, S> {
         Ok(())
     }
 
-    /// Prepares a keep-alive: the server answered recently, or else is asked to answer now.
+    /// Prepares a keep-alive: the server has answered recently, or is asked to answer now.
     fn keep_alive(&mut self) {
         self.checked_at = Instant::now();
         self.unreported.alive =

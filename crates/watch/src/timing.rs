@@ -38,7 +38,7 @@ pub(crate) const fn backoff() -> Backoff {
     Backoff::new(BACKOFF.0, BACKOFF.1)
 }
 
-/// Returns the pause after this error: the longest one beside another watcher, where nothing is urgent.
+/// Returns the pause after this error: the longest one if another watcher serves `poold`, as nothing is urgent then.
 pub(crate) fn pause_after(backoff: &mut Backoff, error: &Error) -> Duration {
     if error.is_second() { BACKOFF.1 } else { backoff.pause() }
 }

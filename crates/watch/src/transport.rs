@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::tmux::TmuxTransport;
 use tokio::time::Instant;
 
-/// Pauses before reconnecting, after a first attempt at once: the first and the longest; they double.
+/// First and longest pause before reconnecting, after a first attempt without a pause; they double.
 const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 /// Life of a connection after which it counts as stable, and its loss restarts the back-off.
 const STABLE: Duration = Duration::from_secs(2);

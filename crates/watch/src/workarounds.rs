@@ -20,8 +20,7 @@ use tokio::time::Instant;
 /// Maximum number of each signal: one may come while the server does not listen; three in a row were always
 /// enough.
 const MAX_TRIES: u8 = 3;
-/// Consecutive misses of the socket before a signal: a server that is exiting is out of reach for one or
-/// two.
+/// Consecutive failures to reach the socket before a signal is sent: a server that is just exiting causes one or two.
 const MIN_MISSES: u32 = 4;
 /// Minimum duration of these misses.
 const MIN_MISSING_TIME: Duration = Duration::from_secs(2);
