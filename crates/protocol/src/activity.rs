@@ -103,7 +103,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// True if only its agent's terminal can answer a request for a permission.
+    /// True for a request for a permission that `approve` cannot answer: only a person at the agent's terminal can.
     pub fn is_left_to_terminal(&self) -> bool {
         self.kind == AskKind::Permission && !self.answerable
     }

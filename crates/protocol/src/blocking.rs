@@ -147,9 +147,9 @@ impl Connection {
             match self.frame(deadline)? {
                 Frame::Part { id: of, part: next } if of == id => part(next),
                 Frame::Reply { id: of, reply } if of == id => return Ok(reply),
-                // The reason why the connection ends: the call could not be read.
+                // The peer could not read the call. It gives the reason, and closes the connection.
                 Frame::Reply { id: 0, reply: Err(refusal) } => return Ok(Err(refusal)),
-                // A late answer to an abandoned call, or a frame of a subscription.
+                // The late answer to an abandoned call, or a frame of a subscription.
                 _ => {}
             }
         }

@@ -28,8 +28,9 @@ pub struct ClockStep {
     pub before: Timestamp,
     /// The time that it showed.
     pub after: Timestamp,
-    /// The lowest and the highest time that it showed between steps that became this one, if there were several; or, from
-    /// `before` on, that it may still have shown when it was set back.
+    /// The lowest and the highest time that the clock showed within this step: between the steps that were joined into
+    /// it; or from `before` until the clock was found to be set back, if the moment of that is unknown. `None` for a
+    /// single step whose moment is known.
     pub joined: Option<(Timestamp, Timestamp)>,
 }
 

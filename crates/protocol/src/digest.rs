@@ -1,4 +1,4 @@
-//! A digest that tells contents apart. It need not resist an adversary: that would be the same user.
+//! A digest that distinguishes contents. It need not withstand forgery: all who write them are the same user.
 
 /// FNV-1a of 64 bits. It never changes, because digests are stored.
 pub fn digest<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {

@@ -69,7 +69,7 @@ pub struct Message {
     pub deadline_at: Option<Timestamp>,
 }
 
-/// The treatment of a message of which it is unknown whether it arrived.
+/// What is done with a message if it is unknown whether it arrived.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InDoubt {
@@ -163,8 +163,7 @@ impl MessageStatus {
         Step { at, state, attempts, reason: self.reason.clone() }
     }
 
-    /// True if the message is in its initial state, without a token and attempts: nothing of it is left with an agent or a
-    /// worker.
+    /// True if the message was never handed out, or was taken back since: no agent and no worker has any part of it.
     pub fn is_unattempted(&self) -> bool {
         self.state == MessageState::Queued && self.token.is_none() && self.attempts == 0
     }

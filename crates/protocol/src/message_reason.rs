@@ -113,8 +113,8 @@ reasons! {
 }
 
 impl MessageReason {
-    /// True for a doubt that only a person resolves: the text is known to stand in the terminal, where a second one would
-    /// be joined to it; or the message may be done.
+    /// True if only a person can resolve the doubt: the text is known to stand in the terminal, where a second one
+    /// would be appended to it; or the message may be done already.
     pub fn needs_person(&self) -> bool {
         matches!(self, Self::NoEnter | Self::DialogOpened | Self::AlteredLine | Self::Damaged)
     }

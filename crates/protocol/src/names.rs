@@ -1,8 +1,9 @@
-//! Names of the values of an enum, as they are in options, in the configuration and in the documents of `poolctl`; on the
-//! wire, too, but for those of restart policies.
+//! Names of the values of an enum, as in options, in the configuration and in the documents of `poolctl`. They are the
+//! names on the wire, too, except those of restart policies.
 
-/// Defines an enum with `ALL`, `as_str` and `of_name`, each name beside its variant; or these three of an enum that is
-/// defined elsewhere. With a sentence after the enum, also its `FromStr`, of which the sentence is the error.
+/// Defines an enum with `ALL`, `as_str` and `of_name`, where each variant has its name beside it; or adds these three
+/// to an enum that is defined elsewhere. A sentence after the enum also gives it `FromStr`, with the sentence as its
+/// error.
 #[macro_export]
 macro_rules! names {
     (

@@ -171,8 +171,8 @@ impl Env {
     }
 }
 
-/// True if both are paths of one directory, or of a file in it, however they are written: one may lead through a symbolic
-/// link, but not under another name. A file itself need not exist.
+/// True if both are paths of one directory, or of a file in it, however they are written: one may lead through a
+/// symbolic link, but not under another name. A file itself need not exist.
 pub fn is_same(one: &Path, other: &Path) -> bool {
     one == other
         || one.file_name() == other.file_name()

@@ -149,7 +149,7 @@ pub enum Outcome {
         /// The remaining ones with the reasons, for people.
         left: Vec<String>,
     },
-    /// The command to run before the end refused it. Nothing was done.
+    /// The command that runs before the end has refused it. Nothing was done.
     Refused {
         /// The command's explanation.
         why: String,

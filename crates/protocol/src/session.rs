@@ -109,10 +109,10 @@ pub struct SessionLock {
     pub since: Timestamp,
     /// The operation that requested it. A retry of the operation gets the same token.
     pub op: OpId,
-    /// The prompts that were sent under the lock, but for those that are over. While one of them is pending, it and those
-    /// ahead of it are typed.
+    /// The prompts sent under the lock that are not over. While one of them is pending, it and those ahead of it are
+    /// typed.
     pub prompts: BTreeSet<MessageId>,
-    /// The lock under which it was requested: what is done under this lock is done under that one, too.
+    /// The lock under which this one was requested. What is done under this lock is done under the outer one, too.
     pub outer: Option<Token>,
 }
 

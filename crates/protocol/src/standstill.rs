@@ -1,4 +1,4 @@
-//! Lanes that stand still: the messages of one kind of one session, of which none moves.
+//! Lanes that stand still. A lane is all messages of one kind for one session.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::message::PROMPT;
 use crate::text::Name;
 use crate::time::Timestamp;
 
-/// A lane of messages in which nothing moves: none is claimed, typed or ends.
+/// A lane of which no message moves: none is claimed, typed or ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standstill {
     /// The time since which nothing moves.
@@ -21,7 +21,7 @@ pub struct Standstill {
     pub reason: StuckReason,
 }
 
-/// The reason for which a lane stands still. Its sentence is its [`Display`](fmt::Display).
+/// Why a lane stands still. Its sentence is its [`Display`](fmt::Display).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StuckReason {

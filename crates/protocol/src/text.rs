@@ -83,7 +83,7 @@ impl Name {
         Ok(Self(format!("{OF_WORKER}{name}")))
     }
 
-    /// Returns the name of the worker whose host's session has this name.
+    /// Returns the name of the worker if this is the name of the session that hosts it.
     pub fn worker(&self) -> Option<&str> {
         self.0.strip_prefix(OF_WORKER)
     }

@@ -1,7 +1,7 @@
 //! Patterns of many variants.
 
-/// Defines a pattern for variants of an enum, whatever their fields are; a field that all of them have can be bound. A
-/// `match` by such lists stays exhaustive: with a new variant it does not compile until a list has it.
+/// Defines a pattern for several variants of an enum, whatever their fields are. A field that all of them have can be
+/// bound. A `match` by such lists stays exhaustive: a new variant does not compile until a list has it.
 #[macro_export]
 macro_rules! variants {
     ($enum:ident: $($name:ident)+) => { $($enum::$name { .. })|+ };

@@ -54,7 +54,8 @@ impl fmt::Display for Selection {
     }
 }
 
-/// True if a session may have this name or id, or a worker of the pool (`@NAME`); not the words for several sessions.
+/// True if a session may have this name or id, or if it names a worker of the pool (`@NAME`). False for the words that
+/// stand for several sessions.
 fn is_session(part: &str) -> bool {
     let name = part.strip_prefix('@').unwrap_or(part).parse::<Name>();
     matches!(name, Ok(_) | Err(NameError::Reserved(_))) && !matches!(part, "all" | "pool")

@@ -14,7 +14,7 @@ pub struct Locked {
     pub token: Token,
     /// The lease, in milliseconds: the longest time without a renewal.
     pub lease_ms: u64,
-    /// True if the request was made under this lock already: it has no token here, and is its holder's to release.
+    /// True if the request was made under this lock, which its holder releases: here the lock is not granted once more.
     pub is_inside: bool,
 }
 

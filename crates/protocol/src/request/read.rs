@@ -4,7 +4,7 @@ use super::Request;
 use crate::variants;
 
 impl Request {
-    /// True if the request changes nothing, so that nothing is in doubt without an answer.
+    /// True if the request changes nothing, so that it can be repeated when its answer is lost.
     pub fn is_read(&self) -> bool {
         let follows = matches!(self, variants!(Self: Subscribe Watch Output Wait));
         let lists = matches!(
