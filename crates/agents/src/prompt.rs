@@ -134,8 +134,8 @@ fn names_command(text: &str) -> bool {
     !word.contains('/')
 }
 
-/// Compares a text that was sent, escaped or not, with the text that the agent reports to have taken. Of a
-/// report that was `cut`, all that is there has to match.
+/// Compares a text that was sent, escaped or not, with the text that the agent reports to have taken. If the report was
+/// `cut`, the part that is there has to match.
 pub fn compare(adapter: Adapter, sent: &str, reported: &str, cut: bool) -> TextMatch {
     let (sent, reported) = (normalize(adapter, sent), normalize(adapter, reported));
     let reported = if cut { whole_letters(&reported) } else { &reported };

@@ -61,7 +61,7 @@ pub enum TurnOutcome {
     Interrupted,
     /// The turn failed at a usage limit.
     Limited(UsageLimit),
-    /// The turn failed at another error, of which this is the agent's message.
+    /// The turn failed at another error; its text is the agent's message.
     Failed(String),
 }
 

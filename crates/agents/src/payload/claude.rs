@@ -76,8 +76,8 @@ pub(super) fn start(source: &str) -> Start {
     }
 }
 
-/// Translates the `notification_type` of a Notification; `None` for those that tell of an end, and ask for nothing. An
-/// unknown type is taken for a question, so that a person looks.
+/// Translates the `notification_type` of a Notification. `None` for types that report an end and ask for nothing. An
+/// unknown type counts as a question, so that a person looks.
 fn notice(kind: &str) -> Option<Notice> {
     match kind {
         "idle_prompt" => Some(Notice::Idle),

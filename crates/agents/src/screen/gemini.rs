@@ -15,9 +15,9 @@ const PLACEHOLDER: &str = "  Type your message or @path/to/file";
 /// The beginning of the status line while hooks run outside of a turn.
 const HOOK_RUNS: &str = "Executing Hook";
 
-/// Returns the state of the composer. None if only notes are above it: at its start Gemini CLI shows the
-/// composer before it shows its startup dialogs. None while hooks run: after that of a start it takes up its
-/// conversation, and drops what was typed before.
+/// Returns the state of the composer. `None` if only notes are above it: when it starts, Gemini CLI shows the composer
+/// before its startup dialogs. `None` while hooks run: after its start hook it loads its conversation and drops what
+/// was typed before.
 pub(super) fn composer(screen: &Screen) -> Option<Composer> {
     let (rule, first) = prompt(screen)?;
     let is_note = |line: &String| line.is_empty() || line.starts_with(['⚠', 'ℹ']) || line.starts_with("   ");
