@@ -159,7 +159,7 @@ fn quarantine_record(tables: &mut Tables<'_>, bad: &BadRecord, floor: u64) -> Re
 
 fn put_in_doubt(pool: &mut Pool, message: &UnknownState) -> Stamped {
     let UnknownState { id, session, created_at } = *message;
-    // The journal is in the order of time: trimming looks for the time of its rows.
+    // The journal is in the order of time, and trimming relies on the time of its rows.
     let at = created_at.max(pool.clock().read_at);
     let status = MessageStatus {
         state: MessageState::InDoubt,

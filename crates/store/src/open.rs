@@ -41,7 +41,7 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => create(directory, path)?,
             Err(error) => return Err(error.into()),
         }
-        // Of an import that was interrupted; what remains does no harm.
+        // Left by an import that was interrupted. It does no harm if it cannot be removed.
         drop(remove_leftovers(path));
         let keep = |version| migrate::keep_copy(directory, path, version);
         if let Some(version) = migrate::peek(path)?

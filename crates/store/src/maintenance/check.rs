@@ -79,7 +79,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Returns what is wrong between a sound record, its key and other records.
+    /// Returns the first conflict between a record that is sound by itself and its key or other records.
     fn relations(&mut self, table: Table, key: &[u8], record: &[u8]) -> Result<Option<String>, StoreError> {
         match table {
             Table::Sessions => {
