@@ -11,7 +11,8 @@ const ENOUGH: u64 = 100;
 /// Number of seeds for which [`ENOUGH`] is meant.
 const SEEDS: u64 = 10_000;
 
-/// Beginnings of the names of what has to occur: events, codes of refusals, transitions, faults, steps of actors.
+/// Beginnings of the names of everything that has to occur: events, codes of refusals, transitions, faults, steps of
+/// actors.
 const REQUIRED: [&str; 8] =
     ["event:", "refusal:", "lifecycle:", "message:", "fault:", "person:", "verdict:", "step:"];
 

@@ -13,7 +13,7 @@ use crate::rng::Rng;
 use crate::world::disk::{Fault, FaultKind};
 use crate::world::machine::Kind;
 
-/// Time after the end of a daemon within which every client has read what it had said.
+/// Time after the end of a daemon within which every client has read the daemon's last answers.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// The harms of a run so far.

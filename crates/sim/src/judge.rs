@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use crate::trace::Trace;
 
-/// Ends of the bodies of special prompts: it may expire; its priority differs; it ends in doubt, or is typed again then.
+/// Ends of the bodies of special prompts. A mortal one may expire; an unordered one has another priority; one in doubt
+/// stays in doubt (at most once), or is typed again (at least once).
 pub(crate) const MORTAL: &str = " with a time limit";
 pub(crate) const UNORDERED: &str = " out of order";
 pub(crate) const AT_MOST_ONCE: &str = " at most once";
@@ -40,7 +41,7 @@ struct State {
     last: BTreeMap<Tag, String>,
     /// Messages that were acknowledged, with their bodies.
     acknowledged: BTreeMap<MessageId, (SessionId, String)>,
-    /// All messages that were ever acknowledged, also those that a backup does not have.
+    /// All messages ever acknowledged, including those that a restored backup does not contain.
     numbered: BTreeMap<MessageId, String>,
     /// Messages that somebody has asked to be typed again.
     retried: BTreeSet<String>,
@@ -141,7 +142,7 @@ impl Judge {
         self.state().is_stopping = is_stopping;
     }
 
-    /// Checks that a stop answers no client: it asks the next daemon.
+    /// Checks that a stopping daemon refuses nothing that the next daemon has to answer.
     pub(crate) fn check_stop(&self, shown: &str) {
         if self.state().is_stopping {
             self.violated(format!("O2: a stop refused what the next daemon has to answer: {shown:.200}"));
@@ -208,7 +209,7 @@ impl Judge {
         }
     }
 
-    /// Notes that an incarnation has a pane, for which tmux was asked in this timeline.
+    /// Notes that an incarnation has a pane. `timeline` is the one in which tmux was asked for the pane.
     pub(crate) fn begun(&self, tag: Tag, timeline: u64) {
         let mut state = self.state();
         state.begun.insert(tag);

@@ -22,7 +22,8 @@ use crate::world::machine::Machine;
 use crate::world::net::Net;
 use crate::world::tmux::SimTmux;
 
-/// Distance from which on a time is one of the real clock, which is years ahead of the simulated one.
+/// Difference from which on a file's time is taken for one of the real clock, which is years ahead of the simulated
+/// one.
 const REAL_CLOCK: Duration = Duration::from_secs(100 * 24 * 3600);
 
 /// The machine of a run with all that is on it.
@@ -79,7 +80,7 @@ impl Land {
         OpId::Random(u128::from(self.unique()).to_le_bytes())
     }
 
-    /// Gives logs that were written to by the real clock, as `clear` does, a time of the simulated one.
+    /// Sets the times of logs that were written by the real clock, as by `clear`, to the simulated time.
     pub(crate) fn date_logs(&self) {
         let now = SystemTime::UNIX_EPOCH + Duration::from_millis(self.clock.now().0);
         let Ok(sessions) = std::fs::read_dir(&self.paths.sessions) else { return };
@@ -121,7 +122,7 @@ impl Land {
         self.life.spawn(name, Box::pin(task));
     }
 
-    /// Ends all faults, and what ran before the database was put back, as the person does who has done that.
+    /// Ends all faults, and all programs started before the database was restored, as the person does who restored it.
     pub(crate) fn heal(&self) {
         *lock(&self.heals) = true;
         let is_forgotten = |tag| self.judge.is_forgotten(tag);

@@ -36,8 +36,8 @@ use crate::run::Outcome;
 /// The violation of a seed that gave two different runs.
 const DIFFERENT: &str = "two runs differ";
 
-/// Wall-clock time after which a run counts as one that does not end: a thousand times the usual one of a slow build,
-/// since other programs may have the processors.
+/// Wall-clock time after which a run counts as one that never ends. It is a thousand times the usual time in a slow
+/// build, since other programs may occupy the processors.
 const RUN_LIMIT: Duration = Duration::from_secs(600);
 
 /// Maximum length of a promise's name, as in "Q6: it was typed twice".
@@ -92,7 +92,7 @@ struct Failure {
     seed: u64,
     violations: Vec<String>,
     story: Vec<String>,
-    /// The parts of its run; none if it is not known which came up.
+    /// The parts that occurred in its run; `None` if they are unknown.
     parts: Option<BTreeSet<String>>,
 }
 
@@ -125,8 +125,8 @@ fn main() -> ExitCode {
     report(&args, &total)
 }
 
-/// Runs a seed. A run has a thread of its own, so that nothing of a thread outlives it. One in which no time passes any
-/// more never ends: its thread is left behind.
+/// Runs a seed, in a thread of its own, so that no thread-local state survives it. A run in which the time stops never
+/// ends; its thread is left behind.
 fn run_once(args: &Args, seed: u64, plan: Plan) -> anyhow::Result<Outcome> {
     let dir = tempfile::Builder::new().prefix("sim").tempdir_in(scratch())?;
     let (sender, outcome) = mpsc::channel();

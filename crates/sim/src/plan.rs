@@ -36,8 +36,8 @@ impl Plan {
     }
 }
 
-/// Leaves out of `parts` what a failure does not need. `fails` runs with these parts alone; it returns those
-/// that came up if the run failed in the same way.
+/// Finds the parts of a run without which it no longer fails. `fails` repeats the run with these parts alone; it
+/// returns those that occurred if the run failed in the same way.
 pub(crate) fn shrink(
     parts: BTreeSet<String>,
     fails: impl Fn(&BTreeSet<String>) -> Option<BTreeSet<String>>,

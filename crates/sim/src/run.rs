@@ -39,12 +39,12 @@ const CLIENTS: u64 = 3;
 /// Maximum lines of a failure's story.
 const STORY_MAX: usize = 60;
 
-/// Time for everything to settle once no more faults happen: an agent whose usage limit ends by a clock that was
-/// set ahead waits for as long as the steps of a run add up to.
+/// Time within which everything has to settle after the last fault. The longest wait is for a usage limit whose end was
+/// told by a clock set ahead: at most the sum of all steps of the clock in a run.
 const SETTLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// Steps of all tasks from the end of all faults on, after which a run counts as one that does not come to rest: many
-/// times the usual number. Comparing a hundred messages for hours, until a usage limit ends, takes half of this number.
+/// Number of polls of all tasks after the last fault beyond which a run counts as one that never comes to rest. It is
+/// many times the usual number: comparing a hundred messages for hours, until a usage limit ends, takes half of it.
 const POLLS_MAX: u64 = 2_000_000;
 
 /// The result of a run.
@@ -142,7 +142,7 @@ resume_args = ["--resume", "{conversation}"]
 /// An agent that the pool does not know.
 const NO_ADAPTER: &str = r#"resume_args = ["--resume"]"#;
 
-/// The pool's own worker, which is started after as many failures as there may be.
+/// The pool's own worker, with the highest number of restarts that a configuration may have.
 const HOST: &str = r#"
 [workers.helper]
 command = ["handler"]

@@ -154,7 +154,7 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
             continue;
         }
         let waits = state == MessageState::Queued;
-        // The pool's own worker works whatever its sender does, others only work for what runs.
+        // The pool's own worker handles messages to any session, other workers only those to running sessions.
         let is_for_host = body.starts_with(TASK);
         let is_served = view.is_some_and(|found| {
             found.lock.is_none() && (is_for_host || found.session.lifecycle == Lifecycle::Live)
@@ -170,7 +170,7 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
     Ok(())
 }
 
-/// Empties the composer that holds up a session's prompts, as the person does whom the pool asks for that.
+/// Empties the composer that holds up a session's prompts, as a person does when the pool asks for it.
 fn empty_composer(land: &Land, found: &SessionView) {
     let is_held_up = found.waits.as_ref().is_some_and(|why| why.starts_with(HOLDS_TEXT));
     if let Some(run) = found.session.incarnation.as_ref().filter(|_| is_held_up) {
@@ -228,8 +228,9 @@ fn check_end(land: &Land, message: &protocol::Message) -> Result<(), String> {
     }
 }
 
-/// True for a problem that stays until a person acts, or something is sent: sessions that fail each time, used up their
-/// budget of restarts, are in a restored database, were lost, or failed to start; workers that failed and have nothing to do.
+/// True for a problem that stays until a person acts or something is sent. It is about sessions that fail at each
+/// start, have used up their budget of restarts, come from a restored database, or were lost; or about workers that
+/// failed and have nothing to do.
 fn is_lasting(land: &Land, problem: &str) -> bool {
     let is_of_copy = problem.starts_with("not started by themselves, as this pool is a copy or was restored");
     problem.starts_with("started by themselves too often")
@@ -240,8 +241,8 @@ fn is_lasting(land: &Land, problem: &str) -> bool {
         || problem.starts_with("worker helper: it failed")
 }
 
-/// Starts the pool's worker where it is not started by itself as the database was put back, as its status asks for.
-/// `None` if the connection is lost.
+/// Starts the pool's worker where a restored database keeps it from starting by itself, as the status asks a person to
+/// do. `None` if the connection is lost.
 async fn start_restored(land: &Land, client: &mut Client, hosts: &[SessionView]) -> Option<()> {
     for host in hosts.iter().filter(|_| land.judge.timeline() > 0) {
         if host.session.budget.exhausted && !host.session.lifecycle.holds_slot() {
@@ -269,8 +270,8 @@ async fn resolve_doubts(land: &Land, client: &mut Client, sessions: &[SessionVie
     Some(())
 }
 
-/// True if only a person can tell what became of a prompt: it is in doubt; or unconfirmed in a run in which people type,
-/// as it may stand in one line with their words.
+/// True if only a person can tell what became of a prompt: it is in doubt; or unconfirmed in a run in which people
+/// type, as it may stand in one line with their words.
 fn is_left_to_person(land: &Land, message: &protocol::Message) -> bool {
     let is_unconfirmed = || {
         let reason = message.status.reason.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! A person who starts programs of their own on the pool's tmux server, which the pool may adopt, also in its own panes,
-//! and who types into the terminals of agents.
+//! A person who starts programs of their own on the pool's tmux server, which the pool may adopt, also in its own
+//! panes, and who types into the terminals of agents.
 
 use std::time::Duration;
 

@@ -110,7 +110,7 @@ async fn end(land: &Land, lease: &Lease) -> Outcome {
     if left.is_empty() { Outcome::Gone { killed: processes } } else { Outcome::Survivors { left } }
 }
 
-/// Waits until none of the processes is left, at most for this time in milliseconds, and for a minute.
+/// Waits until all processes have ended, for at most `limit_ms`, and never longer than a minute.
 async fn await_end(left: impl Fn() -> Vec<ProcId>, limit_ms: u64) {
     let (limit, step) = (Duration::from_millis(limit_ms.min(60_000)), Duration::from_millis(100));
     let mut waited = Duration::ZERO;
@@ -120,8 +120,8 @@ async fn await_end(left: impl Fn() -> Vec<ProcId>, limit_ms: u64) {
     }
 }
 
-/// Checks that no program of a person is named, and no worker for a claim of another timeline. While an adoption is in doubt, its program may be: the reaper itself
-/// checks whose it is.
+/// Checks that no program of a person is named, and no worker for a claim of another timeline. While an adoption is in
+/// doubt, its program may be: the reaper itself checks whose it is.
 fn check_strangers(land: &Land, candidate: &Candidate) {
     if land.judge.is_old_claim(candidate.tag) {
         land.judge.violated(format!("P6: {}, of another timeline, is to be ended", candidate.evidence));

@@ -1,4 +1,5 @@
-//! A subscriber: follows the events, goes on after the last one that it has seen, and checks that what they say is true.
+//! A subscriber: follows the events, resumes after the last one that it has seen, and checks that what they say is
+//! true.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -7,10 +7,10 @@ use protocol::request::Update;
 
 use super::Judge;
 
-/// Time within which the pool knows of a turn: a hook that is not answered is spooled, and the spool is read.
+/// Time within which the pool has to know of a turn: a hook that gets no answer is spooled, and the spool is read.
 const KNOWN_WITHIN: Duration = Duration::from_secs(10);
 
-/// Time by which the pool's measure of an idle time may be too long.
+/// The most by which the pool may overestimate an idle time.
 const IDLE_MARGIN: Duration = Duration::from_secs(2);
 
 impl Judge {
@@ -21,7 +21,7 @@ impl Judge {
         state.shortest_idle_ms = shortest;
     }
 
-    /// Checks that an incarnation whose pane is closed because nobody uses it is not in a turn.
+    /// Checks that an incarnation whose pane is closed for lack of use is not in a turn.
     pub(crate) fn hung_up_unattended(&self, tag: Tag) {
         let state = self.state();
         let turn = state.at_work.get(&tag).filter(|turn| turn.began.elapsed() > KNOWN_WITHIN);
@@ -33,8 +33,8 @@ impl Judge {
         }
     }
 
-    /// Checks that an incarnation that was parked after its idle timeout has rested that long. `default` is the timeout of
-    /// sessions for which nobody has asked for another one.
+    /// Checks that an incarnation that was parked after its idle timeout had been idle for that long. `default` is the
+    /// timeout of sessions without one of their own.
     pub(crate) fn parked_as_idle(&self, tag: Tag, default: Option<Duration>) {
         let state = self.state();
         let asked = state.shortest_idle_ms.map(Duration::from_millis);

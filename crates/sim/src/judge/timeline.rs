@@ -15,10 +15,11 @@ impl Judge {
         Promises(self.state().clone())
     }
 
-    /// Notes that the database is put back, with what was promised when the backup was begun, and when it was complete.
+    /// Notes that the database was replaced by a backup. The two arguments are what was promised when the backup was
+    /// begun, and when it was complete.
     pub(crate) fn went_back(&self, (Promises(before), Promises(after)): (Promises, Promises)) {
         let mut state = self.state();
-        // Whether the backup knows what was typed or cut short while it was made is open.
+        // It is open whether the backup contains what was typed or cut short while it was made.
         let typed =
             |state: &State, body: &str| state.prompts.get(body).map(|prompt| (prompt.pasted, prompt.entered));
         let is_open = |body: &&String| {
@@ -32,7 +33,7 @@ impl Judge {
         state.gone = before.gone;
         state.processed = before.processed;
         state.cut_short = before.cut_short;
-        // A request whose answer was not there yet is repeated, and carried out again.
+        // A request that had no answer yet is repeated, and carried out again.
         state.inputs.clear();
         state.claims.clear();
         state.tokens_since.clear();

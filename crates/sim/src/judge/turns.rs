@@ -11,18 +11,19 @@ impl Judge {
     /// Notes that an outage cut short the turn of an agent on this text.
     pub(crate) fn cut_short(&self, tag: Tag, text: &str, conversation: &str) {
         let mut state = self.state();
-        // What an agent does that the database does not know any more, the pool cannot know.
+        // The pool cannot know what is done by an agent that the restored database does not contain.
         if text.starts_with("prompt") && !state.forgotten.contains(&tag) {
             state.cut_short.insert(text.to_owned(), conversation.to_owned());
         }
     }
 
-    /// True if an outage cut short a turn on this text: it may have been typed as the words to go on since.
+    /// True if an outage cut short a turn on this text. From then on it may have been typed once more, as the words
+    /// that make the agent go on.
     pub(crate) fn is_cut_short(&self, text: &str) -> bool {
         self.state().cut_short.contains_key(text)
     }
 
-    /// Checks that a conversation in which an agent takes up a text does not have it, unless somebody asked for that.
+    /// Checks that an agent does not get a text that its conversation already has, unless somebody asked for that.
     pub(crate) fn taken(&self, text: &str, conversation: &str) {
         let state = self.state();
         let has_it = state.cut_short.get(text).is_some_and(|known| known == conversation);
@@ -45,14 +46,15 @@ impl Judge {
         state.rested_at.insert(tag, Instant::now());
     }
 
-    /// Returns the incarnations whose agents are in a turn on this text, or were at their end.
+    /// Returns the incarnations whose agents are in a turn on this text, or were when they ended.
     pub(crate) fn at_work_on(&self, text: &str) -> BTreeSet<Tag> {
         let state = self.state();
         state.at_work.iter().filter(|(_, turn)| turn.texts.contains(text)).map(|(tag, _)| *tag).collect()
     }
 
-    /// Notes that the turn of an agent on this text has ended in its conversation. What the database does not know any
-    /// more counts where it knows that the turn was cut short: the conversation is resumed, and nothing is left to do.
+    /// Notes that the turn of an agent on this text has ended in its conversation. If the database has forgotten the
+    /// agent, the end counts only where the database knows that the turn was cut short: that conversation is resumed,
+    /// and nothing is left to do.
     pub(crate) fn finished(&self, tag: Tag, text: &str, conversation: &str) {
         let mut state = self.state();
         let has_it = state.cut_short.get(text).is_some_and(|known| known == conversation);
@@ -61,7 +63,8 @@ impl Judge {
         }
     }
 
-    /// Returns the prompt of this id, if it was sent to an agent that reports, and has not been worked to its end.
+    /// Returns the body of this message if it is a prompt to an agent that reports its turns, and no turn has completed
+    /// it.
     pub(crate) fn unfinished(&self, id: MessageId) -> Option<String> {
         let state = self.state();
         let (session, body) = state.acknowledged.get(&id)?;
@@ -72,8 +75,8 @@ impl Judge {
         is_open.then(|| body.clone())
     }
 
-    /// Notes that a text stands in one line with something else, which enters it: what becomes of it, nobody can know. So
-    /// it is with all texts that were cut short, as it may be the words to go on.
+    /// Notes that a text shares a line with another text that was entered with it: nobody can know what becomes of it.
+    /// The same holds for all texts that were cut short, since it may be the words that make an agent go on.
     pub(crate) fn mixed(&self, text: &str) {
         let mut state = self.state();
         let cut_short: Vec<String> = state.cut_short.keys().cloned().collect();

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The conversations; clones share them. Each has the texts of the turns that outages cut short.
+/// The conversations that agents have on disk, each with the texts of the turns that outages cut short. Clones share
+/// them.
 #[derive(Clone, Default)]
 pub(crate) struct Conversations(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>);
 
 impl Conversations {
-    /// Writes a conversation down, as its first turn does. Returns the texts of its turns that outages cut short.
+    /// Creates the conversation unless it exists. Returns the texts of its turns that outages cut short.
     pub(crate) fn begin_turn(&self, id: &str) -> BTreeSet<String> {
         self.all().entry(id.to_owned()).or_default().clone()
     }

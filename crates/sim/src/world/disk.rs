@@ -1,5 +1,5 @@
-//! The disk of the database: what is written survives the process, and only what is synced survives a power
-//! cut. A write or a sync may be the last one.
+//! The disk of the database. Written data survive the process, but only synced data survive a power cut. Any write or
+//! sync may be the last one before the end of the process.
 
 use std::io::{Error, ErrorKind, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ pub(crate) struct Medium(Arc<Mutex<Content>>);
 #[derive(Debug, Default)]
 struct Content {
     bytes: Vec<u8>,
-    /// Changes since the last sync, as what they replaced: to be undone by a power cut.
+    /// The replaced content of all changes since the last sync, which a power cut undoes.
     undo: Vec<Undo>,
 }
 

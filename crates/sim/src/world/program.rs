@@ -100,7 +100,7 @@ impl Incarnation {
         self.begin_output();
         let end = self.work(&job_spec, agent, is_host).await;
         if matches!(end, End::InitGone) {
-            // Its terminal is gone. A program that ignores that goes on, until somebody ends it.
+            // Its terminal is gone. A program that ignores the hangup goes on until it is killed.
             land.machine.hang_up(agent);
             if land.machine.is_hung_up(agent) {
                 land.machine.kill(agent);

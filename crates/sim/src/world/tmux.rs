@@ -28,7 +28,7 @@ use crate::world::machine::Machine;
 use screen::Screens;
 pub(crate) use screen::Shows;
 
-/// Calls that are rare, and how many times as often they are in trouble.
+/// Calls that are rare, each with the factor by which it fails more often.
 const RARE: [(&str, u64); 4] = [("adopt", 15), ("clear_history", 6), ("end_if_empty", 6), ("input", 3)];
 
 /// The tag of a pane that is not the pool's.
@@ -182,8 +182,8 @@ impl SimTmux {
         self.0.fake.typed(pane)
     }
 
-    /// Notes what the screen of an agent in a pane shows from now on. The pane of another server has its id, once its own
-    /// server is gone.
+    /// Notes what the screen of an agent shows from now on. Does nothing if its server is gone and another server's
+    /// pane has the same id.
     pub(crate) fn show(&self, pane: PaneRef, shows: Shows) {
         let mut state = self.state();
         if state.inits.get(&pane.pane).is_some_and(|(tag, _)| *tag == pane.tag) {
@@ -191,7 +191,7 @@ impl SimTmux {
         }
     }
 
-    /// Returns the screen of a pane into which this was typed: that of an agent that the pool knows, or just the text.
+    /// Returns the screen of a pane: for an agent with an adapter as that agent draws it, otherwise the typed text.
     fn screen(&self, pane: PaneId, typed: Vec<u8>) -> Vec<u8> {
         let state = self.state();
         if state.climate.has_adapter { state.screens.draw(pane, typed) } else { typed }
@@ -211,8 +211,8 @@ impl SimTmux {
         self.state().screens.emptied(pane)
     }
 
-    /// Returns the dialog, or the line of a person, that takes the text that is typed now, if whoever types can have seen
-    /// it. A call that comes late proves nothing.
+    /// Returns the dialog or the person's line that a text typed now would go into, if whoever types can have seen it.
+    /// After faults of tmux a call may come late, which proves nothing.
     fn obstacle(&self, pane: PaneId, is_paste: bool) -> Option<&'static str> {
         let state = self.state();
         let Climate { has_adapter, tmux_faults, server_stops, .. } = state.climate;
@@ -300,13 +300,13 @@ impl SimTmux {
         }
     }
 
-    /// Performs a call with an effect, in which `effect` is the whole of it.
+    /// Performs a call that has an effect, all of it in `effect`.
     fn call<'a, T: Send + 'static>(
         &'a self,
         name: &'static str,
         effect: impl FnOnce(Self) -> Call<'static, T> + Send + 'static,
     ) -> Call<'a, T> {
-        // The client of tmux is a process of its own: it goes on when its daemon dies.
+        // The tmux client is a process of its own, which goes on when its daemon dies.
         let (server, (sender, answer)) = (self.clone(), oneshot::channel());
         let call = async move {
             let (delay, fate) = server.fate(name);

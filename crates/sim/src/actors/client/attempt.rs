@@ -1,4 +1,4 @@
-//! Requests that are repeated until they are answered, also where the client loses the answer.
+//! Requests that a client repeats until it has the answer, even if the first answer is lost.
 
 use std::time::Duration;
 
@@ -35,12 +35,12 @@ impl Actor {
         None
     }
 
-    /// Checks that what was said to be done is not refused when it is repeated, nor done once more.
+    /// Checks that a request that was carried out is neither refused nor carried out again when it is repeated.
     fn check_repetition(&mut self, op: &OpId, reply: &Reply, request: &str) {
         let timeline = self.land.judge.timeline();
         let lost = self.lost.take().filter(|lost| lost.op == *op && lost.timeline == timeline);
         let Some(LostAnswer { reply: Ok(first), at, booted, .. }) = lost else { return };
-        // After a boot nothing but the wall clock tells the age of an answer.
+        // After a boot, only the wall clock tells how old an answer is.
         let clock = &self.land.clock;
         if clock.booted() != booted && clock.now().since(at) > REMEMBERED {
             return;
@@ -73,7 +73,8 @@ impl Actor {
             self.client = Client::connect(&self.land.net, Role::Client, None).await;
         }
         let shown = format!("{request:?}");
-        // The daemon remembers no answer to these: a repetition finds what the first one made, or does no harm.
+        // The daemon does not remember its answers to these. A repetition finds the effect of the first one, or does no
+        // harm.
         let is_remembered =
             !matches!(request, Request::Lock(_) | Request::Compact | Request::ClearContext(_))
                 && op.is_some();

@@ -85,7 +85,7 @@ impl Actor {
         self.prompt_at_once(name).await;
     }
 
-    /// Starts a session that has ended once more: that has to be possible, also where its agent has lost the conversation.
+    /// Starts an ended session once more. That has to be possible even if its agent has lost the conversation.
     async fn start_again(&mut self, id: SessionId) {
         let (session, wait_slot_ms) = (id.into(), Some(200_000));
         let restart = Restart { session, grace_ms: None, fresh: false, clear: false, wait_slot_ms };
@@ -99,7 +99,7 @@ impl Actor {
         self.kill(id.into()).await;
     }
 
-    /// Gives the session, which is idle, a prompt that has to be typed at once.
+    /// Sends a prompt to the session, which is idle: it has to be typed at once.
     async fn prompt_at_once(&mut self, name: &str) {
         let body = "prompt at once".to_owned();
         self.send(SessionRef(name.to_owned()), body.clone(), PROMPT, false).await;

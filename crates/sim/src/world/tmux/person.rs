@@ -43,7 +43,7 @@ impl SimTmux {
         session.into_iter().for_each(|session| self.0.fake.detach(session));
     }
 
-    /// Checks that an incarnation rests whose pane is closed because nobody uses it.
+    /// Checks that an incarnation is idle when its pane is closed for lack of use.
     pub(crate) fn check_rest(&self, tag: Tag) {
         let Climate { tmux_faults, server_stops, socket_losses, .. } = self.state().climate;
         // Otherwise tmux may do it long after it was asked to.
@@ -52,15 +52,16 @@ impl SimTmux {
         }
     }
 
-    /// True if the pane of this incarnation was closed while the pool could have seen the line of a person in it.
+    /// True if the pane of this incarnation was closed although the pool could have seen that a person had a line in
+    /// it.
     pub(crate) fn lost_line(&self, tag: Tag) -> bool {
         let state = self.state();
         let Climate { has_adapter, tmux_faults, server_stops, socket_losses, .. } = state.climate;
         has_adapter && tmux_faults + server_stops + socket_losses == 0 && state.screens.lost_line(tag)
     }
 
-    /// Puts the process of a person in the place of what runs in some pane of the pool: the pane keeps its id, and is
-    /// without the tag, which counts for the earlier program only. `None` if there is no such pane.
+    /// Replaces the program in some pane of the pool by a process of a person. The pane keeps its id but has no tag any
+    /// more, since the tag belongs to the earlier program. `None` if there is no such pane.
     pub(crate) fn respawn(&self, rng: &mut Rng, process: ProcId) -> Option<PaneRef> {
         let mut state = self.state();
         let pane = pick(rng, &state, |_, _| true)?;

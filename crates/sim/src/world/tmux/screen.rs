@@ -7,8 +7,8 @@ use protocol::{PaneId, Tag};
 use tmux::PaneRef;
 use tokio::time::Instant;
 
-/// Time after which whoever types has seen a dialog, or a line of a person, with all that comes between the look and the
-/// keys.
+/// Age from which on whoever types can have seen a dialog or a person's line, including the time between the look at
+/// the screen and the keys.
 const SEEN: Duration = Duration::from_secs(10);
 
 /// The content of an agent's screen.
@@ -95,7 +95,8 @@ impl Screens {
         };
     }
 
-    /// Notes that a person has begun a line in the composer of a pane, now in seconds of the wall clock if they stay.
+    /// Notes that a person has begun a line in the composer of a pane. `now` is the time of the wall clock, in seconds,
+    /// if the person stays attached.
     pub(super) fn begin_line(&mut self, pane: PaneId, now: Option<u64>) {
         self.lines.insert(pane, Instant::now());
         self.typed_at.extend(now.map(|now| (pane, now)));
@@ -106,7 +107,7 @@ impl Screens {
         self.lines.remove(&pane);
     }
 
-    /// Notes that the person who typed into a pane has detached: tmux tells the typing of attached clients only.
+    /// Notes that the person who typed into a pane has detached: tmux reports the typing of attached clients only.
     pub(super) fn forget_typist(&mut self, pane: PaneId) {
         self.typed_at.remove(&pane);
     }
@@ -121,12 +122,12 @@ impl Screens {
         self.lines.contains_key(&pane)
     }
 
-    /// True if a composer has held the line of a person for so long that whoever types can have seen it.
+    /// True if a person's line has been in the composer for so long that whoever types can have seen it.
     pub(super) fn has_line(&self, pane: PaneId) -> bool {
         self.lines.get(&pane).is_some_and(|since| since.elapsed() > SEEN)
     }
 
-    /// Empties the composer of a pane into which so much was typed.
+    /// Empties the composer of a pane into which `length` bytes were typed so far.
     pub(super) fn empty(&mut self, pane: PaneId, length: usize) {
         self.emptied.insert(pane, length);
         self.lines.remove(&pane);
