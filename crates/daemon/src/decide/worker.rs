@@ -56,7 +56,8 @@ pub(crate) fn tick(turn: &mut Turn<'_>, settings: &Settings, asked_at: Mono) -> 
         // Messages whose pause is over may be claimed now.
         turn.wake();
     }
-    let next = next_tick(turn, asked_at);
+    let lock = lock::expire(turn, asked_at);
+    let next = next_tick(turn, lock);
     let at = turn.mono().after(next);
     turn.volatile.workers.arm(at);
     next
@@ -75,9 +76,8 @@ pub(crate) fn expire(turn: &mut Turn<'_>) -> bool {
     queue::is_overdue(turn.pool(), turn.now())
 }
 
-/// Ends expired locks. Returns the time until the next tick.
-fn next_tick(turn: &mut Turn<'_>, asked_at: Mono) -> Duration {
-    let lock = lock::expire(turn, asked_at);
+/// Returns the time until the next tick. `lock` is the time until the first lease of a user's lock ends.
+fn next_tick(turn: &Turn<'_>, lock: Option<Duration>) -> Duration {
     let (now, mono) = (turn.now(), turn.mono());
     let lease = turn.volatile.workers.first_deadline().map(|at| mono.until(at));
     // A suspension is detected by a late tick, so ticks are frequent while there are leases.
