@@ -179,12 +179,12 @@ pub(crate) fn end_with_record(turn: &mut Turn<'_>, session: SessionId) {
 /// Grants a user the lock.
 pub(crate) fn grant_to_user(turn: &mut Turn<'_>, session: SessionId, (ticket, lock): (Ticket, SessionLock)) {
     let lock = SessionLock { since: turn.now(), ..lock };
-    hold(turn, session, (ticket, &lock));
+    begin_lease(turn, session, (ticket, &lock));
     turn.emit(Event::LockGranted { session, lock });
 }
 
 /// Begins the lease of a user's lock.
-fn hold(turn: &mut Turn<'_>, session: SessionId, (ticket, lock): (Ticket, &SessionLock)) {
+fn begin_lease(turn: &mut Turn<'_>, session: SessionId, (ticket, lock): (Ticket, &SessionLock)) {
     let deadline = turn.mono().after(Duration::from_millis(lock.lease_ms));
     let held = UserLock { ticket, token: lock.token, deadline, outer: lock.outer };
     turn.volatile.user_locks.grant(session, held);
@@ -241,7 +241,7 @@ pub(crate) fn recover(turn: &mut Turn<'_>, dead: &BTreeSet<ProcId>, ticket: impl
     for (session, lock) in held {
         let ticket = Ticket(ticket());
         turn.volatile.locks.restore(session, ticket, lock.token, &lock.purpose);
-        hold(turn, session, (ticket, &lock));
+        begin_lease(turn, session, (ticket, &lock));
         match lock.holder {
             Some(holder) if dead.contains(&holder) => release_of_dead(turn, holder),
             holder => processes.extend(holder),

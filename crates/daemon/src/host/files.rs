@@ -49,7 +49,7 @@ pub(crate) fn last_written(log: &Path, now: Timestamp) -> Option<Timestamp> {
 
 /// As [`last_written`], of a log with this metadata.
 pub(crate) fn written(log: &Path, meta: &Metadata, now: Timestamp) -> Option<Timestamp> {
-    let other = fs::metadata(apart(log)).and_then(|found| found.modified()).ok();
+    let other = fs::metadata(stderr_log(log)).and_then(|found| found.modified()).ok();
     let written = meta.modified().ok()?;
     // A time far ahead of `now` is from before the clock was set back.
     let soon = now.after(STEP);
@@ -58,11 +58,11 @@ pub(crate) fn written(log: &Path, meta: &Metadata, now: Timestamp) -> Option<Tim
 
 /// True if a session's program has written anything, also to a standard error that is kept apart.
 pub(crate) fn has_output(log: &Path) -> bool {
-    [log, &apart(log)].into_iter().any(|path| fs::metadata(path).is_ok_and(|found| found.len() > 0))
+    [log, &stderr_log(log)].into_iter().any(|path| fs::metadata(path).is_ok_and(|found| found.len() > 0))
 }
 
 /// The log of a standard error that is kept apart.
-fn apart(log: &Path) -> PathBuf {
+fn stderr_log(log: &Path) -> PathBuf {
     log.with_file_name(protocol::logs::STDERR).join(protocol::logs::CURRENT)
 }
 
@@ -241,7 +241,7 @@ mod tests {
         let log = dir.path().join(protocol::logs::CURRENT);
         fs::create_dir(dir.path().join(protocol::logs::STDERR)).unwrap();
         let minute = |n: u64| std::time::UNIX_EPOCH + std::time::Duration::from_secs(60 * n);
-        for (path, at) in [(&log, minute(20)), (&apart(&log), minute(59))] {
+        for (path, at) in [(&log, minute(20)), (&stderr_log(&log), minute(59))] {
             File::create(path).unwrap().set_modified(at).unwrap();
         }
         let last = |now| last_written(&log, timestamp(now));

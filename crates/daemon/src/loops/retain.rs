@@ -50,8 +50,8 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
                 turn.age_operations();
             }
             let more = forget_expired(turn, &context, &ended);
-            let runs = runs(turn.pool());
-            (more, groups.into_iter().filter(|tag| !runs.contains(tag)).collect())
+            let last = last_incarnations(turn.pool());
+            (more, groups.into_iter().filter(|tag| !last.contains(tag)).collect())
         };
         let Ok((more, unused)) = daemon.engine.turn(forget).await else { return };
         remove_groups(&daemon, unused).await;
@@ -175,12 +175,12 @@ fn forget_ended(turn: &mut Turn<'_>, daemon: &Daemon, ended: &BTreeSet<ProcId>) 
     let named: BTreeSet<Tag> = named.collect();
     let sessions = pool.sessions().map(|session| session.id).collect();
     volatile.reaping.retain(pool, &named, ended, mono);
-    volatile.prompts.retain(&sessions, &runs(pool));
+    volatile.prompts.retain(&sessions, &last_incarnations(pool));
     volatile.observed.retain(pool);
 }
 
 /// Returns the last incarnations of all sessions.
-fn runs(pool: &Pool) -> BTreeSet<Tag> {
+fn last_incarnations(pool: &Pool) -> BTreeSet<Tag> {
     pool.sessions().filter_map(Session::tag).collect()
 }
 

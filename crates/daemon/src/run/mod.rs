@@ -121,7 +121,7 @@ pub async fn serve(host: Host) -> Result<(), DaemonError> {
     let ended = tokio::select! {
         biased;
         why = store_failed(&mut failed) => Err(why),
-        ended = work(&daemon, (socket, &mut created), signals) => ended,
+        ended = recover_and_serve(&daemon, (socket, &mut created), signals) => ended,
     };
     service::stopping();
     let deadline = shutdown::deadline();
@@ -175,7 +175,7 @@ async fn store_failed(failed: &mut watch::Receiver<Option<String>>) -> DaemonErr
 
 /// Recovers claims, spooled hook reports and times of output from before the start, then serves connections until a
 /// signal ends the daemon. Sets `created` to the file of the socket that it creates.
-async fn work(
+async fn recover_and_serve(
     daemon: &Arc<Daemon>,
     (socket, created): (Socket, &mut Option<SocketFile>),
     mut signals: Box<dyn Signals>,

@@ -61,9 +61,10 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
         return Ok(Attempt::NotTyped);
     }
     let context = Arc::clone(daemon);
-    let claim =
-        move |turn: &mut Turn<'_>| claim(turn, &context, session, (token, agent, cuts_lines, rows_before));
-    let prompt = match daemon.engine.turn(claim).await? {
+    let to_typing = move |turn: &mut Turn<'_>| {
+        record_typing(turn, &context, session, (token, agent, cuts_lines, rows_before))
+    };
+    let prompt = match daemon.engine.turn(to_typing).await? {
         Claimed::Prompt(prompt) => *prompt,
         Claimed::Blocked => return Ok(Attempt::NotTyped),
         Claimed::Nothing => return Ok(Attempt::NothingToType),
@@ -129,7 +130,7 @@ enum Claimed {
 
 /// Records the next prompt as `typing` under a token, if the record still allows it. A prompt whose record is
 /// not readable is dead.
-fn claim(
+fn record_typing(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
     session: SessionId,

@@ -93,7 +93,7 @@ async fn press_missing_enter(
     if is_entered(daemon, prompt).await {
         return daemon.engine.turn(typed(session, prompt, None)).await;
     }
-    daemon.engine.turn(doubt(daemon, (session, prompt), MessageReason::NoEnter)).await
+    daemon.engine.turn(put_in_doubt(daemon, (session, prompt), MessageReason::NoEnter)).await
 }
 
 /// True if Enter was pressed after all: that of an interrupted delivery may come late.
@@ -119,7 +119,7 @@ async fn search_composer(
             return daemon.engine.turn(typed(session, prompt, note)).await;
         }
     }
-    daemon.engine.turn(doubt(daemon, (session, prompt), MessageReason::NoReceipt)).await
+    daemon.engine.turn(put_in_doubt(daemon, (session, prompt), MessageReason::NoReceipt)).await
 }
 
 /// True if the text waits for Enter: it is in the composer of an agent whose screen is known, or else the
@@ -144,7 +144,7 @@ fn typed(
 }
 
 /// Returns the work of a turn that puts the prompt in doubt. A later report of the agent still counts.
-fn doubt(
+fn put_in_doubt(
     daemon: &Daemon,
     (session, prompt): (SessionId, &TypedPrompt),
     why: MessageReason,

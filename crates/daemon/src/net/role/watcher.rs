@@ -37,12 +37,12 @@ pub(super) async fn register(
     let takes_over = hello.role == Role::NextWatcher;
     let register = move |turn: &mut Turn<'_>| {
         if let Some(other) = turn.volatile.observed.watcher().cloned() {
-            let who = who(other.pid);
+            let who = watcher_name(other.pid);
             if !takes_over {
                 let why = format!("{who} watches already; --take-over takes its place");
                 return Err(Refusal::conflict(why));
             }
-            turn.emit(Event::WatcherLost { reason: format!("{who} made room for {}", self::who(pid)) });
+            turn.emit(Event::WatcherLost { reason: format!("{who} made room for {}", watcher_name(pid)) });
         }
         let now = turn.now();
         turn.volatile.observed.watcher_connected(Peer { connection: id, build: build.clone(), pid }, now);
@@ -67,7 +67,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection) {
 }
 
 /// Returns how a watcher is named to people.
-fn who(pid: Option<u32>) -> String {
+fn watcher_name(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another one".to_owned(), |pid| format!("pid {pid}"))
 }
 
@@ -265,7 +265,7 @@ fn still_watcher(turn: &Turn<'_>, connection: u64) -> Result<(), Refusal> {
     match turn.volatile.observed.watcher() {
         Some(watcher) if watcher.connection == connection => Ok(()),
         other => {
-            let who = who(other.as_ref().and_then(|other| other.pid));
+            let who = watcher_name(other.as_ref().and_then(|other| other.pid));
             Err(Refusal::conflict(format!("{who} has taken over")))
         }
     }
