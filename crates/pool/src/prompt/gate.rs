@@ -83,8 +83,8 @@ fn is_blocking(agent: &Agent, activity: &Activity) -> bool {
 /// chooses its conversation itself reports nothing before its first prompt.
 fn awaits_first_hook(pool: &Pool, agent: &Agent, session: &Session) -> bool {
     let tag = session.tag();
-    let heard = pool.notes(session.id).is_some_and(|notes| notes.hooked == tag);
-    agent.confirm == Confirm::Hook && agent.is_told_its_conversation() && !heard
+    let has_reported = pool.notes(session.id).is_some_and(|notes| notes.hooked == tag);
+    agent.confirm == Confirm::Hook && agent.is_told_its_conversation() && !has_reported
 }
 
 /// True if a session has run for `ready_limit`: its agent is ready, or never reports it.

@@ -87,11 +87,11 @@ pub fn fail(
 /// Queues a message again whose attempt was not begun: the attempt does not count.
 #[must_use]
 pub fn give_back(message: &PendingMessage<'_>, reason: MessageReason, now: Timestamp) -> Event {
-    uncounted(message, reason, None, now)
+    requeue_uncounted(message, reason, None, now)
 }
 
 /// Queues a message again, not before this time, without counting its attempt.
-fn uncounted(
+fn requeue_uncounted(
     message: &PendingMessage<'_>,
     reason: MessageReason,
     not_before: Option<Timestamp>,
@@ -146,7 +146,7 @@ fn attempt_failed(
         // once.
         let is_of_host = message.holder.is_some_and(|holder| holder.host.is_some());
         let not_before = (!is_of_host).then(|| now.after(rules.retry_backoff));
-        return vec![uncounted(message, "its worker was stopped".into(), not_before, now)];
+        return vec![requeue_uncounted(message, "its worker was stopped".into(), not_before, now)];
     }
     let kind = (message.session, message.kind);
     let breaker = breaker::count_failure(pool, rules, kind, now, reason);

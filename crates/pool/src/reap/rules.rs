@@ -63,7 +63,7 @@ impl RuleVerdict {
     }
 
     /// A verdict on something that may last for `limit`.
-    fn after(pool: &Pool, what: &str, (since, now): (Timestamp, Timestamp), limit: Duration) -> Self {
+    fn by_age(pool: &Pool, what: &str, (since, now): (Timestamp, Timestamp), limit: Duration) -> Self {
         let age = pool.age(now, since);
         let why = format!("{what} for {} s (limit {} s)", age.as_secs(), limit.as_secs());
         let applies = age >= limit;
@@ -163,7 +163,7 @@ fn run_time_verdict(pool: &Pool, session: &Session, now: Timestamp) -> RuleVerdi
         (None, _) => RuleVerdict::no("no run time is set"),
         (_, None) => RuleVerdict::no("it does not run"),
         (Some(ms), Some(started)) => {
-            RuleVerdict::after(pool, "it has run", (started, now), Duration::from_millis(ms))
+            RuleVerdict::by_age(pool, "it has run", (started, now), Duration::from_millis(ms))
         }
     }
 }
@@ -210,7 +210,7 @@ fn idle_session_verdict(
         Err(why) => RuleVerdict::no(why),
         Ok(since) => {
             let limit = settings.reap.idle_session;
-            RuleVerdict::after(pool, "it has had nothing to do", (since, inputs.eviction.now), limit)
+            RuleVerdict::by_age(pool, "it has had nothing to do", (since, inputs.eviction.now), limit)
         }
     }
 }
@@ -258,5 +258,5 @@ fn silence_verdict(
     };
     let all = [*quiet, *calm, session.changed_at].into_iter().chain(given);
     let since = pool.latest(eviction.now, all);
-    RuleVerdict::after(pool, what, (since, eviction.now), limit)
+    RuleVerdict::by_age(pool, what, (since, eviction.now), limit)
 }

@@ -79,7 +79,7 @@ pub fn adopt_target(pool: &Pool, state: &TmuxState, target: &str) -> Result<Adop
     let missing = || Refusal::not_found(format!("no pane {id} in this tmux server"));
     let pane = state.panes.get(&id).ok_or_else(missing)?.clone();
     let tagged = pane.tag.and_then(|tag| pool.tagged(tag)).map(|session| session.id);
-    if let Some(session) = tagged.or_else(|| adopter(pool, server, id)) {
+    if let Some(session) = tagged.or_else(|| adopting_session(pool, server, id)) {
         return Ok(AdoptTarget::Ours(session));
     }
     if pane.tag.is_some() {
@@ -102,7 +102,7 @@ pub fn adopt_target(pool: &Pool, state: &TmuxState, target: &str) -> Result<Adop
 }
 
 /// The session that an adoption of this pane makes, while it is under way.
-fn adopter(pool: &Pool, server: ServerId, pane: PaneId) -> Option<SessionId> {
+fn adopting_session(pool: &Pool, server: ServerId, pane: PaneId) -> Option<SessionId> {
     let is_its = |run: &Incarnation| run.pane == Some(pane) && run.server == Some(server);
     let adopts = |s: &&Session| is_being_adopted(s) && s.incarnation.as_ref().is_some_and(is_its);
     pool.sessions().find(adopts).map(|s| s.id)

@@ -97,7 +97,7 @@ pub fn tick(turn: &mut Turn<'_>, inputs: TickInputs<'_>) -> Tick {
         drain::end_overdue(turn);
     }
     remove(turn, settings, inputs.keep_stopped, &mut actions);
-    Tick { actions, pause: pause(turn, settings), wants_sample: wants_capacity || wants_quiet }
+    Tick { actions, pause: until_next_change(turn, settings), wants_sample: wants_capacity || wants_quiet }
 }
 
 /// Runs once after the first complete observation: restores lost sessions, if configured, and continues to
@@ -263,7 +263,7 @@ fn remove(
 }
 
 /// Time until something changes by the passing of time alone.
-fn pause(turn: &Turn<'_>, settings: &Settings) -> Duration {
+fn until_next_change(turn: &Turn<'_>, settings: &Settings) -> Duration {
     let is_timed = |s: &Session| {
         let over = !s.lifecycle.holds_slot();
         drains(s) || (over && (s.policy.ephemeral || s.policy.ttl_ms.is_some_and(|ms| ms != u64::MAX)))

@@ -196,7 +196,10 @@ impl Scheduler {
     /// True until the pause of a session's deferred parking is over and, if its screen showed a loss, its program has
     /// written again.
     pub fn is_parking_deferred(&self, pool: &Pool, session: SessionId, now: Timestamp) -> bool {
-        let Some(deferred) = self.deferred.get(&session).filter(|deferred| runs(pool, session, deferred.tag))
+        let Some(deferred) = self
+            .deferred
+            .get(&session)
+            .filter(|deferred| is_current_incarnation(pool, session, deferred.tag))
         else {
             return false;
         };
@@ -209,7 +212,7 @@ impl Scheduler {
 
     /// Forgets sessions with another incarnation now.
     pub(crate) fn retain_deferrals(&mut self, pool: &Pool) {
-        self.deferred.retain(|session, deferred| runs(pool, *session, deferred.tag));
+        self.deferred.retain(|session, deferred| is_current_incarnation(pool, *session, deferred.tag));
     }
 
     /// True if the check of an ended incarnation's conversation has a result.
@@ -258,18 +261,18 @@ impl Scheduler {
     ) -> BTreeSet<SessionId> {
         let deferred =
             self.deferred.keys().copied().filter(|session| self.is_parking_deferred(pool, *session, now));
-        delivering.chain(self.starting()).chain(shared(pool, tmux)).chain(deferred).collect()
+        delivering.chain(self.starting()).chain(with_foreign_panes(pool, tmux)).chain(deferred).collect()
     }
 }
 
 /// True if this is the session's present incarnation.
-fn runs(pool: &Pool, session: SessionId, tag: Tag) -> bool {
+fn is_current_incarnation(pool: &Pool, session: SessionId, tag: Tag) -> bool {
     let run = pool.session(session).and_then(|session| session.incarnation.as_ref());
     run.is_some_and(|run| run.tag == tag)
 }
 
 /// Sessions whose tmux sessions show panes that are not the pool's: a person works there.
-fn shared(pool: &Pool, tmux: &TmuxState) -> Vec<SessionId> {
+fn with_foreign_panes(pool: &Pool, tmux: &TmuxState) -> Vec<SessionId> {
     let mut panes: BTreeMap<TmuxSessionId, usize> = BTreeMap::new();
     tmux.panes.values().for_each(|pane| *panes.entry(pane.session).or_default() += 1);
     let shown_in = |s: &Session| s.running()?.session;

@@ -48,7 +48,7 @@ pub fn next_messages<'a>(
             let Some((host, worker)) = host.and_then(|host| Some((host, host.worker.as_deref()?))) else {
                 return Vec::new();
             };
-            let free = Held::by(pool, host.id).free(settings.max_processes);
+            let free = Held::for_host(pool, host.id).free_handlers(settings.max_processes);
             if free == 0 {
                 return Vec::new();
             }
@@ -67,7 +67,7 @@ fn host_lanes<'a>(
     (host, worker): (&Session, &WorkerSpec),
     now: Timestamp,
 ) -> Vec<(SessionId, Vec<PendingMessage<'a>>)> {
-    let held = Held::by(pool, host.id);
+    let held = Held::for_host(pool, host.id);
     let lanes = with_messages(pool).map(|session| {
         let left = worker.session_concurrency.saturating_sub(held.in_session(session.id));
         (session.id, assigned_heads(pool, host, session, left as usize, now))
@@ -111,7 +111,7 @@ fn waiting_times(
         (Reverse(pool.age(now, since)), since, message.id)
     };
     let concurrency = host.worker.as_ref().map_or(0, |worker| worker.concurrency as usize);
-    let left = concurrency.saturating_sub(Held::by(pool, host.id).of_worker);
+    let left = concurrency.saturating_sub(Held::for_host(pool, host.id).of_worker);
     // Only messages that the host would get now count, not older ones that wait behind others of their lane.
     let mut times: Vec<_> = in_turn(lanes.to_vec(), SessionId(0), left).iter().map(since).collect();
     times.sort_unstable();
@@ -205,7 +205,7 @@ struct Held {
 }
 
 impl Held {
-    fn by(pool: &Pool, host: SessionId) -> Self {
+    fn for_host(pool: &Pool, host: SessionId) -> Self {
         let mut held = Self { in_all: 0, of_worker: 0, of_session: BTreeMap::new() };
         for message in pool.held_messages() {
             let Some(tag) = message.holder.and_then(|holder| holder.host) else { continue };
@@ -223,7 +223,7 @@ impl Held {
     }
 
     /// Number of handlers that may be started beside those of all claims.
-    fn free(&self, max_processes: usize) -> usize {
+    fn free_handlers(&self, max_processes: usize) -> usize {
         max_processes.saturating_sub(self.in_all)
     }
 }
