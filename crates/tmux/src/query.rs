@@ -178,9 +178,9 @@ impl Query {
     fn listing(&self, server: ServerRef, text: &[u8]) -> Result<Option<Listing>, TmuxError> {
         let has_panes = !matches!(self.scope, Scope::Alive | Scope::Sessions);
         let second = if has_panes { self.mark("PANES") } else { self.ends() };
-        let Some((sessions, after, rest)) = until(text, &second) else { return Ok(None) };
+        let Some((sessions, after, rest)) = split_at_mark(text, &second) else { return Ok(None) };
         let mut sessions = format::sessions(sessions)?;
-        let (panes, end) = match until(rest, &self.ends()) {
+        let (panes, end) = match split_at_mark(rest, &self.ends()) {
             Some((panes, end, b"")) if has_panes => (panes, end),
             None if rest.is_empty() && (!has_panes || sessions.is_empty()) => (&b""[..], after),
             _ => return Ok(None),
@@ -240,7 +240,7 @@ fn mark<'a>(text: &'a [u8], start: &str) -> Option<(ServerRef, &'a [u8])> {
 }
 
 /// Splits the text at the next mark: the text before it, the mark, and the rest.
-fn until<'a>(text: &'a [u8], start: &str) -> Option<(&'a [u8], ServerRef, &'a [u8])> {
+fn split_at_mark<'a>(text: &'a [u8], start: &str) -> Option<(&'a [u8], ServerRef, &'a [u8])> {
     let mut at = 0;
     loop {
         if let Some((server, rest)) = mark(&text[at..], start) {
