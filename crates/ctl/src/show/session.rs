@@ -29,7 +29,7 @@ pub(crate) fn sessions(
             state(view),
             view.status().or(view.slot_wait.map(|_| "waiting")).unwrap_or_default().to_owned(),
             activity(view, needs.get(&session.id).map_or(&[], Vec::as_slice)),
-            left(view).to_string(),
+            open_messages(view).to_string(),
             session.current_command.as_ref().map(OsBytes::to_string_lossy).unwrap_or_default(),
             when(session.last_activity_at, style, now),
         ]);
@@ -108,14 +108,14 @@ pub(crate) fn session(
         "plan",
         view.plan.as_ref().map(|_| hint::command(&format!("poolctl show {} --plan", session.name))),
     );
-    rows.maybe("wrote", view.files.first().map(|last| wrote(last, view.files.len() - 1)));
+    rows.maybe("wrote", view.files.first().map(|last| last_file_and_others(last, view.files.len() - 1)));
     let processes = tree::render(&view.processes);
     let processes = if processes.is_empty() { processes } else { format!("processes\n{processes}") };
     rows.0.render() + &agent::asked(view, style) + &processes + &agent::replay(replay)
 }
 
 /// Formats the files that an agent wrote in a line: the last one, and the number of others.
-fn wrote(last: &str, others: usize) -> String {
+fn last_file_and_others(last: &str, others: usize) -> String {
     if others == 0 { last.to_owned() } else { format!("{last} and {others} more") }
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn state_line(view: &SessionView) -> String {
 pub(crate) fn why_ended(view: &SessionView) -> String {
     let session = &view.session;
     let exit = session.exit.map(exit_status);
-    let why = lifecycle::why(session, left(view));
+    let why = lifecycle::why(session, open_messages(view));
     let facts = [why, session.detail.clone(), exit].into_iter().flatten().collect::<Vec<_>>().join("; ");
     let state = format!("{} is {}", session.id, json_name(&session.lifecycle));
     if facts.is_empty() { state } else { format!("{state}: {facts}") }
@@ -168,7 +168,7 @@ fn exit_status(exit: Exit) -> String {
 }
 
 /// Returns the number of a session's messages that are not final.
-fn left(view: &SessionView) -> u64 {
+fn open_messages(view: &SessionView) -> u64 {
     view.queue.queued + view.queue.claimed + view.queue.in_doubt
 }
 
@@ -192,7 +192,8 @@ impl Rows {
     /// Adds the reason for the state and the end of the last program.
     fn ending(&mut self, view: &SessionView, style: Style, now: Timestamp) {
         let session = &view.session;
-        let why = lifecycle::why(session, left(view)).filter(|_| session.lifecycle != Lifecycle::Live);
+        let why =
+            lifecycle::why(session, open_messages(view)).filter(|_| session.lifecycle != Lifecycle::Live);
         self.maybe("why", why);
         self.maybe("detail", session.detail.clone());
         let exit = session.exit.map(|exit| format!("{}, {}", exit_status(exit), when(exit.at, style, now)));

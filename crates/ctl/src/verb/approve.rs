@@ -44,7 +44,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let shown = view.activity.ask.as_ref().map(|ask| ask.id);
     let (id, asked) = match args.ask.filter(|id| shown != Some(*id)) {
         Some(id) => (id, format!("{}  {}  asks: {id}", view.session.id, view.session.name)),
-        None => answerable(&view, &args.answers).map(|ask| (ask.id, asked(&view, &ask)))?,
+        None => answerable(&view, &args.answers).map(|ask| (ask.id, question(&view, &ask)))?,
     };
     let session = view.session.id.into();
     let answer = match (args.deny, args.answers.is_empty()) {
@@ -82,15 +82,15 @@ fn answerable(view: &SessionView, answers: &[String]) -> Result<Ask, Error> {
     } else {
         "this cannot be answered from here"
     };
-    conflict(format!("{}\n{what}: {how}", asked(view, &ask)))
+    conflict(format!("{}\n{what}: {how}", question(view, &ask)))
 }
 
-fn asked(view: &SessionView, ask: &Ask) -> String {
-    format!("{}  {}  asks: {}", view.session.id, view.session.name, what(ask))
+fn question(view: &SessionView, ask: &Ask) -> String {
+    format!("{}  {}  asks: {}", view.session.id, view.session.name, tool_and_text(ask))
 }
 
 /// The tool and its operation.
-fn what(ask: &Ask) -> String {
+fn tool_and_text(ask: &Ask) -> String {
     let text = escape::lines(&ask.text);
     ask.tool.as_ref().map_or_else(|| text.clone(), |tool| format!("{}: {text}", escape::line(tool)))
 }

@@ -53,7 +53,7 @@ impl WaitResult {
     }
 
     /// Returns the condition that holds; if none does, the one that cannot hold any more.
-    fn which<'a>(&self, conditions: &'a [Condition]) -> Option<&'a Condition> {
+    fn deciding<'a>(&self, conditions: &'a [Condition]) -> Option<&'a Condition> {
         let holds = |condition: &&Condition| match (self, &condition.kind) {
             (Self::Session(view), Kind::Daemon(until)) => holds(view, until),
             (Self::Message(message), Kind::Daemon(until)) => *until == Until::Message(message.id),
@@ -90,7 +90,7 @@ pub(super) fn print(
     conditions: &[Condition],
     result: WaitResult,
 ) -> Result<u8, Error> {
-    let which = result.which(conditions);
+    let which = result.deciding(conditions);
     if let WaitResult::Session(view) = &result
         && which.is_some_and(|which| result.misses(which))
     {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     fn word_of<'a>(result: &WaitResult, wanted: &'a [Condition]) -> Option<&'a str> {
-        result.which(wanted).map(|which| which.word.as_str())
+        result.deciding(wanted).map(|which| which.word.as_str())
     }
 
     #[test]

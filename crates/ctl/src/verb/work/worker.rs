@@ -197,8 +197,8 @@ impl<'a> Worker<'a> {
             }
             WorkEvent::Ended(token, exit) => self.ended(token, exit),
             WorkEvent::Killed(token, None) => self.stopping(token, |progress| progress.killed = true),
-            WorkEvent::Killed(token, Some(left)) => self.left(token, &left),
-            WorkEvent::Stale(token) => self.stale(token),
+            WorkEvent::Killed(token, Some(left)) => self.leave_to_lease(token, &left),
+            WorkEvent::Stale(token) => self.end_stale(token),
             WorkEvent::Settled(token, settled) => self.settled(token, settled),
         }
     }
@@ -336,7 +336,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Leaves a message to the end of its lease, as a process of its handler may be alive.
-    fn left(&mut self, token: Token, what: &str) {
+    fn leave_to_lease(&mut self, token: Token, what: &str) {
         if let Some(running) = self.running.get(&token) {
             out::note(&format!("poolctl: message {} is not settled: {what}", running.message.id));
             drop(self.leases.send(LeaseOrder::Drop(token)));
@@ -360,7 +360,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Ends the handler of a message whose claim was lost; the message is not settled.
-    fn stale(&mut self, token: Token) {
+    fn end_stale(&mut self, token: Token) {
         let Some(running) = self.running.get_mut(&token) else { return };
         match &mut running.state {
             HandlerState::Running => {
