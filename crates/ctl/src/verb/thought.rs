@@ -56,7 +56,7 @@ pub(crate) struct Set {
     /// The work looks ready to be committed; =false: no longer
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     commit_candidate: Option<bool>,
-    /// Your stream, one for each run; a thought with an earlier place in it is ignored
+    /// The stream of your run; a thought whose --seq is not above the last one in it is ignored
     #[arg(long, value_name = "ID", requires = "seq", value_parser = fingerprint)]
     stream: Option<String>,
     /// The place in the stream, counted from 1

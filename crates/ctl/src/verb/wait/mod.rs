@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long = "for", value_name = "WHAT", value_parser = Conditions::parse)]
     #[arg(default_value = DEFAULT, hide_default_value = true)]
     wanted: Vec<Conditions>,
-    /// For output: search what was written since (10m ago, or a time), to about a second, and no screen
+    /// For output: search only what was written since about then (10m ago, or a time), not the screen
     #[arg(long, value_name = "TIME", value_parser = time::parse_time)]
     since: Option<Timestamp>,
     /// The first of several conditions, which is the default
