@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 
 use super::fakes::{self, Agent};
 use crate::faults::support::crash_at;
-use crate::harness::{
-    PATIENCE, Pool, Program, Talk, descendants, is_stopped, send_signal, wait_until, words,
-};
+use crate::harness::{PATIENCE, Pool, Program, Talk, is_stopped, send_signal, wait_until};
 
 /// Exit code for a conflict.
 const CONFLICT: i32 = 4;
@@ -363,21 +361,32 @@ fn an_answer_is_given_once_the_agent_has_it_and_not_when_it_is_on_its_way() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
     let (id, _) = asked(&agent);
-    let (_, pid) = pool.pane_pids(&agent.id);
-    let is_hook = |pid: &u32| {
-        let words = String::from_utf8_lossy(&words(*pid)).into_owned();
-        words.contains("poolctl\0") && words.contains("hook\0claude")
-    };
-    let hook = descendants(pid).into_iter().find(is_hook).expect("a hook waits");
+    let hook = waiting_hook(&agent);
     send_signal(hook, Signal::SIGSTOP);
     wait_until("it stands still", PATIENCE, || is_stopped(hook));
-    let answered = pool.ctl(&["approve", &agent.id]);
-    assert_eq!(answered.code, CONFLICT, "{answered:?}");
+    let answered = pool.ctl(&["approve", &agent.id]).expect(6);
+    assert!(answered.stderr.contains("has not confirmed"), "{answered:?}");
     send_signal(hook, Signal::SIGKILL);
     let shown = agent.await_activity("attention");
     assert_eq!(shown["ask"]["answerable"], false, "{shown}");
     agent.keys(&["Enter"]);
     assert_eq!(agent.await_state(&id, "done")["result"], "allowed at the terminal");
+}
+
+#[test]
+fn an_answer_that_the_agent_takes_late_is_recorded_then() {
+    let pool = fakes::pool("");
+    let agent = Agent::claude(&pool);
+    let (id, _) = asked(&agent);
+    let hook = waiting_hook(&agent);
+    send_signal(hook, Signal::SIGSTOP);
+    wait_until("it stands still", PATIENCE, || is_stopped(hook));
+    pool.ctl(&["approve", &agent.id]).expect(6);
+    assert_eq!(agent.await_activity("attention")["ask"]["answerable"], false);
+    send_signal(hook, Signal::SIGCONT);
+    agent.await_state(&id, "done");
+    wait_until("the answer is on record", PATIENCE, || pool.journal().matches("ask_answered").count() == 1);
+    assert_eq!(agent.show()["ask"], json!(null));
 }
 
 /// A client attached until dropped.

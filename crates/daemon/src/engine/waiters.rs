@@ -52,7 +52,20 @@ pub(crate) enum LockWaiter {
 #[derive(Default)]
 pub(crate) struct PendingDecisions {
     hooks: BTreeMap<(SessionId, u64), oneshot::Sender<Decision>>,
-    sent: BTreeMap<(SessionId, u64), oneshot::Sender<()>>,
+    sent: BTreeMap<(SessionId, u64), SentDecision>,
+}
+
+/// A decision that a hook was sent, and which its agent may not have taken yet.
+pub(crate) struct SentDecision {
+    pub(crate) allow: bool,
+    taken: oneshot::Sender<()>,
+}
+
+impl SentDecision {
+    /// Notifies the request that decided, unless it waits no longer.
+    pub(crate) fn notify(self) {
+        self.taken.send(()).ok();
+    }
 }
 
 impl PendingDecisions {
@@ -69,20 +82,28 @@ impl PendingDecisions {
     }
 
     /// Notes that a hook was sent its decision. The receiver is notified once the agent has taken it.
-    pub(crate) fn sent(&mut self, session: SessionId, ask: u64) -> oneshot::Receiver<()> {
-        let (sender, taken) = oneshot::channel();
-        self.sent.insert((session, ask), sender);
-        taken
+    pub(crate) fn sent(&mut self, session: SessionId, ask: u64, allow: bool) -> oneshot::Receiver<()> {
+        let (taken, receiver) = oneshot::channel();
+        self.sent.insert((session, ask), SentDecision { allow, taken });
+        receiver
     }
 
-    /// Removes and returns the notifier of a decision that the agent has taken, or that is given up.
-    pub(crate) fn settle(&mut self, session: SessionId, ask: u64) -> Option<oneshot::Sender<()>> {
+    /// True if a hook was sent its decision, and has not reported that its agent took it.
+    pub(crate) fn is_sent(&self, session: SessionId, ask: u64) -> bool {
+        self.sent.contains_key(&(session, ask))
+    }
+
+    /// Removes and returns a decision that the agent has taken, or that did not reach the hook.
+    pub(crate) fn settle(&mut self, session: SessionId, ask: u64) -> Option<SentDecision> {
         self.sent.remove(&(session, ask))
     }
 
-    /// Drops the hooks of a session whose requests are not open any more.
+    /// Drops the hooks of a session whose requests are not open any more, and the decisions on these that nobody waits
+    /// for.
     pub(crate) fn retain(&mut self, session: SessionId, open: &[Ask]) {
-        self.hooks
-            .retain(|(waits_for, ask), _| *waits_for != session || open.iter().any(|open| open.id == *ask));
+        let is_open =
+            |(of, ask): &(SessionId, u64)| *of != session || open.iter().any(|open| open.id == *ask);
+        self.hooks.retain(|request, _| is_open(request));
+        self.sent.retain(|request, sent| is_open(request) || !sent.taken.is_closed());
     }
 }

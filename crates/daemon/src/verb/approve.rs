@@ -39,29 +39,25 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: A
         let no_hook = || Refusal::conflict(only_at_terminal(&session));
         let hook = turn.waiting.decisions.take(session.id, ask.id);
         let hook = hook.filter(|hook| !hook.is_closed()).ok_or_else(no_hook)?;
-        let taken = turn.waiting.decisions.sent(session.id, ask.id);
+        let taken = turn.waiting.decisions.sent(session.id, ask.id, allow);
         operation.record_begun(turn, session.id);
-        withdraw(turn, &session, &ask);
+        withdraw(turn, session.id, ask.id);
         Ok::<_, Refusal>((hook, taken, session, ask))
     };
-    let (hook, taken, session, ask) = daemon.engine.turn(decide).await??;
+    let (hook, mut taken, session, ask) = daemon.engine.turn(decide).await??;
     crate::crash::point("ask-answered");
-    let sent = hook.send(decision).is_ok();
-    let taken = sent && timeout(TAKEN_LIMIT, taken).await.is_ok_and(|taken| taken.is_ok());
+    let is_sent = hook.send(decision).is_ok();
+    if is_sent {
+        drop(timeout(TAKEN_LIMIT, &mut taken).await);
+    }
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let conclude = move |turn: &mut Turn<'_>| {
-        turn.waiting.decisions.settle(session.id, ask.id);
-        let reply = if taken {
-            let by = "approve".to_owned();
-            let answered = AgentEvent::AskAnswered { session: session.id, ask: ask.id, allowed: allow, by };
-            turn.emit(Event::Agent(answered));
-            session_view::reply(turn, &context, session.id)
+        // Until here the decision is on record if it was not taken: somebody waits for it.
+        let _waiting = taken;
+        let reply = if turn.waiting.decisions.is_sent(session.id, ask.id) {
+            Err(not_taken(turn, &session, ask, is_sent))
         } else {
-            // A turn that is over was answered at its terminal.
-            if is_at_work(turn, &session) {
-                restore(turn, &session, ask);
-            }
-            Err(Refusal::conflict(only_at_terminal(&session)))
+            session_view::reply(turn, &context, session.id)
         };
         operation.record_answer(turn, &reply);
         reply
@@ -90,17 +86,33 @@ async fn answer_dialog(daemon: &Arc<Daemon>, op: &ClientOperation, choice: dialo
 }
 
 /// Withdraws a request that is being answered, so that it is shown to no other client.
-fn withdraw(turn: &mut Turn<'_>, session: &Session, ask: &Ask) {
-    let open = asks::open_asks(turn, session.id);
-    let left: Vec<Ask> = open.into_iter().filter(|open| open.id != ask.id).collect();
+fn withdraw(turn: &mut Turn<'_>, session: SessionId, ask: u64) {
+    let open = asks::open_asks(turn, session);
+    let left: Vec<Ask> = open.into_iter().filter(|open| open.id != ask).collect();
     let since = turn.now();
-    asks::set_open_asks(turn, session.id, &left, |before| Activity {
+    asks::set_open_asks(turn, session, &left, |before| Activity {
         state: ActivityState::Busy,
         since,
         ask: None,
         detail: None,
         ..before
     });
+}
+
+/// Returns the refusal of an answer that did not reach the hook (`!is_sent`), or that its agent may not have taken.
+fn not_taken(turn: &mut Turn<'_>, session: &Session, ask: Ask, is_sent: bool) -> Refusal {
+    if !is_sent {
+        turn.waiting.decisions.settle(session.id, ask.id);
+    }
+    // A turn that is over was answered at its terminal.
+    if is_at_work(turn, session) {
+        restore(turn, session, ask);
+    }
+    if is_sent {
+        Refusal::timeout(unconfirmed(session))
+    } else {
+        Refusal::conflict(only_at_terminal(session))
+    }
 }
 
 /// True if the agent of the same incarnation is in a turn.
@@ -152,10 +164,26 @@ fn only_at_terminal(session: &Session) -> String {
     )
 }
 
-/// Records that a hook has received its decision and that its agent took it.
+fn unconfirmed(session: &Session) -> String {
+    let name = &session.name;
+    format!(
+        "the hook of {name} was given the answer, and has not confirmed in {} s that the agent took it: `poolctl \
+         show {name}` tells whether it still asks, and then only its terminal takes an answer (`poolctl attach {name}`)",
+        TAKEN_LIMIT.as_secs()
+    )
+}
+
+/// Records that a hook has received its decision and that its agent took it, even after the request that decided was
+/// told that this is not known.
 pub(crate) fn decision_taken(turn: &mut Turn<'_>, session: SessionId, ask: u64) -> Reply {
-    if let Some(taken) = turn.waiting.decisions.settle(session, ask) {
-        taken.send(()).ok();
+    if let Some(sent) = turn.waiting.decisions.settle(session, ask) {
+        // If it took long, the request is shown again.
+        if asks::open_asks(turn, session).iter().any(|open| open.id == ask) {
+            withdraw(turn, session, ask);
+        }
+        let (allowed, by) = (sent.allow, "approve".to_owned());
+        turn.emit(Event::Agent(AgentEvent::AskAnswered { session, ask, allowed, by }));
+        sent.notify();
     }
     Ok(Response::Done)
 }
