@@ -8,7 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::signal::Signal;
 
 use super::support::{dir, events};
-use crate::harness::{PATIENCE, Pool, Talk, log_writers, number, send_signal, wait_until};
+use crate::faults::support::has;
+use crate::harness::{Output, PATIENCE, Pool, Talk, log_writers, number, send_signal, wait_until};
 
 /// Megabytes that one session writes; `POOL_FLOOD_MB` sets more.
 const FLOOD_MB: usize = 40;
@@ -37,6 +38,36 @@ fn median(pool: &Pool, many: usize, over: &AtomicBool) -> Duration {
         (0..many).take_while(|n| *n < 5 || !over.load(Ordering::Relaxed)).map(one).collect();
     times.sort_unstable();
     times[times.len() / 2]
+}
+
+#[test]
+fn a_log_is_read_whole_or_not_at_all_however_few_files_may_be_open() {
+    if !has("prlimit") {
+        return;
+    }
+    let pool = Pool::with("[logs]\nmax_size = '1MiB'\n");
+    let id = pool.ok(&["new", "web", "--", "seq", "1", "100000"]);
+    pool.ok(&["wait", &id, "--for", "exit", "--timeout", "30s"]);
+    let is_compressed = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".gz");
+    let parts =
+        || fs::read_dir(dir(&pool, &id).join("logs")).unwrap().flatten().filter(is_compressed).count();
+    wait_until("its parts are compressed", PATIENCE, || parts() > 1);
+    let whole = pool.ok(&["logs", &id]);
+    assert!(whole.starts_with("1\n2\n") && whole.ends_with("100000"));
+    let poolctl = pool.poolctl().get_program().to_owned();
+    let read = |files: u32| {
+        let mut command = pool.command("prlimit");
+        command.arg(format!("--nofile={files}:{files}")).arg(&poolctl).args(["logs", &id]);
+        Output::of(&mut command, b"")
+    };
+    let outputs: Vec<Output> = (4..16).map(read).collect();
+    assert!(
+        outputs.iter().all(|output| output.code != 0 || output.text() == whole),
+        "{:?}",
+        outputs[1].stderr
+    );
+    let code = |output: &Output| output.code;
+    assert!(outputs.iter().map(code).min() == Some(0) && outputs.iter().map(code).max() > Some(0));
 }
 
 #[test]

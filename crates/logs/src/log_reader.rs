@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use process::log_writer::{Part, Parts, open_file};
+use process::log_writer::{Part, Parts, is_damage, open_file};
 use process::runtime::untrusted_file::id;
 use protocol::logs;
 
@@ -99,11 +99,14 @@ impl Reader {
                     let end = *end;
                     let max =
                         usize::try_from(end - self.offset).map_or(block.len(), |left| left.min(block.len()));
-                    if let Ok(read @ 1..) = part.read(&mut block[..max]) {
-                        self.offset += read as u64;
-                        return Ok(read);
+                    match part.read(&mut block[..max]) {
+                        Ok(read @ 1..) => {
+                            self.offset += read as u64;
+                            return Ok(read);
+                        }
+                        Err(error) if !is_damage(&error) => return Err(error),
+                        _ => self.open = None,
                     }
-                    self.open = None;
                     self.skip_to(end);
                 }
             }
@@ -126,10 +129,11 @@ impl Reader {
                     Ok(reader) => self.open = Some(OpenFile::Part(reader, part.end())),
                     // The part was compressed or dropped meanwhile.
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    Err(_) => {
+                    Err(error) if is_damage(&error) => {
                         self.skip_to(part.end());
                         continue;
                     }
+                    Err(error) => return Err(error),
                 }
                 return Ok(true);
             }

@@ -182,7 +182,12 @@ impl SampleState {
             // The attached client hears it.
             self.log.marks.bell_at = None;
         }
-        if let Ok(meta) = std::fs::metadata(&target.log) {
+        let log = std::fs::metadata(&target.log);
+        if log.is_err() && self.quiet_since.is_some() {
+            // A log that cannot be looked at counts as being written.
+            self.quiet_since = Some(now);
+        }
+        if let Ok(meta) = log {
             self.has_output = self.has_output || meta.len() > 0 || files::has_output(&target.log);
             let before = target.active_before_adoption.filter(|_| !self.has_output);
             self.quiet_since = quiet_since((&target.log, &meta, now), before);
@@ -325,6 +330,26 @@ mod tests {
         let now = Timestamp(u64::MAX);
         assert_eq!(quiet_since((&log, &meta, now), Some(before)), Some(before));
         assert!(quiet_since((&log, &meta, now), None).is_some_and(|wrote| wrote > before));
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_looked_at_any_more_counts_as_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("logs/output.log");
+        let target = SampleTarget::plain((SessionId(1), Tag([1; 16])), &log);
+        let processes = world::processes::SystemProcesses;
+        let mut state = SampleState::default();
+        let mut quiet_since = |now| {
+            state.read(&processes, &target, Timestamp(now));
+            state.sample().quiet_since
+        };
+        assert_eq!(quiet_since(1), None, "there is none yet");
+        fs::create_dir(dir.path().join("logs")).unwrap();
+        fs::write(&log, "text").unwrap();
+        assert!(quiet_since(2) > Some(Timestamp(3)), "it was written at this time");
+        fs::rename(dir.path().join("logs"), dir.path().join("away")).unwrap();
+        fs::write(dir.path().join("logs"), "a file in its place").unwrap();
+        assert_eq!(quiet_since(3), Some(Timestamp(3)));
     }
 
     #[test]

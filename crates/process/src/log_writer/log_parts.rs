@@ -7,7 +7,7 @@ use std::path::Path;
 
 use protocol::logs::{self, part_name};
 
-use super::access::open_file;
+use super::access::{is_damage, open_file};
 
 /// Minimum size of a gzip file: a header of ten bytes, two of an empty block, a trailer of eight.
 const GZIP_MIN: u64 = 20;
@@ -70,7 +70,8 @@ impl Parts {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 found => found?.len(),
             };
-            let length = if compressed { uncompressed_length(&entry.path(), size) } else { size };
+            let length = if compressed { uncompressed_length(&entry.path(), size)? } else { Some(size) };
+            let Some(length) = length else { continue };
             let part = Part { offset, length, size, compressed };
             let plain = |one: Part, other: Part| if one.compressed { other } else { one };
             let both = |known: Part| Part { size: known.size + size, ..plain(known, part) };
@@ -102,13 +103,21 @@ impl Parts {
     }
 }
 
-/// Reads the uncompressed length from the trailer of a gzip file; 0 if it is not one.
-fn uncompressed_length(path: &Path, size: u64) -> u64 {
+/// Reads the uncompressed length from the trailer of a gzip file; 0 if it is not one, `None` if it is gone.
+fn uncompressed_length(path: &Path, size: u64) -> io::Result<Option<u64>> {
     let read = || {
         let mut file = open_file(path)?;
         file.seek(SeekFrom::End(-4))?;
         let mut length = [0; 4];
         file.read_exact(&mut length).map(|()| u32::from_le_bytes(length))
     };
-    if size < GZIP_MIN { 0 } else { read().map_or(0, u64::from) }
+    if size < GZIP_MIN {
+        return Ok(Some(0));
+    }
+    match read() {
+        Ok(length) => Ok(Some(length.into())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if is_damage(&error) => Ok(Some(0)),
+        Err(error) => Err(error),
+    }
 }

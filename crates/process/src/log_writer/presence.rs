@@ -39,7 +39,7 @@ impl Presence {
     }
 }
 
-/// True if a writer of this log is running.
+/// True if a writer of this log is running, or may be: its files cannot be opened.
 pub fn has_writer(dir: &Path) -> bool {
     [logs::LOCK, logs::CURRENT].iter().any(|name| is_locked(&dir.join(name)))
 }

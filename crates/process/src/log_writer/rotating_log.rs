@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use protocol::logs;
 
@@ -134,9 +135,16 @@ impl RotatingLog {
     }
 
     /// Lets the current file grow beyond its limit, because a new one cannot be created; drops the oldest
-    /// parts instead. Returns the number of bytes that fit.
+    /// parts instead. Returns the number of bytes that fit. If it is unknown how large the parts are, the file may grow
+    /// to twice its limit.
     fn extend_current(&mut self, length: u64) -> io::Result<u64> {
-        let mut parts = Parts::list(self.files.dir())?;
+        let mut parts = match Parts::list(self.files.dir()) {
+            Ok(parts) => parts,
+            Err(error) => {
+                let room = (2 * self.options.max_file_size()).saturating_sub(length);
+                return if room > 0 { Ok(room) } else { Err(error) };
+            }
+        };
         loop {
             let used = parts.size() + length;
             if let room @ 1.. = self.options.max_size_without_copy().saturating_sub(used) {
@@ -171,7 +179,12 @@ impl Write for RotatingLog {
                 self.rotate()?;
                 self.file.write(&bytes[..fitting])?
             }
-            result => result?,
+            Err(error) => {
+                // The time of the last output, from which the daemon tells whether the program is idle.
+                drop(self.file.set_modified(SystemTime::now()));
+                return Err(error);
+            }
+            Ok(length) => length,
         };
         self.times.after_write(now, self.base + self.file.metadata()?.len());
         Ok(written)
