@@ -302,7 +302,8 @@ pub(crate) fn open_process(pid: u32) -> io::Result<Option<OwnedFd>> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(fd) => Ok(Some(fd)),
-        Err(rustix::io::Errno::SRCH) => Ok(None),
+        // Beside the usual error, those for the id of a thread of another process: no process has this pid any more.
+        Err(rustix::io::Errno::SRCH | rustix::io::Errno::NOENT | rustix::io::Errno::INVAL) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -367,6 +368,20 @@ mod tests {
         assert_eq!([of('Z', 1), of('Z', 2)], [Some(State::Zombie), Some(State::Running)]);
         assert_eq!([of('Z', 0), of('S', 0), of('X', 1)], [None; 3]);
         assert_eq!([of('S', 1), of('t', 1)], [Some(State::Running), Some(State::Stopped)]);
+    }
+
+    #[test]
+    fn the_id_of_a_thread_is_that_of_no_process() {
+        let (told, id) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            told.send(nix::unistd::gettid()).unwrap();
+            ended.recv().ok();
+        });
+        let id = u32::try_from(id.recv().unwrap().as_raw()).unwrap();
+        assert!(open_process(id).unwrap().is_none());
+        drop(end);
+        thread.join().unwrap();
     }
 
     #[test]
