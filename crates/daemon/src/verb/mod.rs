@@ -4,7 +4,7 @@
 //!
 //! No verb uses another. Files that several share: [`start`], [`termination`] and [`removal`] of a session,
 //! and waiting for one in [`transition`]; [`one_turn`] and [`pane`] for whole kinds of verbs;
-//! [`session_view`], [`usage`], [`message_selection`], [`attention`], [`database`] and [`parts`] for answers;
+//! [`session_view`], [`session_usage`], [`message_selection`], [`attention`], [`database`] and [`parts`] for answers;
 //! [`caller`].
 
 pub(crate) mod adopt;
@@ -57,6 +57,7 @@ mod restart;
 mod restore;
 mod rm;
 pub(crate) mod send;
+mod session_usage;
 mod session_view;
 mod show;
 mod snapshot;
@@ -69,7 +70,6 @@ mod termination;
 mod thought;
 mod transition;
 mod update;
-mod usage;
 pub(crate) mod wait;
 mod work;
 mod worker;

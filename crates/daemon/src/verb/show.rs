@@ -8,13 +8,14 @@ use protocol::{Reply, Response, SessionRef};
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::theme;
-use crate::verb::{session_view, usage};
+use crate::verb::{session_usage, session_view};
 
 /// Processes, usage and colours are read outside of the engine.
 pub(super) async fn show(daemon: &Arc<Daemon>, wanted: SessionRef) -> Reply {
     let session = session_view::resolve(daemon, wanted).await?;
     let processes = session_view::processes(daemon, &session).await;
-    let usage = usage::measure(daemon, &Arc::from([session.clone()])).await.and_then(|mut all| all.pop());
+    let usage =
+        session_usage::measure(daemon, &Arc::from([session.clone()])).await.and_then(|mut all| all.pop());
     let context = Arc::clone(daemon);
     let read = move |turn: &mut Turn<'_>| {
         let mut reply = session_view::reply(turn, &context, session.id);

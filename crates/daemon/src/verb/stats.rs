@@ -6,7 +6,7 @@ use protocol::reply::UsageView;
 use protocol::{Refusal, Reply, Response, Session, SessionRef};
 
 use crate::engine::{Daemon, Turn};
-use crate::verb::{attention, usage};
+use crate::verb::{attention, session_usage};
 
 pub(super) async fn stats(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> Reply {
     let loaded = daemon.loaded();
@@ -24,7 +24,7 @@ pub(super) async fn stats(daemon: &Arc<Daemon>, wanted: Option<SessionRef>) -> R
     };
     let (sessions, stuck): (Vec<Session>, _) = daemon.engine.turn(find).await??;
     let sessions: Arc<[Session]> = sessions.into();
-    let Some(measured) = usage::measure(daemon, &sessions).await else {
+    let Some(measured) = session_usage::measure(daemon, &sessions).await else {
         return Err(Refusal::failed("the process table does not answer; try again once it does"));
     };
     let view = |(s, usage): (&Session, _)| {
