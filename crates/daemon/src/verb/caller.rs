@@ -3,7 +3,7 @@
 use protocol::{ProcId, Refusal};
 
 use crate::host::outbox::Outbox;
-use crate::verb::parts::Parts;
+use crate::verb::answer_parts::Parts;
 
 /// The client connection that a request came from: claims and registrations end with it.
 #[derive(Clone)]

@@ -7,8 +7,8 @@ use protocol::{Reply, Response, Stamped};
 
 use crate::engine::{Daemon, in_doubt};
 use crate::host::blocking_pool::Purpose;
+use crate::verb::answer_parts::Parts;
 use crate::verb::database;
-use crate::verb::parts::Parts;
 
 /// Maximum number of events in one answer.
 const EVENTS_MAX: u32 = 100_000;

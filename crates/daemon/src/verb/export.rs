@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use crate::engine::{Daemon, in_doubt};
 use crate::host::blocking_pool::{self, Purpose};
+use crate::verb::answer_parts::Parts;
 use crate::verb::database;
-use crate::verb::parts::Parts;
 
 /// Time for a client to take a part: as long as its text is being read, the file of the database only grows.
 const READ_LIMIT: Duration = Duration::from_secs(5 * 60);

@@ -1,13 +1,14 @@
-//! The requests, one file each, named as the verbs of `poolctl`: take the session's lock, decide in a turn,
-//! perform the effect, commit its result in a turn. [`dispatch`] is their table, and [`operation`] the frame
-//! around those that change something.
+//! The requests, one file each, named as the verbs of `poolctl`. Those that act on tmux take the session's lock,
+//! decide in a turn, perform the effect, and commit its result in a turn; what the reaper ends is decided in a turn,
+//! and waited for. [`dispatch`] is their table, and [`operation`] the frame around those that change something.
 //!
-//! No verb uses another. Files that several share: [`start`], [`termination`] and [`removal`] of a session,
-//! and waiting for one in [`transition`]; [`one_turn`] and [`pane`] for whole kinds of verbs;
-//! [`session_view`], [`session_usage`], [`message_selection`], [`attention`], [`database`] and [`parts`] for answers;
-//! [`caller`].
+//! No verb uses another. Files that several share: [`start`], [`termination`] and [`removal`] of a session, with
+//! [`files_in_use`] and [`detached`], and waiting for one in [`transition`]; [`one_turn`] and [`pane`] for whole kinds
+//! of verbs; [`session_view`], [`session_usage`], [`message_selection`], [`archived_messages`], [`attention`],
+//! [`database`] and [`answer_parts`] for answers; [`caller`].
 
 pub(crate) mod adopt;
+mod answer_parts;
 pub(crate) mod approve;
 mod archived_messages;
 mod attach;
@@ -45,7 +46,6 @@ mod one_turn;
 mod operation;
 mod pane;
 mod park;
-mod parts;
 mod pin;
 mod prune;
 mod queue;

@@ -16,9 +16,9 @@ use crate::decide::idempotency::{self, ClientOperation};
 use crate::decide::{lock, queue};
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::{self, Purpose};
+use crate::verb::answer_parts::Parts;
 use crate::verb::database;
 use crate::verb::message_selection::select;
-use crate::verb::parts::Parts;
 
 /// Maximum number of final messages in a listing without a limit.
 const FINAL_SHOWN: u32 = 100;
