@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use protocol::request::{Observe, View};
 use protocol::tmux::{HIDDEN_SESSION, TmuxState};
-use protocol::{PaneId, TmuxSessionId, parts};
+use protocol::{PaneId, TmuxSessionId, view_parts};
 use serde_json::Value;
 
 use crate::harness::{Output, PATIENCE, Pool, Talk, alive, eventually, gone, send_signal, wait_until};
@@ -35,7 +35,7 @@ impl Told {
         match observe.view {
             View::Snapshot { state, part, more } => {
                 let before = self.coming.take().filter(|_| part > 0);
-                let joined = parts::join(before, state);
+                let joined = view_parts::join(before, state);
                 if more {
                     self.coming = Some(joined);
                     return false;

@@ -12,7 +12,7 @@
 //! and `thought`. All of them use `ids`, `text`, `time` and `clock`. `redact` hides secrets in what is displayed;
 //! `backoff` and `digest` are the pauses and the digest of all programs.
 //!
-//! Three more directions: the watcher sends `tmux` states and their `diff`, split into `parts`. The reaper
+//! Three more directions: the watcher sends `tmux` states and their `diff`, split by `view_parts`. The reaper
 //! takes candidates and returns verdicts (`reap`). Programs in a session speak through files: an init through
 //! `job`, an agent's hook through `hook` and the log writer through `logs`; `env` lists the variables that
 //! sessions do not inherit.
@@ -311,7 +311,6 @@ pub mod message;
 pub mod message_reason;
 mod names;
 mod origin;
-pub mod parts;
 pub mod paths;
 pub mod peer;
 pub mod policy;
@@ -329,6 +328,7 @@ pub mod tmux;
 mod u64_string;
 pub mod usage;
 mod variant_lists;
+pub mod view_parts;
 pub mod worker;
 
 pub use activity::{Activity, ActivityState, Ask, AskKind, Notes, Source};

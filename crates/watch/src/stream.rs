@@ -9,9 +9,9 @@ use std::time::Duration;
 use process::runtime::awake::awake;
 use protocol::TransportError;
 use protocol::diff::Change;
-use protocol::parts;
 use protocol::request::{Observe, View};
 use protocol::tmux::{Server, TmuxState, TmuxTransport};
+use protocol::view_parts;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::Error;
@@ -218,7 +218,7 @@ impl<'a, S: Sink> Stream<'a, S> {
             return Ok(());
         }
         let changes = self.source.take_changes().changes(&self.reported, self.source.state());
-        let pieces = parts::diffs(changes);
+        let pieces = view_parts::diffs(changes);
         if pieces.len() > 1 && unreported.whole.is_some() {
             self.enqueue_snapshot(0, unreported.whole);
             return Ok(());
@@ -252,7 +252,7 @@ impl<'a, S: Sink> Stream<'a, S> {
         drop(self.source.take_changes());
         self.reported = self.source.state().clone();
         let whole = whole.filter(|_| !matches!(self.reported.server, Server::Unknown(_)));
-        let views = parts::snapshot(self.reported.clone());
+        let views = view_parts::snapshot(self.reported.clone());
         self.outbox.extend(views.into_iter().map(|view| Outgoing { view, asked, whole, part: None }));
     }
 

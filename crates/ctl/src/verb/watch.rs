@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use protocol::diff::{Change, diff};
 use protocol::request::View;
 use protocol::tmux::{Server, TmuxState};
-use protocol::{Frame, Request, parts};
+use protocol::{Frame, Request, view_parts};
 
 use crate::follow::{Follower, follow};
 use crate::show::out::Style;
@@ -64,7 +64,7 @@ impl Watch {
     fn lines(&mut self, view: View) -> Vec<String> {
         let changes = match view {
             View::Snapshot { state, part, more } => {
-                let whole = parts::join(self.parts.take().filter(|_| part > 0), state);
+                let whole = view_parts::join(self.parts.take().filter(|_| part > 0), state);
                 if more {
                     self.parts = Some(whole);
                     return Vec::new();

@@ -6,9 +6,9 @@ use protocol::frame;
 use protocol::tmux::Server;
 
 use crate::testing::{pane, session};
-use protocol::parts::{diffs, join, snapshot};
 use protocol::request::View;
 use protocol::tmux::{TmuxPane, TmuxState};
+use protocol::view_parts::{diffs, join, snapshot};
 
 fn state(sessions: u32, panes: u32, name: usize, dir: usize) -> TmuxState {
     let in_dir = |(id, pane)| (id, TmuxPane { current_dir: Some(OsBytes(vec![b'd'; dir])), ..pane });

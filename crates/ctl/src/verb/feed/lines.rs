@@ -1,7 +1,7 @@
 //! Parses a line of the feed into observations.
 
 use protocol::request::{Observe, View};
-use protocol::{Call, Refusal, Request, frame, parts};
+use protocol::{Call, Refusal, Request, frame, view_parts};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -83,7 +83,7 @@ fn split(observe: Observe) -> Option<Vec<Observe>> {
     }
     let Observe { watcher, seq, asked, age_ms, sent_at_ms, complete, view } = observe;
     let View::Snapshot { state, part: 0, more: false } = view else { return None };
-    let views = parts::snapshot(state).into_iter().zip(seq..);
+    let views = view_parts::snapshot(state).into_iter().zip(seq..);
     let parts = views.map(|(view, seq)| Observe { watcher, seq, asked, age_ms, sent_at_ms, complete, view });
     let parts: Vec<Observe> = parts.collect();
     parts.iter().all(fits).then_some(parts)
@@ -284,7 +284,7 @@ mod tests {
             let View::Snapshot { state, part, more } = observe.view.clone() else { panic!("{at}") };
             assert_eq!((observe.seq, observe.asked, part, more), (u64::from(at) + 1, 3, at, at < 2));
             assert!(observe.complete && fits(&observe));
-            joined = Some(parts::join(joined, state));
+            joined = Some(view_parts::join(joined, state));
         }
         assert_eq!(joined, Some(whole.clone()));
         // A part cannot be split again.

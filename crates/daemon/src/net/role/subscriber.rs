@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pool::observe::Report;
 use protocol::request::{Observe, View};
-use protocol::{Call, Event, Frame, MessageId, Request, Seq, Stamped, Timestamp, frame, parts};
+use protocol::{Call, Event, Frame, MessageId, Request, Seq, Stamped, Timestamp, frame, view_parts};
 use store::{Reader, StoreError};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -230,7 +230,7 @@ impl NumberedStream {
     /// Returns the frames of an observation, which are sent at this time since the boot.
     fn frames(&mut self, seen: &ObservedTmux, sent_at: Duration) -> Vec<Observe> {
         let views = match &seen.report {
-            Report::Snapshot(state) => parts::snapshot(state.clone()),
+            Report::Snapshot(state) => view_parts::snapshot(state.clone()),
             Report::Diff(changes) => vec![View::Diff(changes.clone())],
             Report::Unchanged => vec![View::Unchanged],
             Report::Alive => vec![View::Alive],

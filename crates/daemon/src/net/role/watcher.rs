@@ -10,7 +10,7 @@ use protocol::reply::{WatchSetup, WatcherCommand};
 use protocol::request::{Observe, View};
 use protocol::tmux::{Server, TmuxState, TmuxTransport};
 use protocol::{
-    Call, ErrorCode, Event, Frame, Hello, Refusal, Reply, Request, Response, Role, Session, frame, parts,
+    Call, ErrorCode, Event, Frame, Hello, Refusal, Reply, Request, Response, Role, Session, frame, view_parts,
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -181,7 +181,7 @@ impl Stream {
                 return self.lost_sync();
             }
             View::Snapshot { state, part, more } => {
-                let whole = parts::join(self.partial.take().map(|(_, before)| before), state);
+                let whole = view_parts::join(self.partial.take().map(|(_, before)| before), state);
                 if whole.panes.len() > PANES_MAX || whole.sessions.len() > PANES_MAX {
                     let why = format!("a snapshot of over {PANES_MAX} panes or sessions");
                     return Err(Refusal::usage(why));
