@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use crate::decide::worker::{self, TICK_MAX, TICK_MIN};
 use crate::engine::{Daemon, Turn};
 use crate::host::clock;
-use crate::sense::exits;
+use crate::sense::process_exits;
 
 /// Runs until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
@@ -16,7 +16,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let asked_at = clock::mono(daemon.started);
         let suspects = daemon.engine.turn(move |turn| worker::suspects(turn, asked_at)).await;
         let Ok(suspects) = suspects else { return };
-        let exited = exits::sample(&daemon, suspects).await;
+        let exited = process_exits::sample(&daemon, suspects).await;
         let context = Arc::clone(&daemon);
         let tick = move |turn: &mut Turn<'_>| {
             turn.volatile.reaping.note_exited(exited);

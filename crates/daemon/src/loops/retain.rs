@@ -16,7 +16,7 @@ use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::clock::FileAges;
 use crate::host::{disk_reserve, files, short_tmp, timeline};
-use crate::sense::{exits, observe};
+use crate::sense::{observe, process_exits};
 
 /// Time between two rounds.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
         let groups = control_groups(&daemon).await;
         let spared = |turn: &mut Turn<'_>| turn.volatile.reaping.spared().collect::<BTreeSet<_>>();
         let Ok(spared) = daemon.engine.turn(spared).await else { return };
-        let ended = exits::sample(&daemon, spared).await;
+        let ended = process_exits::sample(&daemon, spared).await;
         let context = Arc::clone(&daemon);
         let is_due = operations_due <= Instant::now();
         if is_due {

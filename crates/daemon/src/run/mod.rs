@@ -38,7 +38,7 @@ use crate::loops::{
 };
 use crate::net::accept;
 use crate::net::listen::{self, SocketFile};
-use crate::sense::{exits, hook_spool, past_output};
+use crate::sense::{hook_spool, past_output, process_exits};
 
 pub use crate::run::open::open_database;
 pub use crate::run::options::{Options, check_config, print_config};
@@ -116,7 +116,7 @@ pub async fn serve(host: Host) -> Result<(), DaemonError> {
     let (holders, held) = mpsc_async::unbounded_channel();
     let parts = setup::Parts { engine: handle, holders, started, database_was_missing };
     let daemon = Arc::new(setup::daemon(site, parts)?);
-    daemon.world.spawn("holders", exits::watch_holders(Arc::clone(&daemon), held));
+    daemon.world.spawn("holders", process_exits::watch_holders(Arc::clone(&daemon), held));
     let mut created = None;
     let ended = tokio::select! {
         biased;
@@ -238,7 +238,7 @@ async fn resume_claims(daemon: &Arc<Daemon>) -> Result<(), DaemonError> {
         let claims = turn.pool().held_messages().filter_map(|open| open.holder?.process);
         locks.chain(claims).collect::<BTreeSet<ProcId>>()
     };
-    let dead = exits::sample(daemon, daemon.engine.turn(holders).await.map_err(failed)?).await;
+    let dead = process_exits::sample(daemon, daemon.engine.turn(holders).await.map_err(failed)?).await;
     let context = Arc::clone(daemon);
     let recover = move |turn: &mut Turn<'_>| {
         turn.volatile.reaping.note_exited(dead.iter().copied());

@@ -9,7 +9,7 @@ use protocol::{Backoff, Event, Exit, Lifecycle, ProcId, Reason, Session, Tag};
 use tokio::time::{Instant, sleep};
 
 use crate::engine::{Daemon, Turn};
-use crate::sense::{exits, observe, tmux_snapshot};
+use crate::sense::{observe, process_exits, tmux_snapshot};
 
 /// The signal with which the kernel's out-of-memory killer ends a process.
 const SIGKILL: i32 = 9;
@@ -104,7 +104,7 @@ fn is_drained(turn: &Turn<'_>, session: &Session) -> bool {
 async fn await_exit(daemon: &Daemon, init: ProcId) -> bool {
     let deadline = Instant::now() + CLEAN_UP_LIMIT;
     let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(50));
-    while exits::sample(daemon, [init].into()).await.is_empty() {
+    while process_exits::sample(daemon, [init].into()).await.is_empty() {
         if Instant::now() >= deadline {
             return false;
         }
