@@ -14,7 +14,7 @@ pub(crate) mod display_cache;
 pub(crate) mod error;
 pub(crate) mod files;
 pub(crate) mod free_disk;
-pub(crate) mod log_writer;
+pub(crate) mod log_writer_end;
 pub(crate) mod machine_sample;
 pub(crate) mod outbox;
 pub(crate) mod program_path;

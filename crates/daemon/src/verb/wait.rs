@@ -12,7 +12,7 @@ use protocol::{
 
 use crate::decide::queue;
 use crate::engine::{Daemon, Turn};
-use crate::host::log_writer;
+use crate::host::log_writer_end;
 use crate::verb::session_view;
 
 pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
@@ -45,7 +45,7 @@ async fn wait_for_log(daemon: &Daemon, session: &Session) {
     let (dir, tag) = (daemon.paths.logs_of(session.id), run.tag);
     let separate = session.spec.separate_stderr.then(|| dir.join(protocol::logs::STDERR));
     for dir in [Some(dir), separate].into_iter().flatten() {
-        log_writer::wait_for_end(&daemon.blocking, &dir, Some(tag)).await;
+        log_writer_end::wait(&daemon.blocking, &dir, Some(tag)).await;
     }
 }
 

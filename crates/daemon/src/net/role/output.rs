@@ -13,7 +13,7 @@ use protocol::{Frame, Lifecycle, OsBytes, Refusal, SessionId, Tag};
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::{BlockingPool, Purpose};
 use crate::host::dir_watcher::DirWatch;
-use crate::host::log_writer;
+use crate::host::log_writer_end;
 use crate::host::outbox::{Outbox, PeerGone};
 use crate::net::connection::Connection;
 use crate::verb::wait;
@@ -74,7 +74,7 @@ async fn follow(
                 ended = &mut ends => break ended.map_err(|_| PeerGone)?,
             }
         };
-        log_writer::wait_for_end(&daemon.blocking, &log.dir, run).await.ok_or(PeerGone)?;
+        log_writer_end::wait(&daemon.blocking, &log.dir, run).await.ok_or(PeerGone)?;
         log.send_rest(outbox).await?;
         // The session may have been started again meanwhile.
         let context = Arc::clone(daemon);

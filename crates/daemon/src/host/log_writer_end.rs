@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Waits until the log writer of an incarnation is done, up to a limit. Returns `None` if the file system does not
 /// answer.
-pub(crate) async fn wait_for_end(blocking: &BlockingPool, dir: &Path, run: Option<Tag>) -> Option<()> {
+pub(crate) async fn wait(blocking: &BlockingPool, dir: &Path, run: Option<Tag>) -> Option<()> {
     let began = Instant::now();
     loop {
         let (dir, waited) = (dir.to_owned(), began.elapsed());
