@@ -18,12 +18,12 @@ use crate::engine::engine_handle::EngineHandle;
 use crate::engine::sample_requests::SampleRequests;
 use crate::engine::turn::JournalRetention;
 use crate::host::blocking_pool::BlockingPool;
-use crate::host::closing::Closing;
 use crate::host::dir_watcher::DirWatcher;
 use crate::host::display_cache::DisplayCache;
 use crate::host::free_disk::FreeDisk;
 use crate::host::machine_sample::MachineSample;
 use crate::host::removals::Removals;
+use crate::host::shutdown_progress::ShutdownProgress;
 
 /// The state that all parts of the daemon share.
 pub(crate) struct Daemon {
@@ -62,7 +62,7 @@ pub(crate) struct Daemon {
     /// Held while the database is compacted.
     pub(crate) compaction: Mutex<()>,
     /// Progress of the daemon's end.
-    pub(crate) closing: Closing,
+    pub(crate) shutdown: ShutdownProgress,
     pub(crate) cgroups: Cgroups,
     /// Free space on the file system of the database.
     pub(crate) disk: FreeDisk,

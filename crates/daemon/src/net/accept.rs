@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use world::transport::Listener;
 
 use crate::engine::Daemon;
-use crate::host::closing::Step;
+use crate::host::shutdown_progress::Step;
 use crate::net::{handshake, role};
 
 /// Maximum number of connections: enough for a thousand sessions with a hook each. Fewer where the system
@@ -42,7 +42,7 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>)
     for id in 1.. {
         let incoming = tokio::select! {
             biased;
-            () = daemon.closing.reach(Step::Engine) => return,
+            () = daemon.shutdown.reach(Step::Engine) => return,
             incoming = listener.accept(&*daemon.world.processes) => incoming,
         };
         let incoming = match incoming {
@@ -73,7 +73,7 @@ pub(crate) async fn accept(daemon: Arc<Daemon>, mut listener: Box<dyn Listener>)
             };
             tokio::select! {
                 biased;
-                () = daemon.closing.reach(Step::Connections) => {}
+                () = daemon.shutdown.reach(Step::Connections) => {}
                 () = served => {}
             }
         });

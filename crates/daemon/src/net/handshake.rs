@@ -8,8 +8,8 @@ use protocol::{Hello, ProcId, Refusal, Welcome, frame, job};
 use world::transport::{Incoming, Receiver, Sender};
 
 use crate::engine::{BUILD, Daemon};
-use crate::host::closing::Step;
 use crate::host::outbox::{self, Outbox};
+use crate::host::shutdown_progress::Step;
 use crate::net::connection::Connection;
 use crate::net::registration::Registration;
 use crate::net::role;
@@ -61,7 +61,7 @@ async fn greet(
     };
     let registration = Registration::new(daemon, id);
     if let Err(refusal) = role::register(daemon, id, &hello, (pid, process)).await {
-        if !daemon.closing.has_begun(Step::Engine) {
+        if !daemon.shutdown.has_begun(Step::Engine) {
             refuse(&*writer, refusal).await;
         }
         return None;

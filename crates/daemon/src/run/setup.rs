@@ -136,7 +136,7 @@ pub(super) fn daemon(site: Site, parts: Parts) -> Result<Daemon, DaemonError> {
         watcher_connection: watch::channel(None).0,
         listing: Mutex::new(()),
         compaction: Mutex::new(()),
-        closing: Default::default(),
+        shutdown: Default::default(),
         cgroups: Default::default(),
         disk: FreeDisk::new(site.paths.state.clone()),
         removals: Arc::default(),

@@ -9,7 +9,7 @@ use world::signals::{Signal, Signals};
 
 use crate::engine::{Daemon, EngineEnd, Turn};
 use crate::host::blocking_pool::Purpose;
-use crate::host::closing::Step;
+use crate::host::shutdown_progress::Step;
 use crate::host::timeline;
 use crate::verb::config;
 
@@ -61,13 +61,13 @@ pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd, deadline: 
         tracing::warn!("stopped before it was known whether the tmux server is empty and ended");
     }
     // What is asked from now on is for the next daemon.
-    daemon.closing.begin(Step::Engine);
+    daemon.shutdown.begin(Step::Engine);
     daemon.engine.post(|turn| turn.stop_engine());
     if let Ok(Ok(Some(last))) = timeout_at(deadline - FILE_LIMIT, engine_end).await {
         let paths = daemon.paths.clone();
         within_file_limit(daemon, move || timeline::mark_ended(&paths, last.0)).await;
     }
-    daemon.closing.begin(Step::Connections);
+    daemon.shutdown.begin(Step::Connections);
 }
 
 /// Ends a tmux server without sessions. The next session starts another one.

@@ -16,12 +16,12 @@ pub(crate) enum Step {
 
 /// The last step that has begun. Tasks that wait are woken in the order in which they began to wait.
 #[derive(Debug, Default)]
-pub(crate) struct Closing {
+pub(crate) struct ShutdownProgress {
     step: AtomicU8,
     begun: Notify,
 }
 
-impl Closing {
+impl ShutdownProgress {
     /// Begins a step.
     pub(crate) fn begin(&self, step: Step) {
         self.step.store(step as u8, Ordering::SeqCst);
