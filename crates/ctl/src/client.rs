@@ -11,7 +11,7 @@ use protocol::blocking::Connection;
 use protocol::connect::CONNECT_TIMEOUT;
 use protocol::{ConnectError, Hello, OpId, Refusal, Reply, Request, Response, Role, Token, TransportError};
 
-use crate::absence::Absence;
+use crate::daemon_absence::DaemonAbsence;
 use crate::{Context, Error, Repeat, timeout};
 
 /// Time for which a command without a time limit waits for a lost daemon.
@@ -29,7 +29,7 @@ const PROBE_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Client {
     socket: PathBuf,
-    absence: Absence,
+    absence: DaemonAbsence,
     pool: String,
     /// The lock under which requests are made.
     pub lock: Option<Token>,
@@ -57,7 +57,7 @@ impl Client {
     pub(crate) fn new(context: &Context, limit: Option<Duration>) -> Self {
         Self {
             socket: context.paths.socket.clone(),
-            absence: Absence::new(context),
+            absence: DaemonAbsence::new(context),
             pool: context.paths.pool.to_string(),
             lock: context.lock,
             limit,

@@ -7,15 +7,15 @@
 //!
 //! - `cli`: the table of verbs and its dispatch; `verb`: a file per verb;
 //! - `manual`: the pages of `poolctl help TOPIC`, and the man pages;
-//! - what several verbs share: `create`, `describe`, `ready`, `session_log`, `pinning`, `outcome`,
-//!   `body`, `lifecycle_args`, `exec`;
+//! - what several verbs share: `create`, `describe` with `error_lines`, `ready`, `message_wait`, `missing_component`,
+//!   `session_log`, `journal`, `pinning`, `outcome`, `body`, `lifecycle_args`, `exec`;
 //! - `up`: the supervisor of the daemons;
 //! - `targets`, `calls`, `follow`, `tail`: requests for several targets, common requests, streams, logs;
-//! - `client`: requests that survive a restart of `poold`; `absence`; `supervisor_lock`;
+//! - `client`: requests that survive a restart of `poold`; why none was answered: `timeout`, `daemon_absence`;
+//!   `supervisor_lock`;
 //! - `context`, `exit`, `args`, `show`, `error`: flags and environment, exit codes, output;
-//! - `atomic_file`, `poll`, `signals`: helpers without knowledge of the pool.
+//! - `atomic_file`, `poll`, `signals`, `threads`: helpers without knowledge of the pool.
 
-mod absence;
 mod args;
 mod atomic_file;
 mod body;
@@ -24,6 +24,7 @@ mod cli;
 mod client;
 mod context;
 mod create;
+mod daemon_absence;
 mod describe;
 mod error;
 mod error_lines;

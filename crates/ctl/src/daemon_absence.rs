@@ -18,13 +18,13 @@ const READY: &str = " INFO daemon::run: ready";
 
 /// Where the reason is looked for.
 #[derive(Debug)]
-pub(crate) struct Absence {
+pub(crate) struct DaemonAbsence {
     paths: Paths,
     /// True if the user named the socket.
     names_socket: bool,
 }
 
-impl Absence {
+impl DaemonAbsence {
     pub(crate) fn new(context: &Context) -> Self {
         Self { paths: context.paths.clone(), names_socket: context.names_socket }
     }
