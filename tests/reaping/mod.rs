@@ -7,8 +7,6 @@ mod chaos;
 #[cfg(target_os = "linux")]
 mod held;
 #[cfg(target_os = "linux")]
-mod host;
-#[cfg(target_os = "linux")]
 mod locks;
 #[cfg(target_os = "linux")]
 mod orphans;
@@ -16,6 +14,8 @@ mod orphans;
 mod points;
 #[cfg(target_os = "linux")]
 mod rules;
+#[cfg(target_os = "linux")]
+mod shortage;
 #[cfg(target_os = "linux")]
 mod spared;
 #[cfg(target_os = "linux")]

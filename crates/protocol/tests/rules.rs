@@ -49,10 +49,10 @@ fn only_what_is_about_a_session_can_start_or_park_it() {
         // Leftovers of a session occupy its slot until they are ended.
         let report = !["zombie_pane", "leftovers"].contains(&rule.as_str());
         // Of the machine's shortage a session is not guilty.
-        let about_host = rule.as_str().starts_with("host_");
-        assert_eq!(rule.is_about_host(), about_host, "{rule:?}");
-        let restarts = of_session && !about_host;
-        assert_eq!(allowed, [!about_host, restarts, of_session, report], "{rule:?}");
+        let about_machine = rule.as_str().starts_with("host_");
+        assert_eq!(rule.is_about_machine(), about_machine, "{rule:?}");
+        let restarts = of_session && !about_machine;
+        assert_eq!(allowed, [!about_machine, restarts, of_session, report], "{rule:?}");
     }
 }
 

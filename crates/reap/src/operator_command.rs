@@ -34,7 +34,7 @@ pub(crate) async fn run_before(lease: &Lease, limit: Duration) -> Result<(), Str
         CandidateKind::ZombiePane | CandidateKind::RetiredTag | CandidateKind::Leftover
     );
     // A session that is parked for a shortage of the machine has been hung up by now.
-    let is_hung_up = lease.candidate.rule.is_some_and(Rule::is_about_host);
+    let is_hung_up = lease.candidate.rule.is_some_and(Rule::is_about_machine);
     if lease.candidate.rule.is_some() && !over && !is_hung_up { said } else { Ok(()) }
 }
 

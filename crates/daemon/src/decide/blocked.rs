@@ -1,5 +1,6 @@
 //! The reason why the next prompt of a session is not typed yet.
 
+use pool::reap::held_by_shortage;
 use pool::session::lifecycle_label;
 use pool::{Settings, queue};
 use protocol::{MessageId, MessageState, PROMPT, SessionId};
@@ -42,7 +43,7 @@ pub(crate) fn blocked_prompt(
         let session = turn.pool().session(session).filter(|s| !s.lifecycle.holds_slot())?;
         let (name, word) = (&session.name, lifecycle_label(session.lifecycle));
         Some(match session.lifecycle {
-            protocol::Lifecycle::Parked => match pool::reap::held_by_host(turn.volatile, settings, session) {
+            protocol::Lifecycle::Parked => match held_by_shortage(turn.volatile, settings, session) {
                 Some(figures) => format!(
                     "its session is parked until the machine has enough again: {figures}; `poolctl restore \
                      {name}` starts it all the same"

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use pool::reap::{HostUse, Share};
+use pool::reap::{MachineUse, Share};
 use protocol::ServerId;
 use tokio::time::Instant;
 use world::processes::Processes;
@@ -17,7 +17,7 @@ pub(crate) struct MachineSample {
     /// Free space in bytes on the file system of the state directory.
     pub(crate) disk: Option<u64>,
     /// The sample by which the rules about the machine are judged.
-    pub(crate) host: HostUse,
+    pub(crate) used: MachineUse,
     /// Pseudo-terminals in use, and their maximum.
     pub(crate) terminals: Option<(u64, u64)>,
     /// Number of starts of sessions that had ended before the sample was taken.
@@ -45,16 +45,16 @@ pub(crate) fn sample(
     (server, starts_ended): (Option<ServerId>, usize),
 ) -> MachineSample {
     let (available, total) = (processes.available_memory(), processes.total_memory());
-    let used = |(available, total): (u64, u64)| Share { used: total.saturating_sub(available), total };
-    let host = HostUse {
-        memory: available.zip(total).map(used),
+    let share = |(available, total): (u64, u64)| Share { used: total.saturating_sub(available), total };
+    let used = MachineUse {
+        memory: available.zip(total).map(share),
         memory_pressure: processes.memory_pressure(),
         disk: processes.disk_use(state).map(|(used, total)| Share { used, total }),
     };
     MachineSample {
         at: Some(Instant::now()),
         memory: available,
-        host,
+        used,
         disk: processes.free_disk(state),
         terminals: processes.terminals(),
         starts_ended,

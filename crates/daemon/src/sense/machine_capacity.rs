@@ -39,7 +39,8 @@ pub(crate) async fn refresh(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
         return Ok(());
     }
     let context = Arc::clone(daemon);
-    let note = move |turn: &mut Turn<'_>| pool::reap::note_host(turn, &context.loaded().settings, found.host);
+    let note =
+        move |turn: &mut Turn<'_>| pool::reap::note_machine(turn, &context.loaded().settings, found.used);
     daemon.engine.turn(note).await
 }
 

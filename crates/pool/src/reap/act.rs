@@ -5,7 +5,7 @@ use protocol::reap::{Action, Rule};
 use protocol::{Event, Incarnation, Lifecycle, Reason, Session, Timestamp};
 
 use crate::pool::Pool;
-use crate::reap::host::HOST_RULES;
+use crate::reap::machine::MACHINE_RULES;
 use crate::reap::rules;
 use crate::reap::rules::SESSION_RULES;
 use crate::session::lifecycle::begin_end;
@@ -98,7 +98,7 @@ pub fn end_reason(rule: Rule) -> Reason {
 
 /// The rule that ends a session with this reason.
 pub fn rule_of(reason: Reason) -> Option<Rule> {
-    SESSION_RULES.into_iter().chain(HOST_RULES).find(|rule| end_reason(*rule) == reason)
+    SESSION_RULES.into_iter().chain(MACHINE_RULES).find(|rule| end_reason(*rule) == reason)
 }
 
 /// Returns the events of a session's removal. If only this session's own policy says to leave its orphans, its tags are

@@ -7,7 +7,7 @@ use protocol::{Event, Reason, Session, SessionId, Tag};
 
 use crate::reap::act::{Decision, continue_refused, end_reason};
 use crate::reap::orphans::ended_owner;
-use crate::reap::{act, candidates, gather, host_rules, rules, state};
+use crate::reap::{act, candidates, gather, machine_rules, rules, state};
 use crate::settings::Settings;
 use crate::slots::park::begin_park;
 use crate::turn::Turn;
@@ -58,7 +58,7 @@ pub fn evaluate_rules(turn: &mut Turn<'_>, settings: &Settings, force: bool) -> 
             turn.volatile.reaping.forget_verdict(tag);
         }
         if action == Action::Park {
-            let reason = if rule.is_about_host() { end_reason(rule) } else { Reason::Idle };
+            let reason = if rule.is_about_machine() { end_reason(rule) } else { Reason::Idle };
             parks.extend(begin_park(turn, &session, reason));
         }
     }
@@ -70,7 +70,7 @@ fn all_violations(turn: &Turn<'_>, settings: &Settings) -> Vec<(SessionId, Rule,
     let pool = turn.pool();
     gather::with_rule_inputs(pool, turn.volatile, turn.now(), |inputs| {
         let mut found = rules::violations(pool, settings, inputs);
-        found.extend(host_rules::host_violations(pool, settings, inputs));
+        found.extend(machine_rules::machine_violations(pool, settings, inputs));
         found
     })
 }

@@ -8,8 +8,8 @@ use protocol::reply::Explained;
 
 use crate::pool::Pool;
 use crate::reap::candidates::is_zombie;
-use crate::reap::host_rules::host_verdict;
 use crate::reap::inputs::ReapInputs;
+use crate::reap::machine_rules::machine_verdict;
 use crate::reap::orphans::{OrphanProcess, ended_owner};
 use crate::reap::rules::{RuleInputs, RuleVerdict};
 use crate::reap::{candidates, rules};
@@ -37,7 +37,7 @@ pub fn explain(
                 }
                 (Rule::Orphans, None) => RuleVerdict::no(no_orphans(pool, session, inputs)),
                 (Rule::HostMemory | Rule::HostDisk, None) => {
-                    host_verdict(pool, settings, session, rule, rule_inputs)
+                    machine_verdict(pool, settings, session, rule, rule_inputs)
                 }
                 _ => rules::rule_verdict(pool, settings, session, rule, rule_inputs),
             };

@@ -92,7 +92,7 @@ pub fn with_rule_inputs<R>(
             low_cpu_since: &reaping.low_cpu_since(),
             used: &used,
             asking: &asking,
-            host: &reaping.host,
+            machine: &reaping.machine,
         })
     })
 }

@@ -6,7 +6,7 @@
 //!   silent workers), by the volatile facts of `inputs`. `retired_tags` tells when a tag can be forgotten.
 //! - What runs: `rules` (each with its threshold and its evidence), `act` (the action on a violation),
 //!   `explain` (the verdicts, for people).
-//!   `host` knows what the machine is short of, and `host_rules` names the idlest session then.
+//!   `machine` knows what the machine is short of, and `machine_rules` names the idlest session then.
 //! - With both halves of the state: `gather` (candidates and inputs), `evaluate` (the rules, and the outcomes
 //!   of leases), `grace` (the time that a user asks for). `state` is volatile, with the `leases`.
 
@@ -16,10 +16,10 @@ pub(crate) mod evaluate;
 pub(crate) mod explain;
 pub(crate) mod gather;
 pub(crate) mod grace;
-pub(crate) mod host;
-pub(crate) mod host_rules;
 pub(crate) mod inputs;
 pub(crate) mod leases;
+pub(crate) mod machine;
+pub(crate) mod machine_rules;
 pub(crate) mod orphan_candidates;
 pub(crate) mod orphans;
 pub(crate) mod retired_tags;
@@ -35,9 +35,9 @@ pub use evaluate::{
 pub use explain::explain;
 pub use gather::{all_candidates, candidates, with_inputs, with_rule_inputs};
 pub use grace::ask_grace;
-pub use host::{HOST_RULES, Host, HostUse, Share};
-pub use host_rules::{held_by_host, host_verdict, note_host, shortages};
 pub use inputs::ReapInputs;
+pub use machine::{MACHINE_RULES, Machine, MachineUse, Share};
+pub use machine_rules::{held_by_shortage, machine_verdict, note_machine, shortages};
 pub use orphans::{OrphanClient, OrphanProcess, Orphans, SilentWorker, ended_owner};
 pub use rules::{ResourceUse, RuleInputs, RuleVerdict, SESSION_RULES, rule_action, rule_verdict, violations};
 pub use state::Reaping;

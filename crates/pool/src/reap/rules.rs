@@ -10,7 +10,7 @@ use protocol::{Lifecycle, MessageId, MessageState, Session, SessionId, Timestamp
 
 use crate::pool::Pool;
 use crate::queue::prompts::held_prompt;
-use crate::reap::host::Host;
+use crate::reap::machine::Machine;
 use crate::settings::Settings;
 use crate::slots::eviction;
 use crate::slots::eviction::EvictionInputs;
@@ -32,7 +32,7 @@ pub struct RuleInputs<'a> {
     /// Sessions that wait for a person.
     pub asking: &'a BTreeSet<SessionId>,
     /// The machine.
-    pub host: &'a Host,
+    pub machine: &'a Machine,
 }
 
 /// A session's use of limited resources, in bytes, as last sampled.

@@ -10,8 +10,8 @@ use protocol::{ProcId, SessionId, Tag, Timestamp};
 use crate::deadlines::Mono;
 use crate::observe::state::Peer;
 use crate::pool::Pool;
-use crate::reap::host::Host;
 use crate::reap::leases::Leases;
+use crate::reap::machine::Machine;
 use crate::reap::orphans::{Orphans, SilentWorker};
 use crate::reap::retired_tags::UnseenTags;
 use crate::reap::rules::ResourceUse;
@@ -39,7 +39,7 @@ struct CpuSample {
 #[derive(Debug, Default)]
 pub struct Reaping {
     /// The machine, as last sampled.
-    pub host: Host,
+    pub machine: Machine,
     reapers: BTreeMap<u64, Peer>,
     reaper_since: Timestamp,
     leases: Leases,

@@ -7,7 +7,7 @@ use protocol::policy::Budget;
 use protocol::{Event, Lifecycle, Reason, Session, SessionId, Tag};
 
 use crate::lock::hold_back::holds_back;
-use crate::reap::host_rules::held_by_host;
+use crate::reap::machine_rules::held_by_shortage;
 use crate::session::drain;
 use crate::session::drain_progress::{drains, is_drained};
 use crate::session::restore::restore_all;
@@ -136,7 +136,8 @@ fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
     let (pool, volatile) = turn.state();
     let mut wanting = wanting::wanting_start(pool, now);
     wanting.retain(|session| !holds_back(pool, volatile, *session));
-    let is_woken = |s: &Session| s.budget.due_at.is_none() && held_by_host(volatile, settings, s).is_some();
+    let is_woken =
+        |s: &Session| s.budget.due_at.is_none() && held_by_shortage(volatile, settings, s).is_some();
     wanting.retain(|session| !pool.session(*session).is_some_and(is_woken));
     let have_left = volatile.scheduler.waiting.set_sessions(&wanting);
     let attached = pool.sessions().filter(|s| s.attached_clients > 0);

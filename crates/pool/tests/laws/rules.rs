@@ -7,7 +7,7 @@ mod thresholds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use pool::reap::{Host, ResourceUse, RuleInputs, RuleVerdict};
+use pool::reap::{Machine, ResourceUse, RuleInputs, RuleVerdict};
 use pool::{Agent, Settings, reap, slots};
 use protocol::reap::{Action, Rule};
 use protocol::session::SessionLock;
@@ -34,7 +34,7 @@ pub(crate) struct Scene {
     pub(crate) busy: BTreeSet<SessionId>,
     pub(crate) used: BTreeMap<SessionId, ResourceUse>,
     pub(crate) ask: BTreeSet<SessionId>,
-    pub(crate) host: Host,
+    pub(crate) machine: Machine,
 }
 
 impl Scene {
@@ -50,7 +50,7 @@ impl Scene {
             busy: BTreeSet::new(),
             used: [(ONE, ResourceUse { memory: Some(1000), disk: Some(1000) })].into(),
             ask: BTreeSet::new(),
-            host: Host::default(),
+            machine: Machine::default(),
         };
         assert_eq!(scene.world.live("s", server(1), 1), ONE);
         scene.change(|s| s.spec.resume_args = vec!["--resume".into()]);
@@ -171,7 +171,7 @@ impl Scene {
             low_cpu_since: &self.calm,
             used: &self.used,
             asking: &self.ask,
-            host: &self.host,
+            machine: &self.machine,
         })
     }
 

@@ -2,9 +2,9 @@
 
 mod evaluate;
 mod grace;
-mod host;
 pub(crate) mod hosts;
 mod schedule;
+mod shortage;
 mod take_in;
 mod workers;
 

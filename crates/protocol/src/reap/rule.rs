@@ -58,11 +58,11 @@ impl Rule {
     /// True if the rule finds whole sessions, so that each session can have an action of its own.
     pub fn applies_to_session(self) -> bool {
         use Rule::{Disk, Hung, IdleSession, Memory, RunTime, StaleAgent};
-        matches!(self, StaleAgent | Hung | IdleSession | Memory | Disk | RunTime) || self.is_about_host()
+        matches!(self, StaleAgent | Hung | IdleSession | Memory | Disk | RunTime) || self.is_about_machine()
     }
 
     /// True if the rule is about the machine: then it finds a session that loses nothing by being parked.
-    pub fn is_about_host(self) -> bool {
+    pub fn is_about_machine(self) -> bool {
         matches!(self, Self::HostMemory | Self::HostDisk)
     }
 

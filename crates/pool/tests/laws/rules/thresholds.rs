@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pool::reap::{HOST_RULES, ResourceUse, SESSION_RULES};
+use pool::reap::{MACHINE_RULES, ResourceUse, SESSION_RULES};
 use pool::{ReapRules, reap};
 use protocol::clock::{Clock, ClockStep};
 use protocol::reap::Rule;
@@ -214,7 +214,7 @@ fn p06_what_does_not_run_is_found_by_no_rule() {
     }
     let mut listed = SESSION_RULES.to_vec();
     listed.sort_unstable();
-    listed.extend(HOST_RULES);
+    listed.extend(MACHINE_RULES);
     assert_eq!(listed, Rule::ALL.into_iter().filter(|rule| rule.applies_to_session()).collect::<Vec<_>>());
 }
 

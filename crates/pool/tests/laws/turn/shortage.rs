@@ -1,6 +1,6 @@
 //! Sessions are parked while the machine is short of memory or disk space.
 
-use pool::reap::{self, HostUse, Share};
+use pool::reap::{self, MachineUse, Share};
 use pool::slots::Action as Scheduled;
 use protocol::reap::{Action, Candidate, Rule};
 use protocol::{Event, Lifecycle, Reason, SessionId, Tag};
@@ -8,9 +8,9 @@ use protocol::{Event, Lifecycle, Reason, SessionId, Tag};
 use super::{Engine, MINUTE, ONE, THREE, TWO};
 use crate::queue::send_prompt;
 
-const ENOUGH: HostUse = HostUse { memory: share(50), memory_pressure: Some(0), disk: share(50) };
-const OF_MEMORY: HostUse = HostUse { memory: share(91), ..ENOUGH };
-const OF_DISK: HostUse = HostUse { disk: share(96), ..ENOUGH };
+const ENOUGH: MachineUse = MachineUse { memory: share(50), memory_pressure: Some(0), disk: share(50) };
+const OF_MEMORY: MachineUse = MachineUse { memory: share(91), ..ENOUGH };
+const OF_DISK: MachineUse = MachineUse { disk: share(96), ..ENOUGH };
 
 const fn share(percent: u64) -> Option<Share> {
     Some(Share { used: percent << 20, total: 100 << 20 })
@@ -29,9 +29,9 @@ impl Engine {
     }
 
     /// Takes a sample of the machine, and evaluates the rules.
-    fn judge(&mut self, machine: HostUse) -> (Vec<SessionId>, Vec<Event>) {
+    fn judge(&mut self, machine: MachineUse) -> (Vec<SessionId>, Vec<Event>) {
         self.pass(1);
-        self.turn(|turn, settings| reap::note_host(turn, settings, machine));
+        self.turn(|turn, settings| reap::note_machine(turn, settings, machine));
         let decide = |turn: &mut pool::Turn<'_>, settings: &pool::Settings| {
             reap::evaluate_rules(turn, settings, false)
         };
@@ -49,7 +49,7 @@ impl Engine {
         let session = self.session(id).clone();
         let (verdict, _) = self.turn(|turn, settings| {
             reap::with_rule_inputs(turn.pool(), turn.volatile, turn.now(), |inputs| {
-                reap::host_verdict(turn.pool(), settings, &session, rule, inputs)
+                reap::machine_verdict(turn.pool(), settings, &session, rule, inputs)
             })
         });
         assert!(!verdict.applies, "{verdict:?}");
@@ -179,7 +179,7 @@ fn g07_by_default_a_shortage_is_reported_once_and_a_session_may_say_otherwise() 
     };
     assert_eq!(told(engine.judge(OF_MEMORY)), [(TWO, Rule::HostMemory, Action::Report)]);
     assert_eq!(told(engine.judge(OF_MEMORY)), []);
-    let nearly = HostUse { memory: share(89), ..ENOUGH };
+    let nearly = MachineUse { memory: share(89), ..ENOUGH };
     assert_eq!(told(engine.judge(nearly)), [], "it is not over");
     assert_eq!(told(engine.judge(OF_MEMORY)), [], "so that it does not begin anew");
     assert!(!engine.shortages()[0].2, "nobody is to be parked");
@@ -191,7 +191,7 @@ fn g07_by_default_a_shortage_is_reported_once_and_a_session_may_say_otherwise() 
 
 #[test]
 fn g07_waits_for_memory_count_if_they_have_a_limit() {
-    let waits = HostUse { memory_pressure: Some(1250), ..ENOUGH };
+    let waits = MachineUse { memory_pressure: Some(1250), ..ENOUGH };
     let mut engine = Engine::idle_three();
     assert_eq!(engine.judge(waits).0, []);
     engine.settings.reap.host_memory_pressure = Some(1000);
@@ -204,11 +204,11 @@ fn g07_waits_for_memory_count_if_they_have_a_limit() {
 fn g07_without_a_limit_or_a_figure_nothing_is_short() {
     let mut engine = Engine::idle_three();
     assert!(engine.why_not(TWO, Rule::HostDisk).contains("not sampled yet"));
-    assert_eq!(engine.judge(HostUse::default()).0, []);
+    assert_eq!(engine.judge(MachineUse::default()).0, []);
     assert!(engine.why_not(TWO, Rule::HostDisk).contains("does not tell"));
     (engine.settings.reap.host_memory, engine.settings.reap.host_disk) = (None, None);
     assert_eq!(
-        engine.judge(HostUse { memory: share(100), memory_pressure: Some(10_000), disk: share(100) }).0,
+        engine.judge(MachineUse { memory: share(100), memory_pressure: Some(10_000), disk: share(100) }).0,
         []
     );
     assert!(engine.why_not(TWO, Rule::HostDisk).contains("no limit is set"));
@@ -229,7 +229,8 @@ fn g07_a_prompt_wakes_nobody_while_the_shortage_lasts() {
     engine.pass(1);
     assert_eq!(started(&mut engine), []);
     assert!(engine.volatile.scheduler.waiting.is_empty(), "it takes no place from those who may start");
-    let held = |engine: &Engine| reap::held_by_host(&engine.volatile, &engine.settings, engine.session(TWO));
+    let held =
+        |engine: &Engine| reap::held_by_shortage(&engine.volatile, &engine.settings, engine.session(TWO));
     assert!(held(&engine).unwrap().contains("91%"));
     // What a person or its policy wants to start is started.
     let now = engine.now();

@@ -10,7 +10,7 @@ use protocol::{Lifecycle, Session, SessionId, Timestamp};
 use crate::pool::Pool;
 use crate::reap::act::rule_of;
 use crate::reap::gather::with_rule_inputs;
-use crate::reap::host::{HOST_RULES, HostUse};
+use crate::reap::machine::{MACHINE_RULES, MachineUse};
 use crate::reap::rules::{RuleInputs, RuleVerdict, rule_action};
 use crate::settings::Settings;
 use crate::slots::eviction::{EvictionInputs, parkable_since};
@@ -19,18 +19,18 @@ use crate::volatile::Volatile;
 
 /// Minimum time between the proved end of a session that was parked for the machine and the next one: what it
 /// used has to come free, and to show.
-pub(crate) const HOST_PAUSE: Duration = Duration::from_secs(30);
+pub(crate) const MACHINE_PAUSE: Duration = Duration::from_secs(30);
 
 /// The verdict of a rule about the machine on a running session: it applies to the idlest one that loses
 /// nothing.
-pub fn host_verdict(
+pub fn machine_verdict(
     pool: &Pool,
     settings: &Settings,
     session: &Session,
     rule: Rule,
     inputs: &RuleInputs<'_>,
 ) -> RuleVerdict {
-    let figures = match inputs.host.shortage(&settings.reap, rule) {
+    let figures = match inputs.machine.shortage(&settings.reap, rule) {
         Err(why) => return RuleVerdict::no(why),
         Ok(figures) => figures,
     };
@@ -47,17 +47,17 @@ pub fn host_verdict(
 }
 
 /// The violations of the rules about the machine: at most one session is to be parked.
-pub(super) fn host_violations(
+pub(super) fn machine_violations(
     pool: &Pool,
     settings: &Settings,
     inputs: &RuleInputs<'_>,
 ) -> Vec<(SessionId, Rule, String)> {
     let mut has_park = false;
     let mut found = Vec::new();
-    for rule in HOST_RULES {
+    for rule in MACHINE_RULES {
         let first = idlest(pool, settings, rule, inputs.eviction).and_then(|id| pool.session(id));
         let Some(session) = first else { continue };
-        let verdict = host_verdict(pool, settings, session, rule, inputs);
+        let verdict = machine_verdict(pool, settings, session, rule, inputs);
         let is_park = parks(settings, session, rule);
         if verdict.applies && !(is_park && has_park) {
             has_park |= is_park;
@@ -84,35 +84,35 @@ fn parks(settings: &Settings, session: &Session, rule: Rule) -> bool {
 /// yet whether that was enough.
 fn another_first(pool: &Pool, inputs: &RuleInputs<'_>) -> Option<String> {
     let now = inputs.eviction.now;
-    let parked = || pool.sessions().filter(|s| is_parked_for_host(s));
+    let parked = || pool.sessions().filter(|s| is_parked_for_machine(s));
     if let Some(session) = parked().find(|s| s.lifecycle == Lifecycle::Draining) {
         return Some(format!("{} is just being parked for it", session.id));
     }
     let last = parked().map(|s| s.changed_at).min_by_key(|at| pool.age(now, *at))?;
-    let is_seen = inputs.host.sampled_at().is_some_and(|at| pool.is_earlier(now, last, at));
+    let is_seen = inputs.machine.sampled_at().is_some_and(|at| pool.is_earlier(now, last, at));
     let age = pool.age(now, last);
-    (age < HOST_PAUSE || !is_seen).then(|| {
-        format!("one was parked for it {} s ago (at least {} s)", age.as_secs(), HOST_PAUSE.as_secs())
+    (age < MACHINE_PAUSE || !is_seen).then(|| {
+        format!("one was parked for it {} s ago (at least {} s)", age.as_secs(), MACHINE_PAUSE.as_secs())
     })
 }
 
-fn is_parked_for_host(session: &Session) -> bool {
+fn is_parked_for_machine(session: &Session) -> bool {
     let is_parked = matches!(session.lifecycle, Lifecycle::Draining | Lifecycle::Parked);
-    is_parked && session.reason.and_then(rule_of).is_some_and(Rule::is_about_host)
+    is_parked && session.reason.and_then(rule_of).is_some_and(Rule::is_about_machine)
 }
 
 /// The reason why a parked session is not woken by its prompts: the machine is short of what it would be
 /// parked for again.
-pub fn held_by_host(volatile: &Volatile, settings: &Settings, session: &Session) -> Option<String> {
-    let is_short = |rule: Rule| volatile.reaping.host.shortage(&settings.reap, rule).ok();
+pub fn held_by_shortage(volatile: &Volatile, settings: &Settings, session: &Session) -> Option<String> {
+    let is_short = |rule: Rule| volatile.reaping.machine.shortage(&settings.reap, rule).ok();
     let holds = |rule: &Rule| session.lifecycle == Lifecycle::Parked && parks(settings, session, *rule);
-    HOST_RULES.into_iter().filter(holds).find_map(is_short)
+    MACHINE_RULES.into_iter().filter(holds).find_map(is_short)
 }
 
 /// Takes a sample of the machine.
-pub fn note_host(turn: &mut Turn<'_>, settings: &Settings, sample: HostUse) {
+pub fn note_machine(turn: &mut Turn<'_>, settings: &Settings, sample: MachineUse) {
     let now = turn.now();
-    if turn.volatile.reaping.host.note(&settings.reap, sample, now) {
+    if turn.volatile.reaping.machine.note(&settings.reap, sample, now) {
         // No event tells the scheduler that parked sessions may, or may not, be woken.
         turn.wake();
     }
@@ -126,8 +126,8 @@ pub fn shortages(
     settings: &Settings,
     now: Timestamp,
 ) -> Vec<(Rule, String, bool)> {
-    let figures = |rule: Rule| Some((rule, volatile.reaping.host.shortage(&settings.reap, rule).ok()?));
-    let short: Vec<(Rule, String)> = HOST_RULES.into_iter().filter_map(figures).collect();
+    let figures = |rule: Rule| Some((rule, volatile.reaping.machine.shortage(&settings.reap, rule).ok()?));
+    let short: Vec<(Rule, String)> = MACHINE_RULES.into_iter().filter_map(figures).collect();
     if short.is_empty() {
         return Vec::new();
     }

@@ -8,7 +8,7 @@ use protocol::reap::Rule;
 use crate::settings::ReapRules;
 
 /// The rules about the machine, the more pressing first: the kernel kills at random for want of memory.
-pub const HOST_RULES: [Rule; 2] = [Rule::HostMemory, Rule::HostDisk];
+pub const MACHINE_RULES: [Rule; 2] = [Rule::HostMemory, Rule::HostDisk];
 
 /// Share, in hundredths of a percent, by which a shortage has to fall below its limit to be over.
 const MARGIN: u32 = 200;
@@ -24,7 +24,7 @@ pub struct Share {
 
 /// Use of the machine; what the system does not tell is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HostUse {
+pub struct MachineUse {
     /// Memory that is not available to programs.
     pub memory: Option<Share>,
     /// Share of the last 10 s in which some program waited for memory, in hundredths of a percent.
@@ -35,20 +35,20 @@ pub struct HostUse {
 
 /// The last sample of the machine, and what it is short of.
 #[derive(Debug, Default)]
-pub struct Host {
-    sampled: Option<(HostUse, Timestamp)>,
+pub struct Machine {
+    sampled: Option<(MachineUse, Timestamp)>,
     short_of: BTreeSet<Rule>,
 }
 
-impl Host {
+impl Machine {
     /// Stores a sample. Returns true if the machine is short of other things than before.
-    pub fn note(&mut self, rules: &ReapRules, sample: HostUse, at: Timestamp) -> bool {
+    pub fn note(&mut self, rules: &ReapRules, sample: MachineUse, at: Timestamp) -> bool {
         let before = std::mem::take(&mut self.short_of);
         let is_short = |rule: &Rule| {
             let margin = if before.contains(rule) { MARGIN } else { 0 };
             measures(rules, &sample, *rule).iter().any(|measure| measure.share + margin >= measure.limit)
         };
-        self.short_of = HOST_RULES.into_iter().filter(is_short).collect();
+        self.short_of = MACHINE_RULES.into_iter().filter(is_short).collect();
         self.sampled = Some((sample, at));
         self.short_of != before
     }
@@ -86,7 +86,7 @@ struct Measure {
 }
 
 /// The measures of a rule, with its figures for people.
-fn measures(rules: &ReapRules, sample: &HostUse, rule: Rule) -> Vec<Measure> {
+fn measures(rules: &ReapRules, sample: &MachineUse, rule: Rule) -> Vec<Measure> {
     let of_bytes = |share: Option<Share>, limit: Option<u32>, what: &str| {
         let (Share { used, total }, limit) = (share.filter(|share| share.total > 0)?, limit?);
         let share = u32::try_from(u128::from(used) * 10_000 / u128::from(total)).unwrap_or(u32::MAX / 2);
