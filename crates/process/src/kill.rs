@@ -3,7 +3,7 @@
 //! after a crash at any point. With a control group, KILL goes to the whole group, which no fork can outrun,
 //! and an empty group is required as proof.
 //!
-//! `ladder` decides the order of signals, `exempt` the daemons that are not signalled; this file applies both
+//! `ladder` decides the order of signals, `spared` the daemons that are not signalled; this file applies both
 //! to the members that [`crate::tree`] finds, each a `target`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,16 +19,16 @@ use crate::identity::{self, State};
 use crate::tree::{Evidence, Extent, Member, Membership, Via, membership, own_ancestry};
 use crate::{Error, cgroup};
 
-mod exempt;
 mod grace_limit;
 mod ladder;
 mod shells;
+mod spared;
 mod target;
 
-use exempt::Daemon;
-pub use exempt::{ExemptProcess, Exemption};
 pub use grace_limit::GraceLimit;
 use ladder::{Ladder, Step};
+use spared::Daemon;
+pub use spared::{SparedDaemons, SparedProcess};
 use target::{Target, is_job_control_shell};
 
 /// Time for an init without descendants to exit by itself. Afterwards it gets TERM, which it ignores, and
@@ -52,11 +52,11 @@ pub struct KillOptions {
     /// an ordinary program, and is ended together with its descendants.
     pub init_exits_last: bool,
     /// Daemons that are not signalled.
-    pub exemption: Exemption,
+    pub spares: SparedDaemons,
 }
 
 impl Default for KillOptions {
-    /// A grace and a verification period of 5 s each, no protected process, no exemption, an init that exits
+    /// A grace and a verification period of 5 s each, no protected process, no spared daemon, an init that exits
     /// last.
     fn default() -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Default for KillOptions {
             verify: Duration::from_secs(5),
             protected: Vec::new(),
             init_exits_last: true,
-            exemption: Exemption::None,
+            spares: SparedDaemons::None,
         }
     }
 }
@@ -78,8 +78,8 @@ pub struct KillReport {
     /// Members that are still alive after the verification period, with their state. [`State::Gone`] is a
     /// process that ended only after it had forked faster than it could be killed.
     pub survivors: Vec<Member>,
-    /// Exempt processes: neither signalled nor waited for.
-    pub exempt: Vec<ExemptProcess>,
+    /// Spared processes: neither signalled nor waited for.
+    pub spared: Vec<SparedProcess>,
     /// Living processes that changed to another user: neither signalled nor waited for.
     pub foreign: Vec<Member>,
 }
@@ -122,7 +122,7 @@ pub fn kill_with_hook(
         outpaced: HashSet::new(),
         hung_up: HashSet::new(),
         daemons: None,
-        exempt: Vec::new(),
+        spared: Vec::new(),
         foreign: BTreeMap::new(),
         is_partial: false,
     };
@@ -160,10 +160,10 @@ struct KillRun<'a> {
     outpaced: HashSet<ProcId>,
     /// Processes that ignore TERM and got HUP.
     hung_up: HashSet<ProcId>,
-    /// The exempt daemons; `None` before the first scan.
+    /// The spared daemons; `None` before the first scan.
     daemons: Option<Vec<Daemon>>,
-    /// Living exempt processes that were found.
-    exempt: Vec<ExemptProcess>,
+    /// Living spared processes that were found.
+    spared: Vec<SparedProcess>,
     /// Processes of other users that were found.
     foreign: BTreeMap<ProcId, Member>,
     /// True if the last scan may have missed a process, so that finding none proves nothing.
@@ -249,7 +249,7 @@ impl KillRun<'_> {
             membership(self.evidence, &self.options.protected).map_err(Error::system("list processes"))?;
         // A process that evades a listing is still in the control group, which has to be empty at the end.
         self.is_partial = now.snapshot.extent != Extent::Complete && self.evidence.group().is_none();
-        self.remove_exempt(&mut now).map_err(Error::system("read the sockets of a daemon"))?;
+        self.remove_spared(&mut now).map_err(Error::system("read the sockets of a daemon"))?;
         self.foreign.extend(now.foreign.into_iter().map(|member| (member.id, member)));
         let mut members = now.members;
         members.retain(|member| scope == Scope::All || member.via != Via::Init);
@@ -265,20 +265,20 @@ impl KillRun<'_> {
         Ok(self.targets.iter().filter(|(_, target)| !target.ended).map(|(id, _)| *id).collect())
     }
 
-    /// Removes the exempt processes from the members.
-    fn remove_exempt(&mut self, now: &mut Membership) -> io::Result<()> {
-        let KillOptions { exemption, init_exits_last, .. } = self.options;
+    /// Removes the spared processes from the members.
+    fn remove_spared(&mut self, now: &mut Membership) -> io::Result<()> {
+        let KillOptions { spares, init_exits_last, .. } = self.options;
         let daemons = match self.daemons.take() {
             Some(daemons) => daemons,
-            None => exempt::find_daemons(exemption, now, self.evidence, *init_exits_last)?,
+            None => spared::find_daemons(spares, now, self.evidence, *init_exits_last)?,
         };
-        let exempt = exempt::remove_exempt(&daemons, now);
+        let spared = spared::remove_spared(&daemons, now);
         // A process known by descent from the init is no member after the init has ended, but stays in the
         // report.
-        let is_alive = |old: &ExemptProcess| !identity::exited(old.member.id).unwrap_or(false);
-        let found_again = |old: &ExemptProcess| exempt.iter().any(|new| new.member.id == old.member.id);
-        self.exempt.retain(|old| is_alive(old) && !found_again(old));
-        self.exempt.extend(exempt);
+        let is_alive = |old: &SparedProcess| !identity::exited(old.member.id).unwrap_or(false);
+        let found_again = |old: &SparedProcess| spared.iter().any(|new| new.member.id == old.member.id);
+        self.spared.retain(|old| is_alive(old) && !found_again(old));
+        self.spared.extend(spared);
         self.daemons = Some(daemons);
         Ok(())
     }
@@ -322,7 +322,7 @@ impl KillRun<'_> {
     fn untouchable_in(&self, group: &Path) -> io::Result<Vec<bool>> {
         let mut untouchable = own_ancestry();
         untouchable.extend(&self.options.protected);
-        untouchable.extend(exempt::pids(&self.exempt));
+        untouchable.extend(spared::pids(&self.spared));
         untouchable.extend(self.foreign.keys().map(|id| id.pid));
         Ok(cgroup::processes(group)?.iter().map(|pid| untouchable.contains(pid)).collect())
     }
@@ -372,7 +372,7 @@ impl KillRun<'_> {
     }
 
     fn report(self) -> Result<KillReport, Error> {
-        let mut report = KillReport { exempt: self.exempt, ..KillReport::default() };
+        let mut report = KillReport { spared: self.spared, ..KillReport::default() };
         for (id, member) in self.foreign {
             let state = identity::state(id).map_err(Error::system("read a process"))?;
             if !matches!(state, State::Gone | State::Zombie) {

@@ -16,7 +16,7 @@
 //! - Trees and scans: [`tree`] takes a snapshot of all processes and finds the members of a session
 //!   incarnation; [`tree::marker_scan`] finds all processes with a tmux-pool environment marker,
 //!   [`tree::listeners`] those that listen on a Unix socket, [`tree::Table`] the descendants to display.
-//! - Signals: [`kill`] ends a tree by the TERM/KILL ladder, except the daemons that are exempt.
+//! - Signals: [`kill`] ends a tree by the TERM/KILL ladder, except the daemons that are spared.
 //! - Inspection: [`inspect`] reads the foreground program, resource use, unread terminal input and the free
 //!   capacity of the machine.
 //! - Inside a pane: [`init`] (`reaper exec`) runs the program of a session, [`log_writer`] (`reaper log`)

@@ -10,7 +10,8 @@
 //!
 //! There are no other criteria: a member that listens on a socket, such as a tmux server that an agent
 //! started for itself, is a member like any other. A caller excludes a process by naming it as protected,
-//! which also excludes what belongs only as its descendant, or by an exemption ([`crate::kill::Exemption`]).
+//! which also excludes what belongs only as its descendant, or by sparing daemons
+//! ([`crate::kill::SparedDaemons`]).
 //!
 //! `evidence` has the known facts about an incarnation, `markers` those in a process's environment,
 //! `snapshot` the processes of the machine. The other modules are further uses of these: `marker_scan`,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity::{self, State};
-use process::kill::{self, Exemption, GraceLimit, KillOptions, KillReport};
+use process::kill::{self, GraceLimit, KillOptions, KillReport, SparedDaemons};
 use process::tree::{Evidence, Member};
 use protocol::ProcId;
 use protocol::reap::Leftovers;
@@ -18,7 +18,7 @@ pub(crate) struct Ended {
     pub(crate) killed: Vec<ProcId>,
     /// Descriptions of processes that are left.
     pub(crate) left: Vec<String>,
-    /// Descriptions, with reasons, of processes that were exempt.
+    /// Descriptions, with reasons, of processes that were spared.
     pub(crate) spared: Vec<String>,
 }
 
@@ -29,12 +29,12 @@ pub(crate) async fn end(lease: &Lease, limit: &GraceLimit) -> Ended {
     // An adopted program, a worker or a client has no separate init.
     let init_exits_last = candidate.init.is_none() || candidate.init != candidate.agent;
     let private = lease.private.as_ref().map(|dir| dir.as_path().to_owned());
-    let exemption = match lease.leftovers {
-        Leftovers::Kill => Exemption::Servers { private },
-        Leftovers::Report => Exemption::Detached,
+    let spares = match lease.leftovers {
+        Leftovers::Kill => SparedDaemons::Servers { private },
+        Leftovers::Report => SparedDaemons::Detached,
     };
     let (grace, verify) = (Duration::from_millis(candidate.grace_ms), Duration::from_millis(lease.verify_ms));
-    let options = KillOptions { grace, limit: limit.clone(), verify, protected, init_exits_last, exemption };
+    let options = KillOptions { grace, limit: limit.clone(), verify, protected, init_exits_last, spares };
     let (candidate, socket) = (candidate.clone(), lease.socket.as_path().to_owned());
     let ended = tokio::task::spawn_blocking(move || end_blocking(&candidate, &socket, &options)).await;
     ended.unwrap_or_else(|error| failed(&error))
@@ -76,10 +76,10 @@ fn stop_process(id: ProcId) {
 
 fn run_ladder(evidence: &Evidence, options: &KillOptions) -> Ended {
     match kill::kill(evidence, options) {
-        Ok(KillReport { killed, survivors, exempt, foreign }) => Ended {
+        Ok(KillReport { killed, survivors, spared, foreign }) => Ended {
             killed: killed.iter().map(|member| member.id).collect(),
             left: survivors.iter().map(survivor).chain(foreign.iter().map(foreign_member)).collect(),
-            spared: exempt
+            spared: spared
                 .iter()
                 .map(|spared| format!("{} {}", described(&spared.member), spared.reason))
                 .collect(),

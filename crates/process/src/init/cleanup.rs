@@ -10,7 +10,7 @@ use protocol::reap::Leftovers;
 use super::children::reap_all;
 use super::exit_status::print_message;
 use crate::identity;
-use crate::kill::{Exemption, KillOptions, KillReport, KillStep, kill_with_hook};
+use crate::kill::{KillOptions, KillReport, KillStep, SparedDaemons, kill_with_hook};
 use crate::tree::{Evidence, Member};
 use crate::{Error, cgroup};
 
@@ -29,7 +29,7 @@ fn ends_by_itself(cgroup: Option<&Path>) -> bool {
     })
 }
 
-/// Kills the remaining tree and returns when nothing of it is left, except exempt processes and those of
+/// Kills the remaining tree and returns when nothing of it is left, except spared processes and those of
 /// other users, which cannot be killed. The empty control group is not removed; its creator does that.
 pub(super) fn kill_remaining(job: &Job) {
     let cgroup = job.cgroup.as_ref().map(|path| path.as_path().to_owned());
@@ -47,14 +47,14 @@ pub(super) fn kill_remaining(job: &Job) {
     let is_leader = getsid(None).is_ok_and(|sid| sid.as_raw().unsigned_abs() == me.pid);
     let evidence =
         Evidence { init: Some(me), sid: is_leader.then_some(me.pid), tag: job.tag, cgroup, socket: None };
-    let exemption = match job.leftovers {
+    let spares = match job.leftovers {
         Leftovers::Kill => {
-            Exemption::Servers { private: job.private.as_ref().map(|path| path.as_path().to_owned()) }
+            SparedDaemons::Servers { private: job.private.as_ref().map(|path| path.as_path().to_owned()) }
         }
-        Leftovers::Report => Exemption::Detached,
+        Leftovers::Report => SparedDaemons::Detached,
     };
     let grace = Duration::from_millis(job.grace_ms);
-    let mut options = KillOptions { grace, exemption, ..KillOptions::default() };
+    let mut options = KillOptions { grace, spares, ..KillOptions::default() };
     loop {
         let report = kill_with_hook(&evidence, &options, &|step| {
             if step == KillStep::Scan {
@@ -63,8 +63,8 @@ pub(super) fn kill_remaining(job: &Job) {
         });
         reap_all();
         match report {
-            Ok(KillReport { survivors, exempt, foreign, .. }) if survivors.is_empty() => {
-                for process in exempt {
+            Ok(KillReport { survivors, spared, foreign, .. }) if survivors.is_empty() => {
+                for process in spared {
                     print_about(&process.member, &format!("is left running: it {}", process.reason));
                 }
                 return foreign.iter().for_each(|member| {

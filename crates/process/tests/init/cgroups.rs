@@ -12,7 +12,7 @@ use process::cgroup::{self, Subtree};
 use process::handle::Handle;
 use process::identity;
 use process::init::InitExit;
-use process::kill::{Exemption, KillOptions, KillReport, kill};
+use process::kill::{KillOptions, KillReport, SparedDaemons, kill};
 use process::tree::Evidence;
 use protocol::{Limits, Tag};
 
@@ -240,11 +240,11 @@ fn a_daemon_in_the_group_that_serves_others_is_spared() {
         if by_itself {
             pane.go();
         } else {
-            let exemption = Exemption::Servers { private: None };
-            let options = KillOptions { exemption, ..options() };
+            let spares = SparedDaemons::Servers { private: None };
+            let options = KillOptions { spares, ..options() };
             let evidence = Evidence { cgroup: Some(groups.group.clone()), ..pane.evidence() };
             let report = kill(&evidence, &options).unwrap();
-            assert_eq!((report.survivors.len(), report.exempt.len()), (0, 2), "{report:?}");
+            assert_eq!((report.survivors.len(), report.spared.len()), (0, 2), "{report:?}");
         }
         pane.end();
         assert_eq!((groups.count(), pane.living().len()), (2, 2), "the server and its child");

@@ -11,8 +11,6 @@ mod cgroups;
 #[cfg(target_os = "linux")]
 mod ending;
 #[cfg(target_os = "linux")]
-mod exempt;
-#[cfg(target_os = "linux")]
 mod logging;
 #[cfg(target_os = "linux")]
 mod pane;
@@ -22,6 +20,8 @@ mod proofs;
 mod records;
 #[cfg(target_os = "linux")]
 mod running;
+#[cfg(target_os = "linux")]
+mod spared;
 
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         }
         Ok("runner") => run_on(6000, 20_000),
         Ok("bomb") => bomb(),
-        Ok("serve") => exempt::serve(&argument),
+        Ok("serve") => spared::serve(&argument),
         Ok("reuse") => proofs::reuse(),
         Ok("threads") => proofs::go_on_without_main_thread(),
         Ok("tracer") => proofs::trace(&argument),
@@ -97,7 +97,7 @@ fn run_tests() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let list = std::env::args().any(|word| word == "--list");
     let most = [running::TESTS, bounds::TESTS, records::TESTS, ending::TESTS, cgroups::TESTS];
-    let tests = [&most[..], &[proofs::TESTS, exempt::TESTS, logging::TESTS]].concat().concat();
+    let tests = [&most[..], &[proofs::TESTS, spared::TESTS, logging::TESTS]].concat().concat();
     let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let (mut passed, mut failed) = (0, 0);
     for (name, test) in tests.into_iter().filter(|(name, _)| chosen(name)) {

@@ -1,4 +1,4 @@
-//! Tests that exempt daemons survive the end of their tree, and are reported.
+//! Tests that spared daemons survive the end of their tree, and are reported.
 
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use process::identity;
 use process::init::InitExit;
-use process::kill::{Exemption, KillOptions, KillReport, kill};
+use process::kill::{KillOptions, KillReport, SparedDaemons, kill};
 use process::tree::{Evidence, members};
 use protocol::job::Job;
 use protocol::reap::Leftovers;
@@ -83,17 +83,17 @@ fn with_servers() -> (Pane, Left) {
     (pane, left)
 }
 
-fn options(exemption: Exemption) -> KillOptions {
+fn options(spares: SparedDaemons) -> KillOptions {
     let (grace, verify) = (Duration::from_millis(200), Duration::from_secs(20));
-    KillOptions { grace, verify, exemption, ..KillOptions::default() }
+    KillOptions { grace, verify, spares, ..KillOptions::default() }
 }
 
-fn servers(pane: &Pane) -> Exemption {
-    Exemption::Servers { private: Some(pane.dir.path().join("private")) }
+fn servers(pane: &Pane) -> SparedDaemons {
+    SparedDaemons::Servers { private: Some(pane.dir.path().join("private")) }
 }
 
 fn reasons(report: &KillReport) -> Vec<String> {
-    report.exempt.iter().map(|exempt| exempt.reason.clone()).collect()
+    report.spared.iter().map(|spared| spared.reason.clone()).collect()
 }
 
 fn expected_reasons(out: &Path) -> [String; 2] {
@@ -112,14 +112,14 @@ fn what_serves_others_is_spared() {
     assert_eq!(report.survivors, []);
     assert_eq!(reasons(&report), expected_reasons(&out));
     pane.end();
-    let exempt: Vec<u32> = report.exempt.iter().map(|exempt| exempt.member.id.pid).collect();
-    assert_eq!(sorted(pane.living()), sorted(exempt), "all but the daemon are gone");
+    let spared: Vec<u32> = report.spared.iter().map(|spared| spared.member.id.pid).collect();
+    assert_eq!(sorted(pane.living()), sorted(spared), "all but the daemon are gone");
     std::os::unix::net::UnixStream::connect(&out).unwrap();
-    // Its parent is a process outside the tree now. It is exempt as long as the options say so.
+    // Its parent is a process outside the tree now. It is spared as long as the options say so.
     let again = kill(&pane.evidence(), &options(servers(&pane))).unwrap();
     assert_eq!((again.killed.len(), reasons(&again)), (0, expected_reasons(&out).to_vec()));
-    let last = kill(&pane.evidence(), &options(Exemption::None)).unwrap();
-    assert_eq!((last.killed.len(), last.exempt, pane.living()), (2, vec![], vec![]));
+    let last = kill(&pane.evidence(), &options(SparedDaemons::None)).unwrap();
+    assert_eq!((last.killed.len(), last.spared, pane.living()), (2, vec![], vec![]));
 }
 
 /// When its program exits by itself, the init must distinguish a daemon from a helper that was orphaned at
@@ -153,8 +153,8 @@ fn what_was_detached_is_spared_where_that_is_asked() {
             if by_itself {
                 pane.type_keys(b"\n");
             } else {
-                let exemption = if count == 0 { servers(&pane) } else { Exemption::Detached };
-                let report = kill(&pane.evidence(), &options(exemption)).unwrap();
+                let spares = if count == 0 { servers(&pane) } else { SparedDaemons::Detached };
+                let report = kill(&pane.evidence(), &options(spares)).unwrap();
                 let expected = ["was detached", "belongs to a detached daemon"];
                 assert_eq!(
                     (report.survivors.len(), reasons(&report)),

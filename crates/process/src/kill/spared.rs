@@ -1,14 +1,14 @@
-//! Exemption of daemons from a kill: a daemon that was started in a tree but serves more than the session (a
-//! tmux server, an ssh-agent, another pool) is not a leftover of the session.
+//! The daemons that a kill spares: a daemon that was started in a tree but serves more than the session (a tmux
+//! server, an ssh-agent, another pool) is not a leftover of the session.
 //!
 //! A daemon has dropped all ties to the process that started it: its parent (an init or a process outside the
 //! tree has adopted it), the session, the terminal, and pipes and sockets as standard input and output. The
 //! last criterion distinguishes it from a helper, also in a session of its own, that was orphaned by the
 //! program's end and adopted by the init before it could notice that end. The descendants of a daemon are
-//! exempt as well.
+//! spared as well.
 //!
-//! The exempt daemons are determined by the first scan of a kill, before any signal is sent, so that a kill
-//! cannot create an exemption.
+//! The spared daemons are determined by the first scan of a kill, before any signal is sent, so that a kill
+//! cannot turn a process into a spared one.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -24,30 +24,30 @@ use crate::tree::{Evidence, Member, Membership, Via};
 
 /// The daemons that survive the tree in which they were started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Exemption {
+pub enum SparedDaemons {
     /// No daemon.
     #[default]
     None,
     /// Daemons that listen on a Unix socket bound to a path, or hide their descriptors as `ssh-agent` does.
-    /// On macOS listening sockets are not read, so no daemon is exempt.
+    /// On macOS listening sockets are not read, so no daemon is spared.
     Servers {
-        /// Directory of the session's own sockets: a daemon that listens only there is not exempt.
+        /// Directory of the session's own sockets: a daemon that listens only there is not spared.
         private: Option<PathBuf>,
     },
     /// All daemons.
     Detached,
 }
 
-/// A process that was not signalled because it is exempt.
+/// A process that was not signalled because it is spared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExemptProcess {
+pub struct SparedProcess {
     /// The process.
     pub member: Member,
     /// The reason, phrased to follow "it".
     pub reason: String,
 }
 
-/// An exempt daemon.
+/// A daemon that is spared.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     id: ProcId,
@@ -81,12 +81,12 @@ impl Daemon {
     }
 }
 
-/// Returns the exempt daemons of an incarnation. `init_exits_last` means that its init adopts orphans.
+/// Returns the spared daemons of an incarnation. `init_exits_last` means that its init adopts orphans.
 ///
 /// # Errors
 /// Descriptors or memory are exhausted, so that a daemon could be mistaken for one that serves nobody.
 pub(crate) fn find_daemons(
-    exemption: &Exemption,
+    spares: &SparedDaemons,
     membership: &Membership,
     evidence: &Evidence,
     init_exits_last: bool,
@@ -98,13 +98,13 @@ pub(crate) fn find_daemons(
             init.is_some_and(|init| init.pid == info.ppid) || !membership.matches.contains_key(&info.ppid);
         member.via != Via::Init && adopted && has_own_session(info, evidence)
     });
-    let reason = |member: &Member| match exemption {
-        Exemption::None => Ok(None),
-        Exemption::Detached => Ok(Some(Reason::Detached)),
-        Exemption::Servers { private } => server_reason(membership, member.id.pid, private.as_deref()),
+    let reason = |member: &Member| match spares {
+        SparedDaemons::None => Ok(None),
+        SparedDaemons::Detached => Ok(Some(Reason::Detached)),
+        SparedDaemons::Servers { private } => server_reason(membership, member.id.pid, private.as_deref()),
     };
     let candidates =
-        detached.filter(|member| *exemption != Exemption::None && !platform::is_piped(member.id.pid));
+        detached.filter(|member| *spares != SparedDaemons::None && !platform::is_piped(member.id.pid));
     let daemon = |member: &Member| Ok(reason(member)?.map(|reason| Daemon { id: member.id, reason }));
     candidates.filter_map(|member| daemon(member).transpose()).collect()
 }
@@ -150,19 +150,19 @@ fn unless_exhausted<T>(read: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// Removes the living daemons and their current descendants from the members, and returns them.
-pub(crate) fn remove_exempt(daemons: &[Daemon], membership: &mut Membership) -> Vec<ExemptProcess> {
+pub(crate) fn remove_spared(daemons: &[Daemon], membership: &mut Membership) -> Vec<SparedProcess> {
     let mut daemon_of: HashMap<u32, &Daemon> = HashMap::new();
     for daemon in daemons.iter().filter(|daemon| is_alive(daemon, membership)) {
         let subtree = membership.snapshot.subtree(daemon.id.pid);
         daemon_of.extend(subtree.into_iter().map(|pid| (pid, daemon)));
     }
     membership.foreign.retain(|member| !daemon_of.contains_key(&member.id.pid));
-    let exempt = membership.members.extract_if(.., |member| daemon_of.contains_key(&member.id.pid));
+    let spared = membership.members.extract_if(.., |member| daemon_of.contains_key(&member.id.pid));
     let with_reason = |member: Member| {
         let reason = daemon_of[&member.id.pid].reason_for(member.id.pid);
-        ExemptProcess { member, reason }
+        SparedProcess { member, reason }
     };
-    exempt.map(with_reason).collect()
+    spared.map(with_reason).collect()
 }
 
 fn is_alive(daemon: &Daemon, membership: &Membership) -> bool {
@@ -170,9 +170,9 @@ fn is_alive(daemon: &Daemon, membership: &Membership) -> bool {
     entry.is_some_and(|entry| entry.info.id == daemon.id && entry.info.is_alive())
 }
 
-/// Returns the pids of exempt processes.
-pub(crate) fn pids(exempt: &[ExemptProcess]) -> HashSet<u32> {
-    exempt.iter().map(|exempt| exempt.member.id.pid).collect()
+/// Returns the pids of spared processes.
+pub(crate) fn pids(spared: &[SparedProcess]) -> HashSet<u32> {
+    spared.iter().map(|spared| spared.member.id.pid).collect()
 }
 
 #[cfg(test)]
