@@ -1,5 +1,5 @@
-//! The commands that the configuration runs before and after an end. They get the subject in their
-//! environment, and the whole candidate as JSON on their standard input.
+//! The commands that the configuration runs before and after an end. They get the main facts of the candidate in
+//! their environment, and the whole candidate as JSON on their standard input.
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -75,7 +75,7 @@ async fn lease_to_verdict(
     Ok(reached)
 }
 
-/// Ends the subject of a lease, with a shorter grace as soon as a user asks for one. Returns the token of the lease
+/// Ends the candidate of a lease, with a shorter grace as soon as a user asks for one. Returns the token of the lease
 /// under which it ended.
 async fn end_within_grace(
     options: &Options,
@@ -92,7 +92,7 @@ async fn end_within_grace(
     tokio::join!(ending, follow_grace(options, link, lease, (&limit, &over)))
 }
 
-/// Lowers the limit to the grace that the lease has now, until the subject has ended or the grace has passed. If
+/// Lowers the limit to the grace that the lease has now, until the candidate has ended or the grace has passed. If
 /// `poold` is restarted, the lease is taken again from the new one. Returns the token of the last lease.
 async fn follow_grace(
     options: &Options,
@@ -130,7 +130,7 @@ async fn follow_grace(
     token
 }
 
-/// Ends the subject of a lease. Processes first, so that the pane shows their last words.
+/// Ends the candidate of a lease. Processes first, so that the pane shows their last words.
 pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease, limit: &GraceLimit) -> Outcome {
     let candidate = &lease.candidate;
     let (mut pane, mut remove_pane) = (None, candidate.remove_pane);

@@ -54,7 +54,7 @@ fn restore_all(context: &Context, args: &Args) -> Result<(), Error> {
         context.say("no session was lost")?;
     }
     let (mut failed, mut waiting) = (Vec::new(), Vec::new());
-    let patience = args.wait_slot.map_or(STANDSTILL, |wait| wait.max(LOOK_INTERVAL));
+    let patience = args.wait_slot.map_or(NO_START_LIMIT, |wait| wait.max(LOOK_INTERVAL));
     let mut last_start = Instant::now();
     for (number, view) in (1..).zip(&scheduled) {
         let name = &view.session.name;
@@ -95,7 +95,7 @@ fn restore_all(context: &Context, args: &Args) -> Result<(), Error> {
 }
 
 /// Time without any start after which this command stops waiting for sessions that wait for slots.
-const STANDSTILL: Duration = Duration::from_secs(10);
+const NO_START_LIMIT: Duration = Duration::from_secs(10);
 /// Interval between looks whether a session waits for a slot.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -267,7 +267,7 @@ fn highest_session(paths: &Paths) -> u64 {
 }
 
 /// Returns the events that start a new timeline: all sessions without their incarnations, which belong to
-/// another pool, and none that would start by itself; messages in work without their workers.
+/// another pool, and none that would start by itself; messages in flight without their workers.
 pub(crate) fn fork_events(pool: &Pool, paths: &Paths, database: Timeline, now: Timestamp) -> Vec<Event> {
     let origin = if database.imported { Origin::Imported } else { Origin::Restored };
     let forked = pool.sessions().map(|session| without_incarnation(session, paths, origin));

@@ -106,10 +106,10 @@ async fn remove_forgotten_run_files(daemon: &Daemon) -> Option<()> {
     let run = daemon.paths.run.clone();
     let list = move || files::run_file_tags(&run);
     let Some(tags) = daemon.blocking.with_timeout(Purpose::Housekeeping, list).await else { return Some(()) };
-    let stale = move |turn: &mut Turn<'_>| {
+    let forgotten = move |turn: &mut Turn<'_>| {
         tags.into_iter().filter(|tag| turn.pool().tagged(*tag).is_none()).collect()
     };
-    observe::remove_run_files(daemon, daemon.engine.turn(stale).await.ok()?);
+    observe::remove_run_files(daemon, daemon.engine.turn(forgotten).await.ok()?);
     Some(())
 }
 

@@ -24,9 +24,9 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
     loop {
         let (context, known) = (Arc::clone(&daemon), next.map(|(at, _)| at));
         let mut configured = None;
-        let look = move |turn: &mut Turn<'_>| look(turn, &context, &mut configured, known);
+        let plan = move |turn: &mut Turn<'_>| plan_round(turn, &context, &mut configured, known);
         let limit = next.map(|(_, pause)| pause);
-        match daemon.engine.wait_with(WaitsFor::Everything, limit, look).await {
+        match daemon.engine.wait_with(WaitsFor::Everything, limit, plan).await {
             Ok(round) => {
                 next = round.next;
                 for host in round.starts {
@@ -41,7 +41,7 @@ pub(crate) async fn run(daemon: Arc<Daemon>) {
 
 /// Updates the records of workers after a change of the configuration, and decides which hosts to launch. Returns
 /// nothing if there is nothing to launch and the next start is still the one that is `known`.
-fn look(
+fn plan_round(
     turn: &mut Turn<'_>,
     daemon: &Daemon,
     configured: &mut Option<Arc<LoadedConfig>>,

@@ -51,7 +51,7 @@ pub(super) fn being_parked(pool: &pool::Pool) -> BTreeSet<Tag> {
 }
 
 /// Removes the run files of incarnations that no running session has: a crash left them behind.
-pub(super) fn remove_stale_run_files(pool: &pool::Pool, run: &Path) {
+pub(super) fn remove_ended_run_files(pool: &pool::Pool, run: &Path) {
     let runs = |tag| pool.tagged(tag).is_some_and(|s| s.lifecycle.holds_slot());
     files::run_file_tags(run)
         .into_iter()

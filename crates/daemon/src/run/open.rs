@@ -106,7 +106,7 @@ pub(super) fn begin(
             events.extend(timeline::fork_events(&pool, paths, database, reading.wall));
         }
         Continuity::Same | Continuity::First => {
-            load::remove_stale_run_files(&pool, &paths.run);
+            load::remove_ended_run_files(&pool, &paths.run);
             events.extend(load::events(&pool, &paths.run, &boot));
             events.extend(timeline::relocation_events(&pool, paths));
         }

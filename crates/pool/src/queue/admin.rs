@@ -92,7 +92,7 @@ pub fn cancel(pool: &Pool, id: MessageId, now: Timestamp) -> Result<Vec<Event>, 
 /// Decides on `queue retry`. Returns no event if the message has no pause left.
 ///
 /// # Errors
-/// Not found; conflict if the message is in work or done; refused if it is finished and the queue is full.
+/// Not found; conflict if the message is being processed or done; refused if it is finished and the queue is full.
 pub fn retry(pool: &Pool, rules: &QueueRules, id: MessageId, now: Timestamp) -> Result<Vec<Event>, Refusal> {
     use MessageState::{Cancelled, Dead, Done, Expired, InDoubt, Queued};
     let (session, state) = find(pool, id)?;

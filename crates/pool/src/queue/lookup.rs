@@ -152,13 +152,13 @@ impl Pool {
         self.queues.breakers(SessionId(0))
     }
 
-    /// True if a message of this kind waits or is in work.
+    /// True if a message of this kind waits or is in flight.
     pub(crate) fn has_pending(&self, session: SessionId, kind: &str) -> bool {
         let messages = self.queues.queue(session).and_then(|queue| queue.kind(kind));
         messages.is_some_and(|(_, messages)| messages.pending() > 0)
     }
 
-    /// The kinds of a session that are held back, of which something is left: a message that waits or is in work,
+    /// The kinds of a session that are held back, of which something is left: a message that waits or is in flight,
     /// or a dead one.
     pub(crate) fn held_back_of(&self, session: SessionId) -> impl Iterator<Item = (&str, &Breaker)> {
         let has_dead = move |kind: &str| {

@@ -241,7 +241,7 @@ fn check_expendable(pool: &Pool, session: &Session) -> Result<(), &'static str> 
     Err("it cannot resume, and nothing but its silence says that it is idle")
 }
 
-/// True if messages wait and none is in work.
+/// True if messages wait and none is in flight.
 fn between_messages(
     pool: &Pool,
     settings: &Settings,
@@ -253,8 +253,8 @@ fn between_messages(
     let live = session.lifecycle == Lifecycle::Live;
     let at_rest = at_rest_since(pool, settings, session, inputs).is_ok();
     let counts = pool.queue_counts(Some(session.id));
-    let in_work = prompts.held || counts.claimed + counts.in_doubt > 0;
-    live && free && prompts.waiting > 0 && !in_work && at_rest && !was_only_attended(session, inputs)
+    let in_flight = prompts.held || counts.claimed + counts.in_doubt > 0;
+    live && free && prompts.waiting > 0 && !in_flight && at_rest && !was_only_attended(session, inputs)
 }
 
 /// Returns the sessions that have used up their quantum and can resume. If others wait and no session can be parked,
