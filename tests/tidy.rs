@@ -266,7 +266,7 @@ fn the_daemon_reaches_the_world_through_its_traits() {
         "tokio::net",
         "tokio::signal",
     ];
-    // Of a real database file alone, before there is a world.
+    // This file is about a real database file, and runs before there is a world.
     let reserve = |hit: &String| hit.starts_with("crates/daemon/src/host/disk_reserve.rs");
     let in_daemon = |hit: &String| hit.starts_with("crates/daemon/") && !reserve(hit);
     none(past_the_traits.iter().flat_map(|needle| outside(needle, &[])).filter(in_daemon));

@@ -262,7 +262,7 @@ fn what_a_program_says_of_itself_is_what_it_does_and_who_waits_for_it_hears_it()
             (&json!("hook"), &json!(status)),
             "{shown}"
         );
-        // It rests only while idle; then the last thought says how deep.
+        // The agent rests only while it is idle; how deep, its last thought says.
         assert_eq!(shown["rest_state"], if state == "idle" { "sleeping" } else { "active" }, "{shown}");
     }
     let told = activities(&pool, &web.id);

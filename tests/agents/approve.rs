@@ -457,7 +457,7 @@ fn a_request_whose_hook_ended_while_poold_was_away_is_answered_at_the_terminal()
     let agent = Agent::claude(&pool);
     let (id, _) = asked(&agent);
     let hook = waiting_hook(&agent);
-    // It gets no time to leave a report, and no other report is waiting.
+    // The stopped hook cannot leave a report, and no other report is waiting.
     agent.await_all_read();
     crate::harness::send_signal(hook, Signal::SIGSTOP);
     pool.kill9(Program::Poold);

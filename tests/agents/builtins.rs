@@ -38,7 +38,7 @@ fn a_prompt_waits_while_a_shell_reads_an_answer_or_computes_also_over_a_restart(
     await_done(&pool, "sh", &asks);
     await_done(&pool, "sh", &behind);
     wait_until("it has the answer", PATIENCE, || screen(&pool).contains("\ngot [yes]"));
-    // One that begins after a long silence.
+    // A `read` that begins after a long silence.
     let late = pool.ok(&["send", "sh", "sleep 4; read late"]);
     wait_until("it reads", PATIENCE, || {
         let (shell, _) = pool.pane_pids("sh");
@@ -46,7 +46,7 @@ fn a_prompt_waits_while_a_shell_reads_an_answer_or_computes_also_over_a_restart(
     });
     pool.ok(&["keys", "sh", "Enter"]);
     await_done(&pool, "sh", &late);
-    // One that a person has begun.
+    // A `read` that a person has begun.
     for key in [&["r", "e", "a", "d", "Space", "x"][..], &["Enter"]] {
         pool.ok(&[&["keys", "sh"], key].concat());
     }
@@ -69,7 +69,7 @@ fn a_key_that_a_shell_asks_for_is_not_taken_from_the_next_prompt() {
     await_done(&pool, "sh", &asks);
     await_done(&pool, "sh", &behind);
     wait_until("it has the answer", PATIENCE, || screen(&pool).contains("\ngot [y]"));
-    // One that a person has begun, without an echo.
+    // A `read` without echo that a person has begun.
     for key in [&["r", "e", "a", "d", "Space", "-", "s", "n", "1"][..], &["Enter"]] {
         pool.ok(&[&["keys", "sh"], key].concat());
     }

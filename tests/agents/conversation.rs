@@ -192,7 +192,7 @@ fn a_session_whose_first_prompt_was_cut_off_begins_anew() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
     let lost = agent.show()["conversation"]["id"].clone();
-    // Before the agent has written anything.
+    // The agent dies before it has written anything.
     agent.send("DIE");
     pool.await_lifecycle(&agent.id, "stopped");
     // `restart` returns once the new conversation has begun.

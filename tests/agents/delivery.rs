@@ -180,7 +180,7 @@ fn a_turn_that_fails_ends_its_prompt_and_is_an_error() {
     let shown = agent.show();
     assert_eq!((&shown["activity"], &shown["activity_source"]), (&json!("error"), &json!("hook")));
     assert_eq!(shown["activity_detail"], "unknown: it broke");
-    // It takes the next prompt.
+    // After a failed turn the agent takes the next prompt.
     assert_eq!(agent.tell("go on"), "done: go on");
     agent.assert_unharmed();
 }
@@ -277,7 +277,7 @@ fn what_is_typed_after_a_wake_waits_until_the_agent_takes_pastes() {
     pool.ok(&["park", &agent.id]);
     pool.await_lifecycle(&agent.id, "parked");
     let id = agent.send("tab\there");
-    // Its start hook was received, which says that it waits for a prompt.
+    // The start hook of the agent, which says that it waits for a prompt, was received; pastes are not enabled yet.
     agent.await_shown("it does not take pastes yet", |shown| {
         shown["waits"].as_str().is_some_and(|why| why.contains("does not take pastes yet"))
     });

@@ -35,7 +35,7 @@ fn rings_again(pool: &Pool, id: &str) {
 fn a_bell_ends_when_somebody_comes_and_never_holds_a_wait_for_idle() {
     let pool = Pool::with("[pool]\nidle_quiet = '300ms'\n[reaper]\ngrace = '300ms'\n");
     let id = ringer(&pool, "ringer");
-    // It is idle below its bell.
+    // The program is idle while its bell rings.
     pool.ok(&["wait", &id, "--for", "idle"]);
     assert_eq!(pool.show(&id)["activity"], "attention", "and rings on");
     // Somebody attaches, and leaves again.
@@ -69,7 +69,7 @@ fn a_restart_of_the_daemon_changes_no_bell() {
     assert_eq!((inbox(&pool, &answered), inbox(&pool, &open)), (vec![], vec![json!("bell")]));
     assert_eq!(pool.show(&open)["ask"]["id"], asked, "it is the same bell");
     assert_eq!(pool.show(&answered)["activity"], "idle");
-    // One that nobody heard, since the daemon did not run.
+    // A bell that was rung while the daemon did not run.
     let pane = pool.show(&answered)["tmux"]["pane_id"].as_str().unwrap().to_owned();
     pool.end(Program::Poold, Signal::SIGTERM);
     pool.tmux_text(&["send-keys", "-t", &pane, "Enter"]);

@@ -40,7 +40,7 @@ fn a_lost_hook_leaves_the_prompt_typed_with_a_reason_until_the_agent_or_a_person
         "typed, and it stands in the composer still: press Enter there; none of its hooks has ever reported";
     assert_eq!(left(&stuck, &two), stands);
     assert_eq!((lost.pastes().len(), lost.enters()), (1, 1));
-    // One may have been pressed while it did not read.
+    // One Enter may have been pressed while the agent did not read.
     assert!(lost.lines("strays").len() <= 1, "no Enter where the text is gone");
     assert_eq!((stuck.pastes().len(), stuck.enters()), (1, 6), "Enter, and five times again");
     // Who waits is told, and does not wait for ever.
@@ -61,7 +61,7 @@ fn a_lost_hook_leaves_the_prompt_typed_with_a_reason_until_the_agent_or_a_person
     assert_eq!(lost.hook("claude", &over).expect(0).stdout, "");
     assert_eq!(lost.await_state(&one, "done")["result"], "at last");
     lost.assert_unharmed();
-    // So does a person's decision.
+    // A person's decision ends a prompt as well.
     pool.ok(&["queue", "resolve", &stuck.id, &two, "--as", "dead"]);
     assert_eq!(stuck.state(&two), "dead");
     stuck.keys(&["C-c"]);
@@ -187,7 +187,7 @@ fn q06_of_a_prompt_of_which_its_pane_tells_nothing_a_person_is_asked() {
     assert_eq!(shown["ask"]["kind"], "message");
     pool.ctl(&["wait", &next, "--for", "attention"]).expect(0);
     assert_eq!(pool.ctl(&["approve", &next]).code, 4, "no permission is asked for");
-    // It holds its lane.
+    // The prompt in doubt holds its lane.
     let two = agent.send("two");
     assert_eq!((agent.state(&two), agent.pastes()), ("queued".to_owned(), Vec::new()));
     pool.ok(&["queue", "resolve", &agent.id, &id, "--as", "retry"]);

@@ -319,7 +319,7 @@ fn a_prompt_is_done_once_it_was_read_and_not_before() {
         let thrown = "typed, and its program threw it away, or has not got it yet: `poolctl queue resolve`";
         await_typed(&pool, "flush", &id, thrown);
     }
-    // With a reader, the prompt is done.
+    // A prompt to a program that reads its input is done.
     pool.ok(&["new", "cat", "--", "cat"]);
     assert_eq!(pool.json(&["send", "cat", "--wait", "done", "hello"])["state"], "done");
 }

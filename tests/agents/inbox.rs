@@ -37,7 +37,7 @@ fn what_waits_for_a_person_is_listed_with_the_command_that_goes_on() {
     assert!(pool.ctl(&["status"]).stdout.contains("poolctl inbox"));
     let shown = pool.ok(&["inbox"]);
     assert!(shown.contains("touch made") && shown.contains(&next), "{shown}");
-    // Each command works as printed.
+    // Each command that the inbox names works as printed.
     for command in [next, resolve.replace("'done|retry|dead'", "done"), restart] {
         let words: Vec<&str> = command.split_whitespace().skip(1).collect();
         pool.ok(&words);

@@ -45,7 +45,7 @@ fn what_an_agent_runs_in_the_background_keeps_its_session() {
         let agent = Agent::new(&pool, kind);
         agent.tell("BACKGROUND");
         stays(&agent, what);
-        // It takes prompts nevertheless.
+        // An agent with work in the background takes prompts nevertheless.
         agent.tell("meanwhile");
         fs::write(agent.path("background-ends"), "").unwrap();
         pool.await_lifecycle(&agent.id, "parked");

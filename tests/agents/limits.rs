@@ -36,7 +36,7 @@ fn a_limit_is_an_error_for_as_long_as_the_agent_says_and_holds_prompts_back() {
         assert!(why.contains("reached its usage limit"), "{why}");
         assert_eq!(agent.state(&id), "queued");
         assert_eq!(agent.prompts().len(), 1, "{kind}");
-        // It is pinned: its slot goes to no other session, however long it waits.
+        // The session is pinned: no other session gets its slot, however long it waits.
         wait_until("it will be told to go on", PATIENCE, || {
             pool.lines(&["queue", "ls", &agent.id, "--state", "queued"]).len() == 2
         });
@@ -137,7 +137,7 @@ fn q06_what_tells_it_to_go_on_is_not_typed_again_by_the_next_poold() {
     agent.await_state(&told, "typed");
     for _ in 0..2 {
         pool.restart_poold();
-        // Its agents have been looked at once others were.
+        // Once another session was served, this `poold` has looked at the agent too.
         let other = pool.script("other", "exec cat");
         pool.ok(&["send", &other, "--wait", "done", "text"]);
         pool.ok(&["rm", "--force", &other]);

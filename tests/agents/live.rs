@@ -307,7 +307,7 @@ fn a_viewer_begins_with_the_screen_and_misses_nothing_after_it() {
     let mut viewer = Viewer::new(&pool, &id, Some(begin.offset));
     assert_eq!(input(&pool, "once", &id, b"hello\r"), Ok(Response::Done));
     viewer.read_until(|text| text.contains("hello\r\nhello\r\n"));
-    // The same operation is not carried out again.
+    // A repetition with the same operation id types nothing.
     assert_eq!(input(&pool, "once", &id, b"hello\r"), Ok(Response::Done));
     assert_eq!(input(&pool, "twice", &id, b"!\r"), Ok(Response::Done));
     viewer.read_until(|text| text.contains("!\r\n!\r\n"));

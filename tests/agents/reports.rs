@@ -42,7 +42,7 @@ fn each_use_of_a_tool_and_each_end_of_a_turn_is_a_message_for_workers() {
     agent.await_state(&id, "done");
     let waiting = queued(&agent, "observation");
     assert_eq!(waiting.len(), 2, "{waiting:?}");
-    // It does not count as a prompt of the session.
+    // A message of a hook does not count as a prompt of the session.
     assert!(waiting.iter().all(|message| message["origin"] == format!("hook:{}", agent.id)), "{waiting:?}");
     assert_eq!(agent.prompts(), ["TOOL it"]);
     let seen = worked(&agent, "observation");

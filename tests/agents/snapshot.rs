@@ -42,7 +42,7 @@ fn w25_w26_w38_one_answer_has_the_colours_the_output_and_the_thought_of_every_se
     assert_eq!(web["transport_health"]["state"], "observed");
     assert_eq!(listed(&pool, "silent")["replay"], "");
     assert_eq!(listed(&pool, "ended")["replay"], "done\n");
-    // It follows the output, and a shorter log.
+    // The text follows the output, also when the log becomes shorter.
     pool.ok(&["send", "web", "--wait", "done", "more"]);
     wait_until("what is new is there", PATIENCE, || {
         listed(&pool, "web")["replay"].as_str().unwrap().trim_end().ends_with("more")
@@ -51,14 +51,14 @@ fn w25_w26_w38_one_answer_has_the_colours_the_output_and_the_thought_of_every_se
     wait_until("what is cleared is gone", PATIENCE, || {
         !listed(&pool, "web")["replay"].as_str().unwrap().contains("漢")
     });
-    // Only where it is asked for; filters hold; and a restart of the daemon forgets nothing.
+    // Only `--full` shows these texts; filters hold for it; and a restart of the daemon forgets nothing.
     let plain = pool.lines(&["ls"]);
     assert!(plain.iter().all(|session| session["replay"].is_null() && session["theme"].is_null()));
     assert_eq!(pool.lines(&["ls", "--full", "--state", "stopped"]).len(), 1);
     pool.restart_poold();
     assert_eq!(listed(&pool, "ended")["replay"], "done\n");
     assert_eq!(listed(&pool, "web")["theme"]["own"], true);
-    // The same by rpc, and for people.
+    // The same texts are shown by `rpc`, and to people.
     let mut rpc = pool.poolctl();
     let call = json!({"request": {"snapshot": {"all": true, "state": null, "labels": {}, "agent": null}}});
     let answer = Output::of(rpc.arg("rpc"), format!("{call}\n").as_bytes()).expect(0);

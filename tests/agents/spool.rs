@@ -64,7 +64,7 @@ fn an_agent_that_runs_inside_of_this_one_is_not_heard() {
         reports[1]["prompt"] = json!("SLOW work");
         reports[3]["last_assistant_message"] = json!("the child is done");
         for report in &reports {
-            // By hooks that its user installed: where the pool wired hooks, these stay silent.
+            // Hooks that the user installed leave these reports: they stay silent where the pool wired hooks.
             let mut command = agent.hook_command(kind, &agent.tag());
             let said =
                 Output::of(command.arg("--installed").env("POOL_HOOKED", "1"), report.to_string().as_bytes());

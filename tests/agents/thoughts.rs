@@ -192,7 +192,7 @@ fn w22_w23_a_thought_for_a_pane_is_its_sessions_and_for_no_other_pane_anybodys()
     pool.ctl(&["thought", "set", &format!("tmux:web:0.1:{other}"), "x"]).expect(3);
     pool.ctl(&["thought", "set", "%999", "x"]).expect(3);
     pool.tmux_text(&["kill-pane", "-t", &other]);
-    // Nor does one that has ended.
+    // A pane of a session that has ended has no thought either.
     let gone = pane(&two);
     pool.ok(&["kill", &two]);
     pool.ctl(&["thought", "set", &gone, "x"]).expect(3);
@@ -296,7 +296,7 @@ fn w29_who_was_answered_before_a_stop_has_its_thought_kept_and_who_waits_for_tho
         assert_eq!(kept["text"], said.last().unwrap().as_str());
         assert_eq!(texts(id, &published(&pool, id)), said, "each once, in order");
         wait_until(&format!("the follower has {said:?}"), PATIENCE, || heard(id) == said);
-        // Each arrives without a later event behind it.
+        // Each thought arrives by itself: no later event is needed.
         for n in 0..3 {
             said.push(format!("alone {n}"));
             set(&pool, id, &[said.last().unwrap()]);

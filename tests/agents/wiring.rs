@@ -249,7 +249,7 @@ fn an_agent_without_hooks_is_started_as_it_is() {
         assert!(
             !started.meta().join("tmux-pool").exists() && !started.meta().join("gemini-hooks.json").exists()
         );
-        // Only hooks installed by the user could confirm a prompt.
+        // Without the pool's hooks, only those that the user installed could confirm a prompt.
         assert_eq!(pool.show(&started.id)["confirm"], "none", "{agent}");
     }
 }
@@ -393,7 +393,7 @@ fn an_installed_hook_tells_the_pool_only_where_none_is_wired() {
     let settings: Value = serde_json::from_str(&text).unwrap();
     let agent = Started::new(&pool, "claude");
     let conversation = pool.show(&agent.id)["conversation"]["id"].clone();
-    // As the agent runs it: the program, its arguments, and the event on standard input.
+    // Runs a hook as the agent does: the program with its arguments, and the event on standard input.
     let run = |event: &str, more: Value, hooked: bool| {
         let handler = &settings["hooks"][event][0]["hooks"][0];
         let mut command = pool.command(handler["command"].as_str().unwrap());

@@ -140,7 +140,7 @@ fn hostile_directories_are_used_as_they_are() {
     let (usable, other): (Vec<_>, Vec<_>) = texts(&pool).into_iter().partition(is_usable);
     assert!(usable.len() >= 40, "{}", usable.len());
     for (n, within) in usable.chunks(2).enumerate() {
-        // One is within the other, so that one session has both on its way.
+        // One directory is within the other, so that the path of one session has both names.
         let parts = within.iter().map(|text| OsStr::from_bytes(text));
         let dir: PathBuf =
             [pool.path("work").join(format!("d{n}"))].into_iter().chain(parts.map(PathBuf::from)).collect();
@@ -186,7 +186,8 @@ fn w17_hostile_commands_arrive_word_for_word() {
     assert_eq!(stored, words.iter().map(|word| shown(word)).collect::<Vec<_>>());
     let human = Output::of(pool.poolctl().args(["show", "all"]), b"").expect(0);
     assert!(!human.stdout.contains('\x1b') && !human.stdout.contains('\x07'), "{human:?}");
-    // Used as the program itself: no program has such a name. Of those that could run nothing, every third.
+    // Each word is used as the program, and no program has such a name. Of the words that could run nothing, every
+    // third is tried.
     let is_tried = |(n, word): &(usize, &Vec<u8>)| {
         let acts = word.windows(5).any(|part| part == b"touch") || std::str::from_utf8(word).is_err();
         !word.contains(&b'/') && (n % 3 == 0 || acts)

@@ -132,14 +132,14 @@ fn the_files_of_a_session_stay_while_another_one_runs_in_them() {
     pool.ok(&["new", "user", "--cwd", work(&slow).to_str().unwrap(), "--", "sleep", "1000"]);
     assert_eq!(removal.await_end(), Some(1));
     assert!(work(&slow).join("file").exists());
-    // By a symbolic link.
+    // Another session uses the directory by a symbolic link.
     let other = pool.script("other", "exec sleep 1000");
     let link = pool.path("link");
     std::os::unix::fs::symlink(work(&other), &link).unwrap();
     pool.ok(&["new", "guest", "--cwd", link.to_str().unwrap(), "--", "sleep", "1000"]);
     let told = pool.ctl(&["rm", "--purge", "other"]).expect(4);
     assert!(told.stderr.contains("is the directory of guest"), "{told:?}");
-    // It is empty, and would go with the session.
+    // An empty directory would be removed with its session, if nobody used it.
     pool.ok(&["rm", "other"]);
     assert!(work(&other).exists() && !work(&other).with_file_name("logs").exists());
 }
@@ -213,7 +213,7 @@ fn p05_a_stranger_with_the_old_name_is_not_taken_for_it() {
 #[test]
 fn p07_what_a_program_writes_and_what_is_typed_into_it_is_no_commit() {
     let pool = Pool::new();
-    // It is busy for as long as it writes, so its state does not change.
+    // The session is busy as long as it writes, so its state does not change.
     let id = pool.script("web", "while :; do echo line; sleep 0.01; done");
     let written = || pool.ok(&["logs", &id]).lines().count();
     let stored_at = || fs::metadata(pool.database()).unwrap().modified().unwrap();
@@ -310,7 +310,7 @@ fn w10_the_last_activity_survives_a_restart() {
     pool.ok(&["sync"]);
     let before = pool.show(&id)["last_activity_at"].clone();
     pool.restart_poold();
-    // Its pane was found again.
+    // Once the pool is complete, the pane was found again.
     pool.await_complete();
     let after = (pool.show(&id), pool.lines(&["ls"]).remove(0));
     assert_eq!((&after.0["last_activity_at"], &after.1["last_activity_at"]), (&before, &before));
@@ -331,7 +331,7 @@ fn t05_w06_output_is_activity_and_the_loss_of_its_server_is_none() {
     pool.tmux_text(&["kill-server"]);
     let lost = pool.await_lifecycle(&id, "lost");
     assert_eq!(lost["last_activity_at"], last, "{lost}");
-    // Nor is the restart, which finds the time of its log.
+    // The restart of the daemon, which reads the time of the log, is no activity either.
     pool.restart_poold();
     assert_eq!(active(), last);
     assert_eq!(pool.lifecycle(&id), "lost");

@@ -137,7 +137,7 @@ fn a_session_starts_as_in_the_callers_shell_without_what_is_of_its_terminal() {
     for name in ["TMUX=", "TERM_PROGRAM=", "NOTIFY_SOCKET=", "SHLVL=7"] {
         assert!(!lines.iter().any(|line| line.starts_with(name)), "{name}: {env}");
     }
-    // Holds for restarts too, whoever causes them; and the value is shown nowhere.
+    // This also holds for restarts, whoever causes them; and the value is shown nowhere.
     pool.ok(&["restart", "web"]);
     let again = pool.await_file(pool.path("home/env"), |bytes| contains(bytes, "POOL_SESSION="));
     assert!(String::from_utf8(again).unwrap().contains(&secret));

@@ -39,7 +39,7 @@ fn a_crash_after_a_rename_was_recorded_renames_no_other_session() {
     let pool = Pool::new();
     let id = pool.script("first", "true");
     pool.await_lifecycle(&id, "stopped");
-    // By its first name a session is found for ever.
+    // A session is also found by its first name, for ever.
     pool.ok(&["rename", &id, "www"]);
     pool.kill9(Program::Poold);
     pool.start_as(Program::Poold, crashing(&pool, "rename-recorded"));
@@ -82,7 +82,7 @@ fn repeats_rename(named: fn(&str) -> String) {
         shown.code == 0 && shown.json()["name"] == "www"
     });
     if wanted == id {
-        // By its id it may as well have been renamed by somebody else since.
+        // A request that names the session by its id does not tell whether somebody else has renamed it since.
         let refused = pool.ctl(&rename).expect(4);
         assert!(refused.stderr.contains("a new operation id renames it"), "{}", refused.stderr);
         pool.ok(&["rename", &wanted, "site", "--op-id", "r2"]);
@@ -278,7 +278,7 @@ fn q06_what_may_have_been_typed_into_a_pane_that_is_over_is_in_doubt_until_someb
     wait_until("it is in doubt", PATIENCE, || state(&pool, &message) == "in_doubt");
     let status = pool.ctl(&["status"]).expect(1);
     assert!(status.stdout.contains("in doubt"), "{}", status.stdout);
-    // It holds its lane in the next pane too, whose receipt says nothing of it.
+    // The message holds its lane in the next pane too, whose receipt says nothing of it.
     pool.ok(&["restart", "web"]);
     let next = pool.ok(&["send", "web", "next"]);
     wait_until("it runs", PATIENCE, || pool.lifecycle("web") == "live");

@@ -443,7 +443,7 @@ fn a_daemon_keeps_the_log_short_that_somebody_else_appends_for_it() {
     fs::create_dir_all(log.parent().unwrap()).unwrap();
     fs::set_permissions(pool.state(), fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(&log, vec![b'x'; 5 << 20]).unwrap();
-    // As launchd does.
+    // The log is the standard error of `poold`, as launchd sets it.
     let mut command = pool.command("sh");
     command.args(["-c", "exec \"$0\" 2>>\"$1\"", Program::Poold.path()]).arg(&log);
     pool.start_as(Program::Poold, command);

@@ -158,7 +158,7 @@ impl Load {
             assert!(id.0 >= last, "{kind}: {id} after {last}");
             last = id.0;
             let held = ClaimRef { id, token };
-            // Now and then it takes two attempts.
+            // Every fifth message is given back once.
             if claimed.message.status.attempts == 1 && id.0 % 5 == 0 {
                 let fail = Fail { held, reason: "not yet".to_owned(), then: Disposition::Later(Some(0)) };
                 client.ask(&op(), &Request::Fail(fail)).unwrap();

@@ -51,7 +51,7 @@ fn answer(stream: &mut UnixStream) -> Option<HelloReply> {
 /// Sends `bytes`; returns the daemon's last frame before it hangs up, which it must.
 #[track_caller]
 fn rejected(mut stream: UnixStream, bytes: &[u8]) -> Option<Vec<u8>> {
-    // It may hang up before it has read everything.
+    // The daemon may hang up before it has read everything.
     drop(stream.write_all(bytes));
     drop(stream.shutdown(Shutdown::Write));
     let said = payload(&mut stream);

@@ -56,14 +56,14 @@ fn a_drain_that_was_cut_off_with_tmux_is_a_loss() {
     let pool = Pool::with("[pool]\nidle_quiet = '1s'\n");
     let id = pool.script("web", "while :; do echo tick; sleep 0.1; done");
     pool.ok(&["drain", &id]);
-    // Only silence since its start counts.
+    // Only silence since the start of the program counts, so it has to run for longer than that.
     wait_until("it has run for longer", PATIENCE, || pool.ok(&["logs", &id]).matches("tick").count() > 12);
     let (server, (program, _)) = (pool.tmux_pid().unwrap(), pool.pane_pids(&id));
     let log = Path::new(pool.show(&id)["dir"].as_str().unwrap()).join("logs/output.log");
     pool.kill9(Program::Poold);
     send_signal(server, Signal::SIGKILL);
     wait_until("both are gone", PATIENCE, || gone(server) && gone(program));
-    // Its silence would count as rest.
+    // If the age of its log counted, the session would be at rest.
     let long_ago = SystemTime::now() - Duration::from_secs(60);
     fs::File::options().append(true).open(log).unwrap().set_modified(long_ago).unwrap();
     pool.start(Program::Poold);

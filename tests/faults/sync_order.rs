@@ -104,7 +104,7 @@ fn o02_a_poold_that_was_told_to_end_takes_no_new_client_and_ends_though_tmux_sta
     let pool = Pool::new();
     let id = pool.script("web", "exec sleep 1000");
     pool.ok(&["kill", &id]);
-    // Before it ends, it ends a tmux server without sessions: this one does not answer.
+    // Before `poold` ends, it ends a tmux server without sessions. This server does not answer.
     let tmux = pool.tmux_pid().unwrap();
     send_signal(tmux, Signal::SIGSTOP);
     let poold = pool.pid(Program::Poold).unwrap();

@@ -353,7 +353,7 @@ impl Pool {
     /// Waits until `poold` answers.
     #[track_caller]
     pub(crate) fn await_poold(&self) {
-        // It takes no connection of another user, as this process may be.
+        // `poold` takes no connection of another user, and this process may be one: then `poolctl` asks.
         let is_there = || self.ctl(&["ls", "--timeout", "1s"]).code == 0;
         wait_until("poold answers", PATIENCE, || match self.user {
             None => self.ask(Request::Ping).is_some(),
@@ -377,7 +377,7 @@ impl Pool {
     #[track_caller]
     pub(crate) fn await_complete(&self) {
         if self.user.is_some() {
-            // It takes no connection of this process.
+            // `poold` takes no connection of this process, so `poolctl` asks.
             return wait_until("the pool is complete", PATIENCE, || {
                 let status = self.ctl(&["--json", "--timeout", "1s", "status"]);
                 let found = serde_json::from_str::<Value>(&status.stdout).unwrap_or_default();

@@ -229,7 +229,7 @@ fn g25_codes_are_exact_where_the_disk_is_full() {
         inits.count() == 0
     });
     mount.resize("96m");
-    // It may be about to exit over a failed commit; once a commit succeeds, it goes on.
+    // `poold` may be about to exit over a failed commit; if the next commit succeeds, it goes on.
     wait_until("poold has ended or goes on", PATIENCE, || {
         let label = ["--timeout", "2s", "label", &name(codes[0]), "seen=yes"];
         pool.ended(Program::Poold).is_some() || pool.ctl(&label).code == 0

@@ -166,7 +166,7 @@ fn g22_g26_show_counts_error_lines_and_tells_how_long_it_ran() {
     assert!(text.lines().any(|line| line.starts_with("errors ") && line.ends_with(": error: two")), "{text}");
     assert!(text.lines().any(|line| line.starts_with("duration ")), "{text}");
     assert_eq!(pool.show(&id)["duration_ms"].as_u64().unwrap(), duration, "it has ended");
-    // Of the last run only.
+    // The errors are those of the last run only.
     pool.ok(&["restart", &id]);
     pool.await_lifecycle(&id, "stopped");
     assert_eq!(pool.json(&["show", &id])["errors"]["count"], 2);
@@ -281,7 +281,7 @@ fn output_that_a_lost_writer_did_not_write_is_told_as_missing() {
     wait_until("it is gone", PATIENCE, || log_writers(&dir).is_empty());
     fs::write(dir.join("work/go"), "").unwrap();
     assert_eq!(run.await_end(), Some(0));
-    // In the log where poold has started another one meanwhile.
+    // The loss is told in the log, if poold has started another log writer meanwhile.
     let told = format!("{}{}", run.lines().join("\n"), run.errors());
     assert!(told.contains("the log writer was lost"), "{told}");
     let logs = pool.ctl(&["logs", "web"]).expect(0);

@@ -65,7 +65,7 @@ fn c13_what_is_deaf_to_all_but_kill_ends_within_one_grace() {
     // By the records of `poold` and the inits, so that a slow test or `poolctl` takes no part.
     let took = ends.iter().max().unwrap() - asked.iter().map(|event| clock_ms(&event["at"])).min().unwrap();
     let took = took.rem_euclid(24 * 3600 * 1000);
-    // One after the other, they take as many graces as there are sessions.
+    // If the sessions were ended one after the other, that would take as many graces.
     let most = grace * i64::try_from(many).unwrap() / 2;
     assert!((grace..most).contains(&took), "{many} sessions took {took} ms");
 }
@@ -234,7 +234,7 @@ fn w05_numeric_names_go_on_above_those_of_other_sessions_in_tmux() {
     pool.ok(&["sync"]);
     let next = sleeper();
     assert_eq!((&pool.show(&first)["name"], &pool.show(&next)["name"]), (&"1".into(), &"8".into()));
-    // Without a look at tmux since: the launch finds that the name is taken.
+    // Nobody has looked at tmux since: only the launch finds that the name is taken.
     let watch = pool.pid(Program::Watch).unwrap();
     crate::harness::send_signal(watch, nix::sys::signal::Signal::SIGSTOP);
     foreign("9");

@@ -158,7 +158,7 @@ fn what_its_user_split_off_keeps_no_session_from_starting_again() {
         pool.ok(&[end, &id]);
         pool.ok(&["restart", &id]);
         assert_eq!(pool.lifecycle(&id), "live", "after {end}");
-        // Its own tmux session gives up its name, too.
+        // The tmux session of its own last run gives up the name, too.
         pool.ok(&["restart", &id]);
         assert_eq!(pool.lifecycle(&id), "live", "after {end} and another restart");
     }
@@ -368,7 +368,7 @@ fn c11_those_who_create_the_same_session_together_park_one_for_it() {
     pool.ok(&["sync"]);
     let parked = ids.iter().filter(|id| pool.lifecycle(id) != "live").count();
     assert_eq!(parked, 1);
-    // The same for a start.
+    // The same holds for a start.
     let over = ids.iter().find(|id| pool.lifecycle(id) == "parked").unwrap();
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -408,7 +408,7 @@ fn c12_what_is_idle_for_longer_than_it_may_is_parked() {
     tell(&pool, &id, "one");
     pool.await_lifecycle(&id, "parked");
     assert_eq!(lines(&pool, &id, "got"), ["one"]);
-    // By its last activity, not by its age.
+    // The time since the last activity counts, not the age of the session.
     let busy = pool.ok(&[
         "new",
         "busy",

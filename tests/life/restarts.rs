@@ -143,7 +143,7 @@ fn a_restart_waits_for_a_slot_like_everybody() {
     // More restarts than it can use up before the other one has its slot.
     let id =
         pool.ok(&["new", "web", "--restart", "always", "--max-restarts", "100", "--", "sh", "-c", script]);
-    // In the pause before its next run, another session has its slot.
+    // In the pause before the next run, another session takes the slot.
     let next = pool.ok(&["new", "next", "--wait-slot", "20s", "--", "sleep", "1000"]);
     wait_until("it is to start again", PATIENCE, || !pool.show(&id)["budget"]["due_at"].is_null());
     wait_until("it waits", PATIENCE, || pool.status()["room"]["waiting"] == 1);

@@ -169,7 +169,7 @@ impl Subscriber {
 fn s05_a_subscriber_that_lags_is_cut_told_from_where_and_goes_on_there() {
     let pool = pool("[queue]\nmax_messages = 100000\n");
     let (mut seen, mut told) = (Vec::new(), None);
-    // One that stays away too long, as on a busy machine, is cut without a word.
+    // A subscriber that stays away too long, as on a busy machine, is cut off without a last word.
     for _ in 0..5 {
         let since = Seq(seen.last().copied().unwrap_or_default());
         let mut slow = Subscriber::new(&pool, Some(since));
@@ -203,7 +203,7 @@ fn o04_the_journal_is_cut_by_number_and_by_age_and_then_the_state_comes_first() 
     let of = |config: &str| {
         let quick = "[pool]\nidle_quiet = '100ms'\nidle_settle = '100ms'\n";
         let pool = pool(&format!("{quick}{config}[queue]\nmax_messages = 100000\n"));
-        // Otherwise the session's becoming idle is reported in the middle.
+        // Without this wait, the event that the session is idle would come in the middle.
         pool.ok(&["wait", "web", "--for", "idle"]);
         flood(&pool, EVENTS);
         let journal = numbered(&pool.events());

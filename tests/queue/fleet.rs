@@ -158,7 +158,7 @@ fn c15_workers_under_kills_work_each_message_once_and_never_more_than_their_cap_
     let dead = check_ends(&pool, &sent);
     assert!(fs::metadata(pool.path("work/twice")).is_err(), "two handlers had one message");
     let most = most.into_inner();
-    // On a busy machine they may all begin and end between two looks.
+    // On a busy machine all handlers may begin and end between two samples, so there is no lower bound.
     assert!(most <= PROCESSES, "{most} handlers at once");
     println!("counted: {} kills, {dead} dead, {most} handlers at most", kills.into_inner());
     wait_until("silence ends every host", Duration::from_secs(60), || {

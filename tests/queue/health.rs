@@ -65,7 +65,8 @@ fn c14_messages_without_a_worker_make_a_pool_unhealthy_are_told_once_and_again_w
         await_stuck(&pool, "build", "no_worker");
     }
     assert_eq!(told(&pool).len(), 1);
-    // Another lane of the session moves; this one does when its first message is claimed.
+    // Another lane of the session moves, which does not move this one. This one moves when its first message is
+    // claimed.
     let mut client = Client::new(&pool);
     client.send("other", b"x");
     client.take(&["other"]).unwrap();
@@ -144,7 +145,7 @@ fn a_claim_says_when_its_lease_ends_and_a_heartbeat_moves_that() {
         let mut holds = generators.iter().filter_map(|generator| generator["holds"].get(0));
         deadline(&holds.next_back().unwrap()["deadline_at"])
     };
-    // To the minute: each is computed anew from the time that is left.
+    // The times are compared to the minute: each is computed anew from the time that is left.
     let minute = |text: String| text[..16].to_owned();
     wait_until("all say the same", PATIENCE, || {
         minute(of_show()) == minute(of_generators()) && minute(of_list()) == minute(of_show())

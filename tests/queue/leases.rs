@@ -34,7 +34,7 @@ fn l06_who_is_silent_loses_what_it_holds_and_who_is_not_keeps_it() {
     let claimed = client.claims(None, short(claiming(&[], 2, PATIENCE)));
     assert_eq!(claimed.iter().map(|one| one.message.id).collect::<Vec<_>>(), [kept, lost]);
     let mut tokens = vec![held(&claimed[1]).token];
-    // Until two leases of the other worker have ended, and one more was granted.
+    // Waits until two leases of the other worker have ended, and one more was granted.
     while tokens.len() < 3 {
         client.beat(held(&claimed[0])).unwrap();
         // The last claim keeps the usual lease and is not lost again.
@@ -186,7 +186,7 @@ fn l06_what_a_killed_worker_held_is_free_at_once() {
     assert!(tokens.is_sorted_by(|a, b| a < b), "Q1: {tokens:?}");
     assert_eq!(third.message.status.attempts, 3);
     let failed = events(&pool, &["message_failed"]);
-    // By proof of their death, not by the end of their connection or lease.
+    // The claims ended because the workers were proved dead, not by the end of a connection or lease.
     assert_eq!(
         failed.iter().map(|event| event["reason"].as_str().unwrap()).collect::<Vec<_>>(),
         ["its worker died"; 2]
@@ -412,7 +412,7 @@ fn q01_a_message_has_one_holder_at_a_time_whatever_happens() {
     for id in &ids {
         assert_eq!(state(&pool, id), "done");
     }
-    // By the journal: a claim starts only where none is open.
+    // The journal shows that a claim begins only while no other is open.
     let mut open: std::collections::BTreeSet<u64> = Default::default();
     for event in events(&pool, &["message_claimed", "message_failed", "message_done"]) {
         let id = event["id"].as_u64().unwrap();

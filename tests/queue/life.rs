@@ -294,7 +294,7 @@ fn a_worker_that_is_told_twice_gives_back_what_it_holds() {
     wait_until("it says what it waits for", PATIENCE, || {
         worker.errors().contains("waiting for the running handlers")
     });
-    // At once it is the same one, as `timeout` sends it to a process and to its group.
+    // A second signal right after the first counts as the same: `timeout` sends one to a process and to its group.
     crate::harness::send_signal(worker.pid(), nix::sys::signal::Signal::SIGTERM);
     std::thread::sleep(Duration::from_millis(600));
     assert_eq!(state(&pool, &id), "claimed");

@@ -237,7 +237,7 @@ fn a_worker_that_its_user_stops_has_not_failed_and_one_that_the_pool_pauses_goes
     assert_eq!(worker(&pool, "w")["queued"], 1);
     pool.ok(&["worker", "start", "w"]);
     began(2);
-    // As `down --stop-sessions` does.
+    // Parks the host as `down --stop-sessions` does.
     pool.ok(&["park", "--force", "@w"]);
     waits(&pool);
     pool.restart_poold();

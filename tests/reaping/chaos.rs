@@ -225,7 +225,7 @@ impl Chaos<'_> {
                 0 => {
                     self.killed.note("worker stopped");
                     send_signal(worker.pid(), Signal::SIGSTOP);
-                    // It is ended for its silence, or goes on.
+                    // The stopped worker is ended for its silence, or continues later.
                     let until = Instant::now() + Duration::from_millis(chance.below(5000));
                     while Instant::now() < until && !self.over() {
                         thread::sleep(Duration::from_millis(20));

@@ -182,7 +182,7 @@ fn a_locked_session_is_not_evicted_not_started_by_itself_and_not_pruned() {
     };
     let kept = keeper("kept");
     let held = hold(&pool, &kept, &[]);
-    // Another session that may be parked goes instead; without one, none does.
+    // Another session that may be parked is parked instead; if there is none, no session is.
     keeper("quiet");
     pool.ok(&["new", "third", "--wait-slot", "30s", "--", "sleep", "1000"]);
     assert_eq!((pool.lifecycle(&kept).as_str(), pool.lifecycle("quiet").as_str()), ("live", "parked"));
@@ -320,7 +320,7 @@ fn l05_a_holder_that_slept_past_its_lease_can_do_nothing() {
     assert!(next.number() > held.number());
     let revoked = events(&pool, &["lock_revoked"]);
     assert_eq!((revoked.len(), &revoked[0]["token"]), (1, &json!(held.token)));
-    // Its command still runs: no request under the old token is carried out.
+    // The command of the revoked lock still runs: no request under its token is carried out.
     let before = kinds(&pool, "web");
     let attempts: [&[&str]; 6] = [
         &["keys", "web", "x", "Enter"],
@@ -470,7 +470,7 @@ fn under_a_lock_only_the_prompts_of_its_holder_are_typed() {
     pool.script("busy", "exec cat");
     pool.ok(&["send", "busy", "--wait", "done", "text"]);
     assert_eq!(pool.json(&["queue", "show", "web", &other])["state"], "queued");
-    // Of older ones, those go first that are due before what the holder sends.
+    // Of the prompts of others, those go first that come before the holder's in the queue.
     let _two = prompt(&["--priority", "10", "--wait", "done", "two"]).expect(0);
     wait_until("two were typed", PATIENCE, || lines_of(&pool, "got") == ["one", "urgent", "two"]);
     let late = pool.ok(&["send", "web", "--priority", "100", "late"]);

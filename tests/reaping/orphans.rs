@@ -130,7 +130,7 @@ fn orphans_may_only_be_told_of() {
         orphan
     };
     let first = orphan(&over(&pool));
-    // By then several more searches were made.
+    // Once two more orphans were found, several more searches were made.
     let others = [orphan(&over(&pool)), orphan(&over(&pool))];
     let told = found(&pool, "orphans", first.0[0]);
     assert_eq!(told.len(), 1, "{told:?}");

@@ -61,7 +61,7 @@ const DEATHS: [Death; 13] = [
 ];
 
 fn leases(pool: &Pool) -> usize {
-    // There may be no `poold`.
+    // If there is no `poold`, there is no output.
     let told = pool.ctl(&["--json", "--timeout", "2s", "events", "--kind", "reap_started"]);
     told.stdout.lines().count()
 }
@@ -264,7 +264,7 @@ fn p05_a_death_at_any_step_of_the_end_of_a_worker_has_its_message_worked_once_at
         let pids = pool.path(name);
         let id = pool.script(name, "exec sleep 1000");
         let message = pool.ok(&["send", &id, "--kind", "note", "text"]);
-        // It records whether another handler is at work at the same time.
+        // Each handler records whether another one is at work at the same time.
         let runs = pids.display();
         let script = format!(
             "for pid in $(cat {runs}); do case $(cut -d' ' -f3 /proc/$pid/stat) in ''|Z|X) ;; *) echo twice >>{runs}.twice;; esac; done; (setsid sleep 1000 & echo $! >>{runs}); \

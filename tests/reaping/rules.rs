@@ -73,7 +73,7 @@ fn await_found(pool: &Pool, session: &str, wanted: &[(&str, &str)]) {
     let began = Instant::now();
     loop {
         let mut found = found(pool, session);
-        // Each attempt to type its prompt is a sign of life, after which it may be reported again.
+        // Each attempt to type its prompt is a sign of life of the session, after which it may be reported again.
         while found.len() > wanted.len() && found.last() == found.get(wanted.len() - 1) {
             found.pop();
         }
@@ -96,7 +96,7 @@ fn what_hangs_is_told_once_and_runs_on() {
     look(&pool, 3);
     assert_eq!(found(&pool, &id).len(), 1);
     assert_eq!((pool.lifecycle(&id).as_str(), pool.pane_pids(&id).0), ("live", agent));
-    // It goes on, and hangs again.
+    // The session goes on, and hangs again.
     pool.tmux_text(&["send-keys", "-t", "=web:", "-X", "cancel"]);
     pool.ok(&["send", &id, "--wait", "done", "next"]);
     look(&pool, 1);
@@ -199,7 +199,7 @@ fn what_is_idle_is_told_put_aside_or_ended_as_was_said() {
     await_found(&pool, &kept, &[("idle_session", "report")]);
     await_found(&pool, &killed, &[("idle_session", "kill")]);
     assert_eq!(pool.show(&again)["incarnations"], 2);
-    // It is woken, and parked again.
+    // The parked session is woken, and parked again.
     pool.ok(&["send", &parked, "--wait", "done", "text"]);
     await_found(&pool, &parked, &[("idle_session", "park"), ("idle_session", "park")]);
     pool.await_lifecycle(&parked, "parked");
@@ -490,7 +490,7 @@ fn a_command_before_says_whether_what_a_rule_found_is_ended_and_one_after_is_tol
     pool.script("again", "exec sleep 1000");
     pool.ok(&["kill", "again"]);
     configured(&pool, &format!("{FAST}{REAPER}"));
-    // Each is tried again after a growing pause.
+    // The reaper tries each again after a growing pause.
     wait_until("both are ended", PATIENCE * 2, || !runs(&kept) && !runs(&other));
 }
 

@@ -82,7 +82,7 @@ fn a_second_pool_a_tmux_server_and_an_ssh_agent_survive_the_end_of_the_shell_tha
         two.path("config.toml").display(),
         env!("CARGO_BIN_EXE_poolctl"),
     );
-    // Without an ssh-agent, one more of the other kind.
+    // If there is no ssh-agent, another listener takes its place.
     let agents = format!(
         "if command -v ssh-agent; then eval $(ssh-agent -s -a {socket}); echo $SSH_AGENT_PID >{}; else {}; fi",
         agent.display(),
@@ -191,7 +191,7 @@ fn a_program_that_a_person_started_in_a_sessions_pane_is_left_alone() {
     let pids = pool.path("pids");
     let own = format!("trap '' HUP TERM; echo $$ >>{}; while :; do sleep 1; done", pids.display());
     let (first, again) = (pool.script("first", "exec sleep 1000"), pool.script("again", "exec cat"));
-    // It outlives its terminal, and is ended all the same.
+    // This program outlives its terminal, and is ended all the same.
     let ours = pool.path("ours");
     let deaf =
         pool.script("deaf", &format!("trap '' HUP; echo $$ >{}; while :; do sleep 1; done", ours.display()));
@@ -206,7 +206,7 @@ fn a_program_that_a_person_started_in_a_sessions_pane_is_left_alone() {
     }
     // The record goes, or goes on with a program of its own: neither is a reason to touch the pane.
     pool.ok(&["rm", &first]);
-    // Its name is taken as long as their tmux session has it.
+    // The name of the session is taken as long as the user's tmux session has it.
     assert_ne!(pool.ctl(&["restart", &again]).code, 0);
     assert!(pool.tmux_sessions().contains(&"again".to_owned()), "{:?}", pool.tmux_sessions());
     pool.tmux_text(&["rename-session", "-t", "=again", "theirs"]);

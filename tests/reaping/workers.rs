@@ -218,7 +218,7 @@ fn each_generation_is_told_apart_and_an_older_one_settles_nothing() {
     pool.ok(&["restart", "web"]);
     let second = agent();
     assert!(second.0 > first.0 && second.1 != first.1, "{first:?} {second:?}");
-    // The same of workers.
+    // The same holds for a worker.
     let id = pool.ok(&["send", "web", "--kind", "holds", "text"]);
     let message = || pool.json(&["queue", "show", "web", &id]);
     let holder = || {

@@ -58,7 +58,7 @@ fn h34_an_adopted_session_is_one_like_any_other() {
     await_event(&pool, "foreign_gone", |event| event["name"] == "theirs");
     await_event(&pool, "session_live", |event| event["session"] == id.as_str());
     assert_eq!(mark(&theirs, pane).len(), 32);
-    // By its id, its name and its workspace.
+    // The session is found by its id, its name and its workspace.
     pool.ok(&["send", "project", "--wait", "done", "hello"]);
     wait_until("it is on the screen", PATIENCE, || pool.ok(&["capture", "theirs"]).contains("got hello"));
     assert!(pool.ok(&["capture", &id]).contains("before"));

@@ -44,7 +44,7 @@ fn w20_what_is_left_of_a_session_is_its_users() {
     let (_, back, _) = reader(&pool, &theirs, "back");
     adopted("back");
     assert!(foreign("web") && mark(&theirs, &split).is_empty(), "it stays its user's");
-    // Nor does what was given back, once the pane with the mark has closed.
+    // Panes of a session that was given back do not become the pool's either, once the pane with the mark has closed.
     pool.ok(&["rm", "--keep-tmux", "--force", "back"]);
     theirs.text(&["split-window", "-d", "-t", &back, "exec cat"]);
     theirs.text(&["kill-pane", "-t", &back]);
@@ -67,7 +67,8 @@ fn w20_a_pipe_of_its_user_is_replaced_only_when_asked() {
     assert_eq!((mark(&theirs, &pane).as_str(), pool.lines(&["ls", "--all"]).len()), ("", 0));
     theirs.text(&["send-keys", "-t", &pane, "mine"]);
     wait_until("it reads on", PATIENCE, || fs::read_to_string(&kept).is_ok_and(|text| text == "mine"));
-    // Nor is one taken by itself; piped in the same list of commands, it is never seen without.
+    // A pane that is piped is not adopted by itself either. This one is piped in the same list of commands that creates
+    // it, so it is never seen without its pipe.
     let pipe = ["pipe-pane", "-t", "=auto-piped:", "exec cat >/dev/null"];
     let new = ["new-session", "-d", "-P", "-F", "#{pane_id}", "-s", "auto-piped", "exec cat", ";"];
     let piped = theirs.text(&new.into_iter().chain(pipe).collect::<Vec<_>>());

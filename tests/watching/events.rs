@@ -36,7 +36,7 @@ fn w34_a_follower_of_one_session_hears_of_no_other() {
     let follower = Talk::start(command.args(["--json", "events", "--follow", "--session", "web"]));
     let mut beat = 0;
     wait_until("the change after another session's is heard", PATIENCE, || {
-        // Another value each time: what is labelled so already is no change.
+        // The value differs each time, because an unchanged label is no event.
         beat += 1;
         pool.ok(&["label", &other, &format!("beat={beat}")]);
         pool.ok(&["label", &id, &format!("beat={beat}")]);
@@ -181,7 +181,7 @@ fn w12_foreign_sessions_come_and_go_in_the_journal() {
 fn w32_the_death_of_a_pane_process_is_told_with_its_signal() {
     let (pool, id) = told();
     let other = pool.script("other", "exec sleep 1000");
-    // Of one session the program; of the other its init, which is the pane's own process.
+    // The program of one session is killed, and the init of the other, which is the process of its pane.
     let ((agent, _), (orphan, init)) = (pool.pane_pids(&id), pool.pane_pids(&other));
     send_signal(agent, Signal::SIGKILL);
     send_signal(init, Signal::SIGKILL);
@@ -222,7 +222,7 @@ fn g13_the_pane_of_the_pool_decides_and_no_other() {
     wait_until("the user's is gone", PATIENCE, || gone(split));
     pool.ok(&["sync"]);
     assert_eq!(pool.lifecycle(&id), "live");
-    // The other way round: the pool's ends, and the user's stays as it is.
+    // The other way round: the pool's pane ends, and the user's stays as it is.
     let other =
         pool.tmux_text(&["split-window", "-d", "-t", "=web:", "-P", "-F", "#{pane_pid}", "exec sleep 1001"]);
     let other: u32 = other.parse().unwrap();

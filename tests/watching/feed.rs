@@ -51,7 +51,7 @@ fn change(theirs: &Theirs<'_>, chance: &mut Chance, round: usize) {
         7 if many => theirs.tmux(&["kill-pane", "-t", &pane]),
         _ => theirs.tmux(&["resize-window", "-t", &pane, "-x", &(80 + round).to_string(), "-y", "40"]),
     };
-    // There may be no room to split.
+    // A window may have no room for another pane.
     assert!(output.code == 0 || output.stderr.contains("no space"), "{output:?}");
 }
 
@@ -387,7 +387,7 @@ fn feed_is_refused_beside_a_watcher_and_may_take_over() {
     first.say(r#"{"snapshot":{"server":"absent","sessions":{},"panes":{}}}"#);
     wait_until("it is believed", PATIENCE, || pool.status()["tmux"]["state"] == "absent");
     assert_eq!(pool.lifecycle("web"), "live", "but it proves nothing: the server's process lives");
-    // And that one in turn is taken over from.
+    // Another feed takes over from the first one in turn.
     let mut second = feed(&pool, &["--take-over"]);
     assert_eq!(first.await_end(), Some(4), "{}", first.errors());
     second.hang_up();

@@ -28,7 +28,7 @@ fn t08_nothing_is_created_near_the_servers_limit_of_open_files() {
         }
         assert!(made < 64, "the server has no room for so many");
     }
-    // Then one at a time: with no others in progress the count is exact.
+    // From here on sessions are created one at a time: while no other start is in progress, the count is exact.
     let refused = loop {
         let new = pool.ctl(&["--timeout", "30s", "new", &format!("single{made}"), "--", "cat"]);
         if new.code != 0 {

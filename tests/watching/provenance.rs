@@ -156,7 +156,7 @@ fn w38_how_a_pane_is_observed_is_told_with_the_last_trouble() {
     let before = pool.lines(&["events"]).last().unwrap()["at"].clone();
     pool.ok(&["sync"]);
     send_signal(server, Signal::SIGSTOP);
-    // It is stale from the last look on, and a moment later for a reason.
+    // The pane is stale since the last observation, and the reason is known a moment later.
     let health = eventually("why its pane is stale is told", PATIENCE, || {
         Some(await_health("stale"))
             .filter(|health| health["last_error_at"].as_str() >= health["since"].as_str())

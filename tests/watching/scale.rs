@@ -152,7 +152,7 @@ fn t02_a_storm_of_changes_ends_in_exactly_what_there_is() {
             }
         }
         source(&pool, &commands);
-        // From events alone: no snapshot is requested.
+        // The state is known by events alone: no snapshot is requested.
         let listed = super::support::Listed::by(|args| pool.tmux(args));
         wait_until("what is seen is what there is", PATIENCE, || {
             super::support::Listed::of(&super::support::seen(&pool)) == listed

@@ -119,7 +119,7 @@ fn t03_a_replaced_server_with_sessions_named_alike_takes_nothing_over() {
         let server = pool.tmux_pid().unwrap();
         send_signal(server, ending);
         wait_until("the server is gone", PATIENCE, || gone(server));
-        // At once, with the same names and, since ids start from 0, the same ids.
+        // The user's server starts at once, with the same names and, since ids start from 0, the same ids.
         let theirs = Theirs::start(&pool, &pool.tmux_socket(), "");
         let of = |name: &str| theirs.text(&["display-message", "-p", "-t", name, "#{pane_id}"]);
         theirs.text(&["new-session", "-d", "-s", "second", "exec cat"]);
@@ -243,7 +243,7 @@ fn t08_a_stopped_server_keeps_nobody_waiting_who_needs_no_answer_of_it() {
     for _ in 0..20 {
         for args in [&["ls"][..], &["show", &id], &["status"], &["events"], &["queue", "ls", &id]] {
             let ask = || pool.ctl(&[&["--timeout", "4s"], args].concat());
-            // One timeout may be due to a busy machine; a verb that asks tmux would time out again.
+            // A single timeout may be due to a busy machine. A verb that asked tmux would time out both times.
             let answer = Some(ask()).filter(|answer| answer.code != 6).unwrap_or_else(ask);
             assert!([0, 1].contains(&answer.code), "{answer:?}");
         }

@@ -76,7 +76,7 @@ fn hash(bytes: &[u8]) -> u64 {
 /// Returns a colour from its hue in degrees and its saturation and lightness in per cent. Integer arithmetic,
 /// so that the result is the same on every machine.
 fn hsl(hue: u32, saturation: u32, lightness: u32) -> String {
-    // In 10,000ths.
+    // All shares from here on are in 10,000ths.
     let chroma = (100 - (2 * lightness).abs_diff(100)) * saturation;
     let low = 2 * lightness * 100 - chroma;
     let hue = hue % 360;

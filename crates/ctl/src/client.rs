@@ -247,8 +247,8 @@ impl Client {
         Ok(asked)
     }
 
-    /// True if it is worth waiting for a daemon that was not reached. It is not if this command never reached it, it is
-    /// absent, and no supervisor would start it.
+    /// True if it is worth waiting for a daemon that was not reached. It is not worth it for a daemon that this command
+    /// has never reached, that is absent, and that no supervisor would start.
     pub(crate) fn may_come_back(&self, error: &ConnectError) -> bool {
         let never_there = matches!(error, ConnectError::NotThere(_)) && !self.reached.load(Ordering::Relaxed);
         error.is_transient() && (!never_there || self.absence.is_kept())

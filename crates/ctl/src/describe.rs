@@ -24,7 +24,7 @@ pub(crate) fn session(context: &Context, session: &str) -> Result<(), Error> {
     }
 }
 
-/// Returns the error lines of the last run; none if its kind has no patterns, or the output cannot be read.
+/// Returns the error lines of the last run; none if its kind of agent has no patterns, or the output cannot be read.
 fn errors(client: &mut Client, view: &SessionView) -> Option<ErrorLines> {
     let session = &view.session;
     let run = session.incarnation.as_ref().filter(|_| !view.error_patterns.is_empty())?;

@@ -119,7 +119,7 @@ mod tests {
         let terms = Terms { pool, config: Some("/c".into()), watchdog_ms: Some(5), is_foreground: true };
         let held = try_acquire(&path, &terms).unwrap().unwrap();
         assert_eq!(super::terms(&path), terms);
-        // As an earlier build writes it.
+        // The record of an earlier build has no settings.
         std::fs::write(&path, serde_json::to_string(&process::identity::me().unwrap()).unwrap()).unwrap();
         assert_eq!(super::terms(&path), Terms::default());
         assert_eq!(holder(&path), Some(process::identity::me().unwrap()));

@@ -172,7 +172,7 @@ impl Tail {
         note_missed(self.reader.take_missed());
         let offset = self.reader.offset() - read as u64;
         if offset >= end {
-            // After a gap. Who follows the log goes on with this block.
+            // A gap has skipped the end. Whoever follows the log goes on with this block.
             self.reader = Reader::new(self.reader.dir(), offset);
             return Ok(0);
         }

@@ -124,7 +124,7 @@ impl Targets {
             let once = self.sessions.iter().filter(|name| named.insert(*name));
             return once.map(|name| Target::named(context, name)).collect();
         }
-        // It may be another one when the command is repeated.
+        // A repeated command may select other sessions, so no operation id is allowed.
         only_one(repeat, 0)?;
         self.selection.find(context, (scope, to))
     }

@@ -26,7 +26,7 @@ struct Translated {
 
 impl Translated {
     fn control_sequence(&mut self, intermediates: &[u8], params: &Params, action: char) {
-        // Those before the parameters are marks of private sequences.
+        // The intermediates `<` to `?`, which come before the parameters, mark private sequences.
         let (marks, others): (Vec<u8>, Vec<u8>) =
             intermediates.iter().partition(|byte| (b'<'..=b'?').contains(*byte));
         let params =

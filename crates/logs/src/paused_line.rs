@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_prompt_may_end_with_the_sequence_of_the_editor() {
-        // As zsh 5.9 draws it, and after `cat` was ended by C-d.
+        // What comes before a prompt of zsh 5.9: when it draws a fresh one, and after `cat` was ended by C-d.
         let (fresh, cat) = ("\r\r\x1b[0m\x1b[J", "% cat\r\n\x1b[?2004l\r");
         for before in [fresh, cat] {
             let prompt = format!("{before}host% \x1b[K\x1b[?2004h");
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn an_earlier_incarnation_has_no_part_in_the_line() {
-        // Its output ended without a newline.
+        // The output of the earlier incarnation ended without a newline.
         let output = "gone$ abc";
         assert_eq!(line(output, &[(5000, 4), (6000, 6), (9000, 6)]), found("$ ", 9000));
         assert_eq!(line(output, &[(5000, 4), (8000, 4)]), None);

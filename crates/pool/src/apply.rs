@@ -151,7 +151,7 @@ impl Pool {
 
             Event::Agent(event) => self.agent_changed(event),
 
-            // For subscribers only.
+            // These events change no state: they are for subscribers only.
             variants!(Event:
                 ReapStarted ReapFinished StaleFound LimitExceeded WatcherConnected WatcherLost ForeignSeen
                 ForeignGone GeneratorRegistered GeneratorEnded LogResumed

@@ -185,7 +185,7 @@ impl SessionItems<'_> {
         let oldest = self.pool.prompts(self.session.id).oldest?;
         let late = self.pool.age(self.now, oldest) >= SOON;
         let next = match why.prompt() {
-            // It may have been cancelled a moment ago.
+            // The prompt that the reason names may have been cancelled a moment ago.
             Some(prompt) if waiting_prompt(self.pool, self.session.id)?.id != prompt => return None,
             Some(prompt) => format!("poolctl queue cancel {} {prompt}", self.session.name.for_people()),
             None => self.attach(),

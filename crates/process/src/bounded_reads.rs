@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Time for the read of one process, which usually takes some microseconds.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The processes for which `/proc` does not answer. No further read of them is started meanwhile.
+/// The processes whose files in `/proc` do not answer. Meanwhile no further read of these is started.
 pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
 
 /// The processes of which a read has not returned yet.

@@ -49,7 +49,7 @@ pub fn me() -> io::Result<ProcId> {
 /// Returns the run state of this process; [`State::Gone`] if its pid belongs to another one now.
 pub fn state(id: ProcId) -> io::Result<State> {
     match platform::basic_info(id.pid) {
-        // One that does not answer is blocked in the kernel.
+        // A process that does not answer is blocked in the kernel.
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(State::Running),
         read => {
             let found = read?.filter(|process| process.id == id);

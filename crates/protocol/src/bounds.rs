@@ -324,7 +324,7 @@ impl Outcome {
 }
 
 fn shorten_list(left: &mut Vec<String>) {
-    // With the last entry it still fits a frame: 1,000 lines of 256 bytes.
+    // A list of 1,000 lines of 256 bytes, and the line that counts the others, fits a frame.
     shorten_all(left.iter_mut(), 256);
     if let Some(more) = left.len().checked_sub(PROCESSES_MAX).filter(|more| *more > 0) {
         left.truncate(PROCESSES_MAX);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The ways in which a session's record comes about.
+/// The ways in which a session's record is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {

@@ -49,7 +49,7 @@ pub struct Session {
     pub total_requests: u64,
     /// True if the running incarnation was found again after a restart of `poold`.
     pub recovered: bool,
-    /// The way in which its record came about.
+    /// The way in which its record was created.
     pub origin: Origin,
     /// The time of the creation; of an adopted session that of its tmux session.
     pub created_at: Timestamp,

@@ -48,7 +48,7 @@ fn only_what_is_about_a_session_can_start_or_park_it() {
         let allowed = Action::ALL.map(|action| rule.allows(action));
         // Leftovers of a session occupy its slot until they are ended.
         let report = !["zombie_pane", "leftovers"].contains(&rule.as_str());
-        // Of the machine's shortage a session is not guilty.
+        // A session is not the cause of the machine's shortage, so it is not killed for it.
         let about_machine = rule.as_str().starts_with("host_");
         assert_eq!(rule.is_about_machine(), about_machine, "{rule:?}");
         let restarts = of_session && !about_machine;

@@ -141,7 +141,7 @@ impl Stubborn {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         command.envs(tag.map(|tag| ("POOL_INCARNATION", tag.to_string())));
         let mut child = command.spawn().unwrap();
-        // Its output proves that its trap is set.
+        // The first byte of its output proves that it has set its trap.
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         Self(child)
     }

@@ -54,7 +54,7 @@ pub(crate) fn write(tables: &mut Tables<'_>, batch: Batch<'_>) -> Result<(), Sto
     for stamped in batch.events {
         writer.event(stamped)?;
     }
-    // Each row once, with its state after all events.
+    // Each changed row is written once, with its state after all events.
     let mut rows = std::mem::take(&mut writer.rows);
     rows.sort_unstable();
     rows.dedup();

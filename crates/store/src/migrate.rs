@@ -86,7 +86,7 @@ pub(crate) fn peek(path: &Path) -> Result<Option<u32>, StoreError> {
     match version_of(path) {
         Ok(Some(version)) => check(version).map(|()| Some(version)),
         Err(error @ StoreError::Obsolete(_)) => Err(error),
-        // Other errors are left to the real open.
+        // Any other error is reported when the database is opened.
         Ok(None) | Err(_) => Ok(None),
     }
 }

@@ -145,7 +145,7 @@ mod tests {
         let name = "x".repeat(1 << 20);
         let state = TmuxState { sessions: [session(1, &name)].into(), ..TmuxState::default() };
         let view = View::Snapshot { state, part: 0, more: false };
-        // One is being written, the others wait.
+        // One report is being written, and the others wait.
         for _ in 0..=WINDOW {
             let view = view.clone();
             let observe = Observe {

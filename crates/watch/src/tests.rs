@@ -354,7 +354,7 @@ async fn t04_a_gap_is_mended_by_a_snapshot() {
         while is_snapshot(&peer.observe_and(Response::SendSnapshot).await) {}
         let before = peer.last().seq;
         while !is_snapshot(&peer.observe().await) {
-            // At most the frames that were sent before the reply arrived.
+            // Only frames that were sent before the reply arrived may come first.
             assert!(peer.last().seq < before + 4);
         }
         assert!(!is_snapshot(&peer.observe().await), "one is enough");

@@ -157,7 +157,7 @@ impl Fields {
                     .iter()
                     .map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())))
                     .collect();
-                // With braces, and the commas between them.
+                // The braces and the commas count as well.
                 let length = written.iter().map(String::len).sum::<usize>() + written.len() + 1;
                 if length > TEXT_MAX {
                     written.sort_by_key(String::len);

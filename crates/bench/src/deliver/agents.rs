@@ -129,7 +129,7 @@ impl Agents {
         text
     }
 
-    /// Prepares homes as of users who have run the agents before.
+    /// Prepares home directories like those of users who have run the agents before.
     fn homes(&self) -> Result<()> {
         let (home, place) = (self.dir.path(), self.place());
         let port = self.model.as_ref().map_or(0, |model| model.port);

@@ -111,7 +111,7 @@ impl Nuisance for Crowd {
             match socket.write(&[self.call[*sent % self.call.len()]]) {
                 Ok(written) => *sent += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // It was cut, and reconnects.
+                // The daemon closed the connection: another one begins.
                 Err(_) => (*socket, *sent) = (dribbler(&self.pool)?, 0),
             }
         }

@@ -120,7 +120,7 @@ fn synopsis(command: &mut clap::Command) -> String {
 
 /// The related pages of a verb: its parent, and the topics that show it. Those of the program: all topics.
 fn see_also(command: &clap::Command) -> Vec<Inline> {
-    // Its words: a verb may have a dash of its own.
+    // The verb's words are told by its program name: in its own name a dash may join words or be part of one.
     let words = command.get_bin_name().unwrap_or_else(|| command.get_name());
     let (parent, verb) = words.rsplit_once(' ').unwrap_or((words, ""));
     let call = words.strip_prefix("poolctl ").unwrap_or_default();

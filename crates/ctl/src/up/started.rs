@@ -32,7 +32,7 @@ fn path(paths: &Paths) -> PathBuf {
 /// Adds a started daemon.
 pub(crate) fn add(paths: &Paths, name: &str, process: ProcId) -> io::Result<()> {
     let mut started = read(paths);
-    // One that cannot be examined stays.
+    // A daemon that cannot be examined stays on record.
     started.retain(|one| !matches!(Handle::open(one.process), Ok(None)));
     started.push(Started { name: name.to_owned(), process, boot: boot_id()?, dir: dir_id(paths) });
     write(paths, started)

@@ -142,7 +142,8 @@ fn adopt(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) {
         let (pid, wakes) = (handle.id().pid, wakes.clone());
         let Ok(Some(watched)) = Handle::open(handle.id()) else { continue };
         let watching = threads::start(move || {
-            // Only a handle reports the end of a process that is no child; it is waited for in pieces.
+            // Only a handle reports the end of a process that is not a child. A wait for one has a limit, so waits are
+            // repeated.
             while !watched.wait(WAIT_PIECE).unwrap_or(true) {}
             drop(wakes.send(Wake::Ended(number, None)));
         });
@@ -198,7 +199,7 @@ fn stop_sessions(context: &Context, wakes: &Sender<Wake>) {
     let stopping = threads::start(move || match stop::sessions(&context) {
         Ok(_no_starts) => {
             drop(wakes.send(Wake::Stop));
-            // Until the daemons have ended, and this process with them.
+            // No session is started while this thread is parked: until the daemons and this process have ended.
             loop {
                 thread::park();
             }

@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let session = context.session(&args.session)?;
     let mut client = context.client();
     let view = calls::session(&mut client, session)?;
-    // One that is not shown may be open as well, which poold decides.
+    // A request that is not shown may be open as well: poold decides whether it is.
     let shown = view.activity.ask.as_ref().map(|ask| ask.id);
     let (id, asked) = match args.ask.filter(|id| shown != Some(*id)) {
         Some(id) => (id, format!("{}  {}  asks: {id}", view.session.id, view.session.name)),

@@ -56,7 +56,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         orphans::end(orphans::daemons(&left)?)?;
         stopped = true;
     }
-    // Those that an earlier supervisor started, connected to poold or not.
+    // The daemons that an earlier supervisor started, whether or not they are connected to poold.
     let started = started::alive(&context.paths)?;
     stopped |= !started.is_empty();
     orphans::end(started.iter().map(|(_, handle)| handle.id()).collect())?;

@@ -335,7 +335,7 @@ impl Sink for JsonLines {
             }
             offset += part.len() as u64;
             self.line.extend_from_slice(part);
-            // With its end, `\r\n`.
+            // The limit of a line is without its end, `\r\n`.
             while self.line.len() > JSON_LINE_MAX + 2 {
                 self.flush_beginning()?;
             }

@@ -37,7 +37,7 @@ pub(crate) fn run(context: &Context, Args {}: Args) -> Result<(), Error> {
     let is_asking = Arc::new(AtomicBool::new(false));
     let (ends, ended) = mpsc::channel();
     let (answers, asking, context) = (ends.clone(), Arc::clone(&is_asking), context.clone());
-    // Neither is waited for: the program ends with the first result that counts.
+    // Neither thread is joined: the program ends with the first result that counts.
     thread::spawn(move || answers.send((true, answer_all(&context, &asking))));
     thread::spawn(move || ends.send((false, poll::await_closed_output())));
     loop {

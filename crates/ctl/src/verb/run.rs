@@ -349,7 +349,7 @@ impl Creation {
         self.interrupted.set(first).ok();
         let began = Instant::now();
         let target = loop {
-            // It may not have reached poold yet.
+            // The request may not have reached poold yet, so its withdrawal is repeated.
             drop(self.client.ask_once(Request::Withdraw(self.op.clone()), WITHDRAW_PAUSE));
             match self.created.recv_timeout(WITHDRAW_PAUSE) {
                 Ok(target) => break target,

@@ -147,7 +147,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let queued = sent.message.clone();
     let message = match wait_for(context, sent.message, (wait, stage)) {
         Ok(message) => message,
-        // Whoever does not learn the id would send it once more.
+        // A sender who does not learn the id of a queued message would send it once more.
         Err(error) => return print(&queued).and(Err(naming(id, error))),
     };
     print(&message)?;

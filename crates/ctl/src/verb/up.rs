@@ -165,7 +165,7 @@ fn foreground(context: &Context, args: &Args) -> Result<(), Error> {
             if let Some(lock) = supervisor_lock::try_acquire(path, &terms).map_err(failed)? {
                 return supervisor::run(context, &lock, watchdog);
             }
-            // Another one has taken over.
+            // Another supervisor has taken over.
             if supervisor_lock::holder(path).is_some_and(|holder| Some(holder) != former) {
                 return Ok(());
             }

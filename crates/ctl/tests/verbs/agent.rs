@@ -373,7 +373,7 @@ fn several_sessions_are_dismissed() {
         Request::Inbox => {
             let mut asks = asks.lock().unwrap();
             *asks += 1;
-            // Before and after; then only what stays.
+            // The inbox before and after the bell is dismissed; in later requests only what stays.
             let left = [vec![bell.clone()], vec![], vec![stays.clone()], vec![stays.clone()]];
             ok(Response::Inbox(left.get(*asks - 1).cloned().unwrap_or_default()))
         }
@@ -382,7 +382,7 @@ fn several_sessions_are_dismissed() {
     assert_eq!(pool.run("dismiss web www").success(), "sess_1  web  dismissed\nsess_1  web  dismissed\n");
     let calls = pool.calls().into_iter().filter(|call| call.request != Request::Inbox);
     let mut asked: Vec<_> = calls.map(|call| (call.op.is_some(), call.request)).collect();
-    // They are asked at the same time.
+    // The two requests are made at the same time.
     asked.sort_by_key(|(_, request)| format!("{request:?}"));
     let dismiss = |name: &str| (true, Request::Dismiss(protocol::SessionRef(name.into())));
     assert_eq!(asked, [dismiss("web"), dismiss("www")]);

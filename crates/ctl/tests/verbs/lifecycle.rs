@@ -245,7 +245,7 @@ fn restore_all_waits_for_each_and_names_what_failed() {
                 shown(failed)
             }
             "sess_3" => refused(ErrorCode::NotFound, "no sess_3"),
-            // It was restored, and has ended since.
+            // The session was restored, and has ended since.
             _ => shown(view(4, "four", Lifecycle::Stopped, Some(Reason::Exited))),
         },
         other => panic!("{other:?}"),
@@ -564,7 +564,7 @@ fn rm_archives_and_takes_all_that_are_over() {
     };
     let removes = [Request::Remove(remove("sess_2")), Request::Remove(remove("sess_3"))];
     let mut asked = requests(&pool);
-    // Their directories, of which the files that stay are told.
+    // Requests for the sessions' directories, which tell the files that stay, are left out.
     asked.retain(|request| !matches!(request, Request::Show(_)));
     assert_eq!(unordered(asked[1..3].to_vec()), removes);
     assert_eq!(asked[3..], [Request::Status]);

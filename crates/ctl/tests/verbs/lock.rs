@@ -114,7 +114,7 @@ fn lock_runs_its_command_and_gives_the_lock_back() {
     assert_eq!(*asked, Lock { session, purpose, wait_ms, lease_ms, force: false });
     assert!(calls[0].op.is_some(), "its repeat is the same lock");
     assert!(given_back(&pool), "{calls:?}");
-    // Of a session of another pool its command knows nothing.
+    // The command under a lock of another pool gets nothing of the session in which it was started.
     let socket = pool.socket().display().to_string();
     let words =
         ["--socket", &socket, "lock", "web", "--", "sh", "-c", "echo [$POOL_SESSION$POOL_MESSAGE_ID]"];
@@ -184,7 +184,7 @@ fn a_lock_is_kept_while_poold_restarts() {
         _ => rest(call),
     });
     let child = Started::new(lock(&pool, WAITS));
-    // At once, after a third of the lease (that one is lost), and again.
+    // The lock is renewed at once, after a third of the lease (this renewal is lost), and again.
     until("renewals", || renewals(&pool) >= 3);
     std::fs::write(pool.dir.path().join("go"), "").unwrap();
     assert_eq!(child.end().success(), "");

@@ -72,7 +72,7 @@ fn run_tests() -> ExitCode {
     }
     let chosen: Vec<_> = all.into_iter().filter(|(name, _)| name.contains(&filter)).collect();
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // In parallel, as most tests mostly wait.
+    // The tests run in parallel: most of the time most of them wait.
     thread::scope(|scope| {
         for _ in 0..threads() {
             scope.spawn(|| {

@@ -194,7 +194,7 @@ fn a_poold_that_hangs_is_ended_and_started_again() {
     let bin = programs.bin.as_path();
     assert_eq!(programs.run("up --watchdog 1s").code, 0);
     let first = pid(bin, "poold").unwrap();
-    // It must have answered once: until then it may take long to start.
+    // The watchdog begins once poold has answered: before, it may take long to start.
     std::thread::sleep(std::time::Duration::from_millis(500));
     signal(first, Signal::SIGSTOP);
     until("another poold", || pid(bin, "poold").is_some_and(|id| id != first));

@@ -181,7 +181,7 @@ fn feed_ends_when_its_place_is_taken() {
     let ran = Ran::new(&child.wait_with_output().unwrap());
     let error: Value = serde_json::from_str(&ran.err).unwrap();
     assert_eq!((ran.code, error["error"]["message"].as_str()), (4, Some("pid 9 has taken over")));
-    // It may be replaced while it has nothing to send.
+    // The watcher may be replaced while it has nothing to send.
     let refusal = Refusal::conflict("pid 9 has taken over");
     let told = Frame::Reply { id: 0, reply: Err(refusal) };
     let pool = Pool::new(move |_| Answer::Among(Vec::new(), Ok(Response::Done), vec![told.clone()]));

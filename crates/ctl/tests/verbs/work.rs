@@ -416,7 +416,7 @@ fn work_until_empty_waits_for_what_is_tried_again() {
 fn handlers_run_side_by_side() {
     let all = ["a", "b", "c"].iter().zip(11..).map(|(kind, id)| claimed(id, kind, ""));
     let pool = Pool::new(gives(all.collect()));
-    // Each handler waits for all of them.
+    // Each handler waits until all three have begun.
     let handler = "touch $POOL_MESSAGE_ID; while ! test -e 11 -a -e 12 -a -e 13; do sleep 0.01; done";
     Ran::new(&work(&pool, "--until-empty --concurrency 3", handler).output().unwrap()).success();
     assert_eq!(acks(&pool).len(), 3);

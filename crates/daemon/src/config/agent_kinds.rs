@@ -210,7 +210,7 @@ fn check_prompt(place: &str, adapter: Adapter, text: &str) -> Result<(), ConfigE
     Ok(())
 }
 
-/// Refuses a command that would not be typed as it is written.
+/// Refuses a command that would be changed before it is typed.
 fn check_clear(name: &str, text: &str) -> Result<(), ConfigError> {
     if text.trim() != text || text.contains(char::is_control) {
         return invalid(format!("[agents.{name}] clear is one line, without blanks around it"));

@@ -150,7 +150,7 @@ pub(crate) fn decide_first(
 ) -> Result<Option<(Message, Vec<u8>)>, Refusal> {
     let body = &escaped(daemon, session, send, body.clone())?;
     let loaded = daemon.loaded();
-    // It has no operation of its own.
+    // This message has no operation id of its own.
     let op = &OpId::Random([0; 16]);
     let send = &Send { wake: true, ..send.clone() };
     let sending = SendInputs { session, send, body, op };

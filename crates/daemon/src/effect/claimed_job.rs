@@ -25,7 +25,7 @@ pub(crate) enum Launched {
         /// Its exit, if it ended.
         exit: Option<Exit>,
     },
-    /// It certainly does not run and never will.
+    /// The job certainly does not run, and can never run.
     Failed { reason: Reason, detail: String, exit: Option<Exit> },
     /// Unknown: it stays `starting` until its tag is seen.
     Unknown {

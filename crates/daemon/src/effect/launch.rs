@@ -57,7 +57,8 @@ pub(crate) async fn launch<R: Send + 'static>(
 
 async fn attempt(daemon: &Arc<Daemon>, session: &Session, token: Token) -> Option<(Tag, Launched)> {
     let run = session.incarnation.as_ref()?;
-    // Before the permit, for which others wait.
+    // The directory is checked before the permit is taken: other launches wait for permits, and a directory may not
+    // answer.
     let checked = user_dirs::check_cwd(daemon, (session.id, &session.spec.cwd)).await;
     // The semaphore is never closed.
     let _permit = daemon.launch_permits.acquire().await.ok();
@@ -102,7 +103,7 @@ pub(crate) fn commit_outcome(turn: &mut Turn<'_>, session: SessionId, (tag, laun
             turn.emit(Event::SessionFailed { session, reason: failed, detail, exit });
             turn.emit(Event::TagRetired { tag, session });
         }
-        // It is being ended: the reaper reports when it is gone.
+        // The session is being ended: the reaper reports when it is gone.
         Launched::Failed { .. } => {}
         Launched::Unknown { run, .. } => turn.emit(Event::SessionPlaced { session, incarnation: *run }),
     }

@@ -142,7 +142,7 @@ async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(
             Ok(())
         }
         Err(error) => {
-            // If it was certainly not hung up, it is not parked either; in doubt the reaper ends it.
+            // A session that was certainly not hung up is not parked either. If that is in doubt, the reaper ends it.
             tracing::debug!(%session, %error, "not hung up");
             if error.in_doubt() { Ok(()) } else { Err(format!("it was not hung up: {error}")) }
         }

@@ -17,7 +17,7 @@ pub(crate) async fn check(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     if daemon.device.start_server || !is_absent(daemon).await? {
         return Ok(());
     }
-    // It may have been started since.
+    // A server may have been started since the last observation.
     tmux_snapshot::take(daemon).await?;
     if is_absent(daemon).await? {
         return Err(Refusal::unavailable(none_answers(daemon)));

@@ -149,7 +149,8 @@ impl EngineHandle {
             None => answered.await,
             Some(limit) => match tokio::time::timeout(limit, &mut answered).await {
                 Ok(found) => found,
-                // It may have come true meanwhile, and then its effects are part of that turn.
+                // The condition may have come true meanwhile: then what it did is part of that turn, and its result is
+                // returned.
                 Err(_) if self.remove_condition(id).await? => {
                     waiting.cancel();
                     return Err(Refusal::timeout("the wait timed out"));

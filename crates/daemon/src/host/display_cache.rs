@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(read((24, 80)), "");
         fs::write(dir.path().join(CURRENT), "one\r\n").unwrap();
         assert_eq!(read((24, 80)), "one\n");
-        // The same length in the same file: what is kept is shown.
+        // The file is the same and as long as before, so it is not read again: the cached text is shown.
         fs::write(dir.path().join(CURRENT), "two\r\n").unwrap();
         assert_eq!(read((24, 80)), "one\n");
         assert_eq!(read((24, 81)), "two\n");

@@ -18,7 +18,7 @@ use world::clock::timestamp;
 /// The state of an incarnation's job after it was withdrawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// No init claimed it: it never ran and never will.
+    /// No init has claimed the job: it has not run, and can never run.
     Never,
     /// An init claimed it: it runs or ran.
     Claimed,

@@ -150,7 +150,7 @@ impl Outbox {
         }
         let mut written = 0;
         if !buffer.busy && buffer.bytes.is_empty() {
-            // After a failure the task tries again, and handles the error.
+            // A write that fails here is tried again by the task, which handles the error.
             written = shared.writer.try_send(bytes).unwrap_or(0);
         }
         if written < bytes.len() {
@@ -301,7 +301,7 @@ mod tests {
         for body in [1 << 10, 64 << 10, protocol::message::BODY_MAX] {
             let frame = Frame::Output { offset: 0, bytes: OsBytes(vec![0; body]) };
             let (outbox, task) = Outbox::new(Box::new(Full), async { Some(Vec::new()) });
-            // At worst, the task takes a full buffer, and it is filled again.
+            // At worst, the task takes a full buffer, and another one is filled meanwhile.
             let first = fill(&outbox, &frame).await;
             tokio::spawn(task);
             let held = first + fill(&outbox, &frame).await;

@@ -149,7 +149,8 @@ fn open_to_empty(from: &Dir, name: &CStr) -> io::Result<Dir> {
     let all = Mode::S_IRWXU;
     let folder = match from.open_dir(name) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied && same_device(from, name)? => {
-            // Only the owner may do this; on a link it changes nothing else.
+            // Only the owner of the directory may change its mode. If a link has taken its place, nothing that the link
+            // names is changed.
             fchmodat(from, name, all, FchmodatFlags::NoFollowSymlink)?;
             from.open_dir(name)?
         }

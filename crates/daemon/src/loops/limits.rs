@@ -92,7 +92,8 @@ async fn disks(daemon: &Arc<Daemon>) {
             let place = (Purpose::DiskLimits, session.dir.as_path());
             let counted = daemon.blocking.one_at_a_time(place, DISK_ANSWER, count).await;
             apply_samples(daemon, vec![(tag, ResourceUse { disk: counted, memory: None })]).await;
-            // A directory that does not answer adds the time for which it was waited, and no multiple of it.
+            // A count adds a multiple of its time to the pause; a directory that does not answer adds only the time
+            // that was waited for it.
             rest += began.elapsed().min(DISK_LIMIT) * if counted.is_some() { DISK_REST } else { 1 };
         }
         sleep(rest).await;

@@ -73,7 +73,7 @@ async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal>
     };
     match files::fence(&daemon.paths.run, run.tag) {
         Ok(Fence::Never) => {
-            // This incarnation never ran and never will. The start is still decided, and gets a new tag.
+            // This incarnation has not run and can never run. The start is decided already, and gets a new tag.
             let identity = identity(&*daemon.world.random)?;
             // It may have been killed or removed meanwhile.
             let renew = move |turn: &mut Turn<'_>| {

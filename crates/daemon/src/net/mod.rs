@@ -1,5 +1,5 @@
-//! Connections, in the order in which one comes about: the socket ([`listen`]), [`accept`] with its limits,
-//! the [`handshake`], and what each [`role`] may request.
+//! Connections, in the order in which one is made: the socket ([`listen`]), [`accept`] with its limits, the
+//! [`handshake`], and what each [`role`] may request.
 
 pub(crate) mod accept;
 mod answer;

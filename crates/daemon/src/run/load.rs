@@ -12,7 +12,7 @@ pub(super) fn events(pool: &pool::Pool, run: &Path, boot: &str) -> Vec<Event> {
     let mut events = pool::agent::mark_asks_unanswerable(pool);
     let (_, last_boot) = pool.started_by();
     if !last_boot.is_empty() && !boot.is_empty() && last_boot != boot {
-        // Another boot: every process on record is gone.
+        // The machine was booted since, so every process on record is gone.
         let running = pool.sessions().filter(|s| s.lifecycle.holds_slot());
         events.extend(running.flat_map(|session| lost(pool, session, run)));
         events.push(Event::TmuxServerChanged { server: None });

@@ -34,7 +34,7 @@ pub enum Maintenance {
 /// A daemon runs, or the database or the export is damaged.
 pub fn maintain(options: &Options, command: &Maintenance) -> Result<String, DaemonError> {
     let paths = options::paths(options)?;
-    // Before a directory is made, whose name may be mistyped.
+    // This is checked before a state directory is made, whose name may be mistyped.
     match command {
         Maintenance::Import(file) if file == Path::new("-") => {}
         Maintenance::Import(file) => drop(File::open(file).map_err(|error| DaemonError::io(file, error))?),

@@ -27,7 +27,7 @@ fn progress(recovery: PathBuf) -> impl Fn(f64) {
         }
         tracing::debug!(percent, "recovering the database");
         service::recovering(percent);
-        // Only for people: without it, the start succeeds as well.
+        // The file only tells people how far the recovery is: the start succeeds without it.
         drop(std::fs::write(&recovery, format!("{} {percent}\n", std::process::id())));
     }
 }

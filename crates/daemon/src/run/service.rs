@@ -87,7 +87,7 @@ impl OpeningWatchdog {
                 before = now;
             }
         };
-        // Without the thread, the start has its usual time.
+        // If the thread cannot be started, the service manager waits for its usual time.
         let started = thread::Builder::new().name("opening".to_owned()).spawn(watch);
         Self { done: started.is_ok().then_some(done) }
     }

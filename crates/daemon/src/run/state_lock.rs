@@ -36,7 +36,7 @@ pub(super) fn lock(path: &Path) -> Result<StateLock, DaemonError> {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
             let mut pid = String::new();
-            // Only for the message.
+            // The pid is for the message alone.
             drop(file.read_to_string(&mut pid));
             return Err(DaemonError::AlreadyRunning(pid.trim().to_owned()));
         }

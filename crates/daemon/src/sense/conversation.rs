@@ -27,7 +27,7 @@ pub(crate) async fn check(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) {
         let gone = record.is_some_and(|path| is_gone(path.as_path()));
         gone || output(&logs, tag).is_ok_and(|output| says_conversation_missing(adapter, &output))
     };
-    // Files that do not answer prove nothing.
+    // If the files do not answer, the conversation counts as resumable.
     let lost = daemon.blocking.with_timeout(Purpose::Logs, sample).await.unwrap_or(false);
     let context = Arc::clone(daemon);
     daemon.engine.post(move |turn| {

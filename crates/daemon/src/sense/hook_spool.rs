@@ -148,7 +148,7 @@ impl SpoolDir {
                     bytes += size;
                     taken.push(name);
                 }
-                // It, and the files after it, are read another time.
+                // This file and those after it are read another time.
                 Err(Unread::Temporary(error)) => {
                     tracing::warn!(file = ?name, %error, "a spooled report of a hook cannot be read yet");
                     self.files.clear();

@@ -70,7 +70,7 @@ impl LogMarks {
             let count = match reader.read(&mut block) {
                 Ok(0) => break,
                 Ok(count) => count,
-                // All is read again.
+                // After an error, the next sample reads the whole end of the log again.
                 Err(_) => return *self = Self::default(),
             };
             let begin = reader.offset() - count as u64;

@@ -94,7 +94,7 @@ fn disown(daemon: &Daemon, panes: Vec<PaneRef>) {
     for pane in panes {
         let tmux = Arc::clone(&daemon.tmux);
         daemon.world.spawn("disown", async move {
-            // Without it, the log goes on until the pane ends.
+            // If this fails, the output of the pane is logged until it ends.
             let disowned = tmux.disown(pane).await;
             tracing::debug!(pane = %pane.pane, ?disowned, "a pane of somebody else's");
         });
@@ -126,8 +126,8 @@ fn conclude(turn: &mut Turn<'_>, update: &Update, findings: &Findings) -> (Taken
     (taken, Over { tags: outcome.over, panes })
 }
 
-/// Determines which processes have ended, and reads what inits reported of ended programs. None if the files
-/// do not answer, which proves nothing.
+/// Determines which processes have ended, and reads what inits reported of ended programs. None if the files do not
+/// answer: then nothing is known.
 pub(crate) async fn sample(daemon: &Daemon, suspects: Suspects) -> Option<Findings> {
     let run = daemon.paths.run.clone();
     let processes = daemon.processes();
@@ -147,7 +147,7 @@ fn read(processes: &dyn Processes, run: &Path, suspects: &Suspects) -> Findings 
         }
         let agent = agent.or(started.as_ref().map(|found| found.agent));
         findings.started.extend(started.map(|found| (*tag, found)));
-        // A running program has not ended, whoever wrote that it had.
+        // A report that a program has ended does not count while the program runs: anybody may have written it.
         if !agent.is_none_or(has_exited) {
             continue;
         }

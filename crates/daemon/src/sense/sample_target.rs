@@ -203,7 +203,7 @@ const LINE_EDITORS: [&str; 3] = ["bash", "zsh", "fish"];
 /// Their options with a value.
 const WITH_VALUE: [&[u8]; 7] = [b"--rcfile", b"--init-file", b"-o", b"+o", b"-O", b"+O", b"-C"];
 
-/// True if a command is such a shell, for a person: it runs no script, and does not go without its editor.
+/// True if a command is such a shell for a person: it runs no script, and its line editor is not turned off.
 pub(crate) fn is_line_editor(command: &[OsBytes]) -> bool {
     let Some((program, words)) = command.split_first() else { return false };
     let is_editor = |name: &OsStr| LINE_EDITORS.iter().any(|editor| name == *editor);

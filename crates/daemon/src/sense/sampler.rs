@@ -111,11 +111,11 @@ where
                     samples.push(self.finish(sampled, &mut awaited));
                 }
                 Ok(finished) => finished.into_iter().for_each(|finished| self.keep_late(finished)),
-                // Another thread takes over what the hanging one has left.
+                // Another thread takes over the sessions that the hanging thread has not sampled.
                 Err(_) => goes_on = !lock(&queue).is_empty() && self.start_reader(&queue),
             }
         }
-        // Without a free thread, these are not sampled in this round.
+        // If no thread was free, the sessions that are left are not sampled in this round.
         for (target, state) in lock(&queue).drain(..) {
             awaited.remove(&target.tag);
             self.states.insert(target.tag, state);
@@ -267,7 +267,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(numbers(&sampler.sample(targets()).await), others);
         }
-        // One thread for each that hangs.
+        // Each session that hangs holds one thread.
         busy(&sampler, 2).await;
         drop(pipe);
         await_all(&mut sampler, targets).await;

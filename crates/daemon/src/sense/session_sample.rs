@@ -300,7 +300,7 @@ mod tests {
         let mut state = SampleState::default();
         state.read_record(Adapter::Claude, &path, RECORD_TAIL);
         assert_eq!(state.sample().said.len(), 0, "it begins before the part that is read");
-        // The same file, but a larger part of it is wanted.
+        // A larger part of the same file is read.
         state.read_record(Adapter::Claude, &path, RECORD_TAIL_FOR_PROMPT);
         let texts: Vec<String> = state.sample().said.iter().map(|said| said.text.clone()).collect();
         assert_eq!(texts, ["first".to_owned(), long.clone(), long]);

@@ -8,7 +8,8 @@ use protocol::{OsBytes, Refusal, SessionId};
 use crate::engine::Daemon;
 use crate::host::blocking_pool::{Purpose, WORK_LIMIT};
 
-/// Time in which a directory is resolved. What does not answer is on another file system than the pool's own files.
+/// Time limit for resolving a directory. A directory that does not answer is on another file system than the pool's own
+/// files.
 const RESOLVE_LIMIT: Duration = Duration::from_millis(500);
 
 /// Refuses a path that is no directory, or does not answer.

@@ -11,8 +11,7 @@ pub(super) fn items(turn: &Turn<'_>, rules: &QueueRules) -> Vec<InboxItem> {
     pool::inbox::items(turn.pool(), turn.volatile, rules, turn.now())
 }
 
-/// Returns the items that are problems of the pool, as sentences: sessions that do not run and were not ended by
-/// anybody.
+/// Returns the items that are problems of the pool, as sentences: sessions that do not run although nobody ended them.
 pub(super) fn unstarted(items: &[InboxItem]) -> impl Iterator<Item = String> {
     items.iter().filter_map(|item| match item.kind.as_str() {
         inbox::LOST => Some(format!("{}; `{}` starts what was lost", item.text, item.next)),

@@ -14,7 +14,7 @@ use crate::verb::{pane, session_view};
 pub(super) async fn clear(daemon: &Arc<Daemon>, op: &ClientOperation, wanted: SessionRef) -> Reply {
     let id = session_view::resolve(daemon, wanted).await?.id;
     let grant = daemon.engine.lock(id, "clear").await?;
-    // It may have been started again before the lock was there.
+    // The session may have been started again while this waited for the lock.
     let session = session_view::resolve(daemon, id.into()).await?;
     keep_unfinished_line(daemon, &session).await;
     let cleared = empty_log(daemon, &session).await;

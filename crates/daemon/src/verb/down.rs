@@ -13,7 +13,7 @@ pub(super) async fn hold_starts(daemon: &Arc<Daemon>, caller: &Caller) -> Reply 
     let connection = caller.connection;
     let hold = move |turn: &mut Turn<'_>| {
         turn.volatile.scheduler.hold_starts(connection);
-        // Those that wait for a slot are told.
+        // The turn that this wakes tells sessions that wait for a slot.
         turn.wake();
     };
     daemon.engine.turn(hold).await?;

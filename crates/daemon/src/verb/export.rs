@@ -24,7 +24,7 @@ const PART: usize = 128 * 1024;
 pub(super) async fn export(daemon: &Arc<Daemon>, parts: Parts<'_>) -> Reply {
     let reader = database::reader(daemon).await?;
     let (sender, mut texts) = mpsc::channel::<String>(4);
-    // In its own task, so that the next part is written while the last one is sent.
+    // The text is written by a thread of its own, so that the next part is written while the last one is sent.
     let blocking = daemon.blocking.clone();
     let write = move || {
         let mut out = TextParts { sender, text: Vec::with_capacity(PART) };

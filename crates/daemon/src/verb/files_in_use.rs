@@ -23,7 +23,7 @@ pub(super) async fn check_unused(daemon: &Arc<Daemon>, id: SessionId) -> Result<
     let others = move |turn: &mut Turn<'_>| pool::session::directories_of_others(turn.pool(), id);
     let others = daemon.engine.turn(others).await?;
     let dir = daemon.paths.session(id);
-    // Each directory once, and none that the pool made: those are as many as sessions.
+    // Each directory is resolved once. Those that the pool made are left out, because there are as many as sessions.
     let is_users = |cwd: &&Path| !cwd.starts_with(&daemon.paths.sessions);
     let dirs = others.iter().map(|(_, cwd)| cwd.as_path()).filter(is_users).chain([dir.as_path()]);
     let dirs: Vec<PathBuf> = dirs.collect::<BTreeSet<_>>().into_iter().map(Path::to_owned).collect();

@@ -125,7 +125,7 @@ async fn once<F: Future<Output = Reply>>(
 async fn interrupted_outcome(daemon: &Arc<Daemon>, op: ClientOperation, session: SessionId) -> Reply {
     let context = Arc::clone(daemon);
     let settled = move |turn: &mut Turn<'_>| {
-        // Without a record the session was given up.
+        // A session without a record was given up, which settles the operation.
         let is_settled = turn.pool().session(session).is_none_or(|record| {
             !pool::session::is_restarting(record)
                 && !matches!(record.lifecycle, Lifecycle::Starting | Lifecycle::Draining)

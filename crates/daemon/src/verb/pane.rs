@@ -115,7 +115,7 @@ pub(super) fn reply_of(effect: Result<Answer, TmuxError>) -> Reply {
     }
 }
 
-/// Returns the refusal of a look at a pane that showed nothing. A look changes nothing, so nothing is in doubt.
+/// Returns the refusal for a pane that could not be read. Reading changes nothing, so nothing is in doubt.
 pub(super) fn unseen(look: Result<Answer, TmuxError>) -> Refusal {
     let failed = |why: &str| Refusal::failed(format!("{why}; its screen was not read"));
     match look {

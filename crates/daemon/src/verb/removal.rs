@@ -363,7 +363,7 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
         return Err(STILL_WRITTEN.to_owned());
     }
     let _removal = files_in_use::begin_removal(daemon, id).await;
-    // Another session may have been made in it since.
+    // Another session may use this directory since the record was removed.
     let unused = files_in_use::check_unused(daemon, id).await;
     let is_in_use = unused.is_err() && !asked.force;
     if purge && !asked.force {

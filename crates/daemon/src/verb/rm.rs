@@ -10,7 +10,7 @@ use crate::engine::Daemon;
 use crate::verb::{files_in_use, removal, session_view};
 
 pub(super) async fn rm(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Remove) -> Reply {
-    // Its record may be gone: then this is repeated.
+    // A session without a record was removed by an earlier attempt: this one repeats it, and needs no check.
     if asked.purge
         && !asked.force
         && let Ok(session) = session_view::resolve(daemon, asked.session.clone()).await

@@ -61,7 +61,7 @@ pub(super) fn expect_end(turn: &mut Turn<'_>, tag: Tag, (grace_ms, usual): (Opti
 /// Waits until the incarnation is verified gone.
 ///
 /// # Errors
-/// The reaper could not end it, or did not in time; without a reaper, that its pane was closed unverified.
+/// The reaper could not end it, or not in time; without a reaper: its pane was closed, and nothing verified its end.
 pub(super) async fn wait(daemon: &Arc<Daemon>, session: &Session) -> Result<(), Refusal> {
     wait_unless(daemon, session, |_| false).await
 }

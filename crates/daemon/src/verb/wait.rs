@@ -85,7 +85,7 @@ fn final_message(turn: &Turn<'_>, daemon: &Daemon, session: &Session, id: Messag
 
 /// Returns the message once it was confirmed, is past that, or is left to a person.
 fn accepted_message(turn: &Turn<'_>, daemon: &Daemon, session: &Session, id: MessageId) -> Option<Reply> {
-    // One that is typed again goes on by itself.
+    // A prompt that will be typed again is not left to a person: it goes on by itself.
     let open = turn.pool().pending_message(session.id, id);
     let is_held = open.is_none_or(|open| pool::queue::waits_for_person(&open));
     let is_left = turn.volatile.prompts.left_to_person(session.id) == Some(id);

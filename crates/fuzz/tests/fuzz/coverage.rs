@@ -15,7 +15,7 @@ extern "C" fn __sanitizer_cov_8bit_counters_init(start: *mut u8, end: *mut u8) {
     PARTS.lock().unwrap().push((start as usize, length));
 }
 
-/// Called beside it, with facts that are not needed.
+/// The compiler also calls this one, with facts that are not needed.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 extern "C" fn __sanitizer_cov_pcs_init(_: *const usize, _: *const usize) {}

@@ -8,8 +8,8 @@ use crate::mutate::Random;
 /// Time below which a measurement says nothing.
 const LEAST: Duration = Duration::from_millis(20);
 
-/// Factor by which the length grows, and the factor by which the time may: linear, with room for caches and
-/// for what else runs. Quadratic would be 16.
+/// The factor by which the input grows, and the one by which the time may grow: linear, with room for caches and for
+/// other programs. Quadratic growth would be 16.
 const LONGER: usize = 4;
 const SLOWER: u32 = 10;
 

@@ -39,7 +39,7 @@ fn frames() {
         used(frame::decode::<HelloReply>(input));
         used(frame::decode::<Call>(input));
         used(frame::decode::<Frame>(input));
-        // As they arrive, in pieces.
+        // The same frames arrive in pieces.
         let mut buffer = FrameBuffer::default();
         for piece in input.chunks(7) {
             buffer.space().extend_from_slice(piece);
@@ -100,7 +100,7 @@ fn output_of_programs() {
         let (mut whole, mut pieces) = (Scanner::new(), Scanner::new());
         let at_once = whole.feed(input);
         let in_pieces: Vec<_> = input.chunks(5).flat_map(|piece| pieces.feed(piece)).collect();
-        // Of each kind a call returns the newest mark.
+        // A call returns only the newest mark of each kind, so the last ones are compared.
         assert_eq!(at_once.last(), in_pieces.last());
         let title = text(input);
         ADAPTERS.into_iter().for_each(|adapter| used(title_wants_attention(adapter, &title)));

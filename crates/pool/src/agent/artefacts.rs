@@ -58,7 +58,7 @@ impl Artefacts {
 
     /// Stores the plan, the file or the conversation that a report names.
     pub(super) fn note(&mut self, hook: &Hook) {
-        // Its start may have been reported to an earlier daemon.
+        // The start of the conversation may have been reported to an earlier daemon.
         let begins = matches!(hook.signal, HookEvent::Started { .. });
         if self.conversation.is_none() && !begins {
             self.conversation.clone_from(&hook.conversation);

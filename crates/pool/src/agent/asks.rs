@@ -36,14 +36,14 @@ pub(crate) fn asks_after(
     };
     match &hook.signal {
         HookEvent::Permission { tool, text, wait_ms } => {
-            // Only a request whose hook waits is known to be open still.
+            // Of the earlier requests, only those whose hooks wait are known to be open.
             open.retain(|ask| ask.answerable && ask.id != hook.id);
             let questions = agents::payload::asks_questions(tool);
             let kind = if questions { AskKind::Question } else { AskKind::Permission };
             // Questions that could not be parsed have no text.
             let answerable = *wait_ms > 0 && (kind == AskKind::Permission || !text.is_empty());
             open.push(ask(kind, text, Some(tool), answerable));
-            // After a restart of `poold`, the hooks that wait for it report again, in any order.
+            // After a restart of `poold`, the waiting hooks report their requests again, in any order.
             let moment_of = |ask: &Ask| match ask.id {
                 id if id == hook.id => Some(moment),
                 id => asked_at?.get(&id).copied(),

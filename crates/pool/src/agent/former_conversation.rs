@@ -17,7 +17,8 @@ pub(crate) fn end_of_facts(pool: &Pool, event: &Event) -> Vec<Event> {
     }
 }
 
-/// True if the event replaces a conversation in which the agent was prompted, or marks it as not to be resumed.
+/// True if the event replaces a conversation in which the agent was prompted, or marks it as one that cannot be
+/// resumed.
 pub(crate) fn ends_conversation(session: &Session, event: &Event) -> bool {
     let Event::ConversationChanged { conversation: next, .. } = event else { return false };
     let goes_on = |last: &Conversation| next.as_ref().is_some_and(|next| next.id == last.id && next.begun);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use protocol::thought::Thought;
 use protocol::{Activity, AgentEvent, Event, Notes, SessionId};
 
-/// The facts about all agents. Each is a row of its table; none where nothing is known.
+/// The facts about all agents. Each fact is a row of its table, and an unknown one has no row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AgentRecords {
     pub(super) activities: BTreeMap<SessionId, Activity>,

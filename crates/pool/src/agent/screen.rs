@@ -20,7 +20,7 @@ pub enum WindowTitle {
 pub struct ShellMark {
     /// Offset of its end in the session's log.
     pub end: u64,
-    /// Time at which it was first read; of what was written before the first sample, as the log's index has it.
+    /// Time at which it was first read; if it was written before the first sample, the time in the log's index.
     pub at: Timestamp,
 }
 

@@ -58,7 +58,7 @@ impl UserLocks {
     pub fn through(&self, session: SessionId, carried: Option<Token>) -> Option<Token> {
         let own = self.0.get(&session)?.token;
         let mut token = carried;
-        // Each lock was requested inside an older one, so this ends.
+        // The outer lock of a lock is always older, so this loop ends.
         while let Some(held) = token.filter(|held| *held != own) {
             token = self.0.values().find(|lock| lock.token == held).and_then(|lock| lock.outer);
         }

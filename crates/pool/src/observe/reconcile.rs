@@ -276,7 +276,7 @@ impl Case<'_> {
         let reason = self.absence_reason();
         match self.incarnation.missing_since {
             _ if self.has_ended() => Some(self.stopped(reason)),
-            // Until its end is proved, it may be seen again, and go on.
+            // Until the end of the session is proved, it may be seen again, and then continues.
             None if self.is_cut_off() => {
                 Some(self.draining(Reason::Drained, self.exit(), Some(self.observation.now)))
             }

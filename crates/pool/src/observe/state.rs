@@ -49,9 +49,9 @@ pub enum Observer {
 /// The beginning of an observation: later changes may be missing in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Beginning {
-    /// In the time that records are compared by.
+    /// On the clock by which records are compared.
     pub moment: Moment,
-    /// In the time by which observations are ordered.
+    /// On the clock by which observations are ordered.
     pub mono: Mono,
 }
 
@@ -313,7 +313,7 @@ impl Observed {
         let only = match &report {
             _ if complete => None,
             Report::Diff(changes) => reconcile::diff_scope(pool, &self.state, changes),
-            // Only a listing proves anything.
+            // An incomplete report proves no absence: only a listing does.
             Report::Alive | Report::Unchanged | Report::Snapshot(_) => Some(DiffScope::default()),
         };
         Update { differs: self.replace(report), complete, only, began }

@@ -181,7 +181,7 @@ fn newly_missing(event: &Event) -> Option<SessionId> {
     }
 }
 
-/// The session of an event by which its last client has left it.
+/// The session that the last client has left, if the event says so.
 fn left_unattended(pool: &Pool, event: &Event) -> Option<SessionId> {
     match event {
         Event::SessionObserved { session, attached: 0, .. } => {

@@ -51,7 +51,7 @@ pub(crate) fn confirm(
         HookEvent::TurnOver { said, turn } if accepted => {
             let another = turn.as_deref().zip(inputs.turn).is_some_and(|(ended, its)| ended != its);
             let over = if another {
-                // Its last words are not the answer to this prompt.
+                // Another turn has ended: its last words are not the answer to this prompt.
                 transition(&message, MessageState::Done, Some(MessageReason::OtherTurn), now)
             } else {
                 turn_over(&message, said.as_deref(), now)
@@ -136,7 +136,7 @@ fn turn_failed(
                 let again = settle::queue_again(inputs.rules, message, why.as_str().into(), None, inputs.now);
                 return [again].into_iter().chain(held_back()).collect();
             }
-            // There is nothing to tell the agent.
+            // The agent has no prompt that tells it to continue, or the next message is to be typed instead.
             (OnFailedTurn::Hold, None) | (OnFailedTurn::Next, _) => {}
         }
     }

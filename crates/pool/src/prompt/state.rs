@@ -274,7 +274,7 @@ mod tests {
         prompts.note_viewers(BTreeMap::new(), at(200));
         assert_eq!(prompts.left_view_at(tag(1), Some(at(50))), Some(at(200)));
         assert_eq!(prompts.left_view_at(tag(1), Some(at(100))), None, "it was attached to the session");
-        // One that was there at a start of `poold`.
+        // A viewer that was there at a start of `poold`.
         let mut prompts = Prompts::default();
         prompts.note_viewers(view(2), at(300));
         prompts.note_viewers(view(1), at(400));

@@ -48,7 +48,7 @@ pub fn resolve(pool: &Pool, asked: &ResolveMessage, now: Timestamp) -> Result<Ve
     if state == wanted {
         return Ok(Vec::new());
     }
-    // A person may also resolve a prompt that was typed and never confirmed, or accepted and never ended.
+    // A person may also resolve a prompt that was typed but is not confirmed, or that was accepted but does not end.
     if !matches!(state, MessageState::InDoubt | MessageState::Typed | MessageState::Accepted) {
         return conflict(asked.id, "is not in doubt");
     }

@@ -73,7 +73,7 @@ pub fn settle_doubts(
     let settled = doubted.filter_map(|message| match treatment(rules, &message) {
         InDoubt::Hold => None,
         InDoubt::Dead => Some(transition(&message, MessageState::Dead, why(message.id), now)),
-        // Its agent may still report it.
+        // The agent may still report that it has this prompt.
         InDoubt::Retry if pool.age(now, message.since) < CONFIRMS_WITHIN => None,
         // This was the last attempt: the doubt itself is the reason of the end.
         InDoubt::Retry if message.attempts >= rules.max_attempts => {

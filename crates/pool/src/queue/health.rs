@@ -156,7 +156,7 @@ fn obstacle(state: MessageState) -> Option<StuckReason> {
         MessageState::InDoubt => Some(StuckReason::InDoubt),
         MessageState::Revoking => Some(StuckReason::Revoking),
         MessageState::Claimed | MessageState::Accepted => None,
-        // None of the others holds a lane.
+        // A message in one of these states holds no lane.
         MessageState::Queued
         | MessageState::Typing
         | MessageState::Suspended

@@ -45,7 +45,7 @@ pub fn held_prompt(pool: &Pool, session: SessionId) -> Option<PendingMessage<'_>
 /// True if a session's agent has a prompt, or is about to get one.
 pub fn has_prompt_work(pool: &Pool, session: SessionId, now: Timestamp) -> bool {
     let held = held_prompt(pool, session).is_some_and(|message| message.state != MessageState::InDoubt);
-    // One that is not due keeps nobody busy by itself, except for a retry.
+    // A prompt that is not due is no work for the agent by itself, unless it is a retry.
     let others = pool.prompts(session).waiting > 1;
     let comes = |message: &PendingMessage<'_>| {
         others || message.attempts > 0 || message.not_before.is_none_or(|at| at <= now)

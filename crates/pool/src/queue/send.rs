@@ -174,7 +174,7 @@ fn check_worker_takes(session: &Session, kind: &str) -> Result<(), Refusal> {
 
 /// Parked and lost sessions accept messages; ending and ended ones refuse them, unless they start again.
 fn check_accepts(session: &Session, wake: bool) -> Result<(), Refusal> {
-    // Its policy is about to decide on the next start.
+    // The restart policy of the session has not decided on the next start yet.
     let is_undecided = policy_restarts(session) && !session.budget.exhausted;
     let starts = session.budget.due_at.is_some() || is_undecided;
     let goes_on = |why: Reason| why.parks() || matches!(why, Reason::Restarted | Reason::ServerGone);

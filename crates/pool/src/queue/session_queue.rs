@@ -23,7 +23,7 @@ pub(crate) struct SessionQueue {
     dead: FinishedList,
     /// Finished messages in any other state than `dead`.
     finished: FinishedList,
-    /// The change by which each finished message became so.
+    /// The change that finished each finished message.
     finished_by: BTreeMap<MessageId, Seq>,
     /// The messages that have a treatment of their own for a doubt.
     doubts: BTreeMap<MessageId, InDoubt>,

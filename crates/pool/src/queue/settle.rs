@@ -84,7 +84,7 @@ pub fn fail(
     })
 }
 
-/// Queues a message again whose attempt was not begun: the attempt does not count.
+/// Queues a message again. Its attempt had not begun, and does not count.
 #[must_use]
 pub fn give_back(message: &PendingMessage<'_>, reason: MessageReason, now: Timestamp) -> Event {
     requeue_uncounted(message, reason, None, now)

@@ -108,7 +108,7 @@ pub fn rule_verdict(
     rule: Rule,
     inputs: &RuleInputs<'_>,
 ) -> RuleVerdict {
-    // Its limits hold also while a session works off its queue before it ends.
+    // Limits also hold for a session that works off its queue before it ends.
     let is_limit = matches!(rule, Rule::Memory | Rule::Disk | Rule::RunTime);
     if session.lifecycle != Lifecycle::Live && !(is_limit && session.takes_prompts()) {
         return RuleVerdict::no("it does not run");

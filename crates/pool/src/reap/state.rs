@@ -283,7 +283,7 @@ impl Reaping {
         self.forced = candidates.iter().map(|candidate| candidate.tag).collect();
     }
 
-    /// Number of running sessions that rules would end, but for the limit on kills.
+    /// Number of running sessions that rules would end if there were no limit on kills.
     pub fn held_back(&self) -> usize {
         self.held_back
     }

@@ -199,7 +199,7 @@ fn record(
     let agent = agent_kind(settings, &command);
     let variables = settings.agents.get(&agent).map(|agent| &agent.env);
     let env = environment(&settings.env, &program.env, variables.unwrap_or(&BTreeMap::new()), &[]);
-    // It is started again without one that is too large.
+    // An environment that is too large is not recorded: the session is then started again without it.
     let fits = input::check_launch_size(&command, &env).and_then(|()| input::check_environment(&env));
     let env = if fits.is_ok() { env } else { Vec::new() };
     let incarnation = Incarnation {

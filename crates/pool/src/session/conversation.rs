@@ -21,8 +21,8 @@ pub fn begin_conversation(session: &Session) -> Option<Event> {
     conversation.is_some().then_some(Event::ConversationChanged { session: session.id, conversation })
 }
 
-/// Records that an agent has begun another conversation whose id it does not tell: that of the record gets a
-/// new id, under which nothing can be resumed. Returns no event for an agent without conversations.
+/// Records that an agent has begun another conversation without telling its id: the record gets a new id, under which
+/// nothing can be resumed. Returns no event for an agent without conversations.
 #[must_use]
 pub fn replace_conversation(session: &Session, id: String) -> Option<Event> {
     let conversation = session.conversation.as_ref().map(|_| Conversation { id, begun: false });

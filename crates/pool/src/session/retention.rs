@@ -59,8 +59,8 @@ pub fn retention_over(
 /// Time for which an ephemeral session is kept after its end, so that its exit can be read.
 const EPHEMERAL_KEEP: Duration = Duration::from_secs(10);
 
-/// Time for which an ephemeral session is kept for the messages that workers have to work, such as the summary of its
-/// last turn.
+/// Time for which an ephemeral session is kept for messages that workers have not worked yet, such as the summary of
+/// its last turn.
 const EPHEMERAL_WORK: Duration = Duration::from_secs(3600);
 
 /// True if a session has messages of other kinds than prompts, which its program need not run for.

@@ -15,8 +15,8 @@ const FILES_RESERVED: u64 = 10;
 /// that create it.
 const FILES_PER_START: u64 = 6;
 
-/// Number of sessions that a tmux server with `used` of `max` open files can still start, beside those whose files
-/// may not be among the used ones yet. A server that has no file left hangs for good.
+/// Number of sessions that a tmux server with `used` of `max` open files can still start, after those that start now
+/// and whose files may not be among the used ones yet. A server that has no file left hangs for good.
 pub fn startable((used, max): (u64, u64), unsettled: usize) -> usize {
     let starts = max.saturating_sub(used).saturating_sub(FILES_RESERVED) / FILES_PER_START;
     usize::try_from(starts).unwrap_or(usize::MAX).saturating_sub(unsettled)

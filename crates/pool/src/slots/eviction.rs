@@ -150,7 +150,7 @@ pub fn evictable(
     session: &Session,
     inputs: &EvictionInputs<'_>,
 ) -> Result<EvictionRank, &'static str> {
-    // It is ended, rather than put aside.
+    // An ephemeral session that cannot resume is ended, not parked.
     let ends = session.policy.ephemeral && !is_parkable(settings, session);
     if ends {
         check_expendable(pool, session)?;
@@ -281,7 +281,7 @@ pub fn over_quantum<'a>(
 /// for a whole quantum since its last message does not come to rest.
 fn comes_to_rest(pool: &Pool, settings: &Settings, session: &Session, inputs: &EvictionInputs<'_>) -> bool {
     let Some(run) = &session.incarnation else { return false };
-    // It is unknown what was given to it before a start of `poold`.
+    // What the session was given before a start of `poold` is unknown: then its own start counts.
     let given = inputs.delivered_at.get(&run.tag).copied().unwrap_or(run.started_at);
     let is_restless = pool.age(inputs.now, given) >= QUANTUM;
     let works = is_at_work(pool, session, &current_activity(pool, session)) || !is_restless;

@@ -6,8 +6,8 @@ use crate::agent::activity::current_activity;
 use crate::pool::Pool;
 use crate::queue::prompts::{due_prompt, next_prompt_at};
 
-/// The sessions to start without being named by a user, in the order in which that arose: parked ones with a
-/// due prompt, and those whose start is due.
+/// The sessions that start without a user's request, in the order in which the reason arose: parked ones with a due
+/// prompt, and those whose start is due.
 pub fn wanting_start(pool: &Pool, now: Timestamp) -> Vec<SessionId> {
     let since = |s: &Session| Some((wanting_since(pool, s, now)?, s.id));
     let mut wanting: Vec<(Timestamp, SessionId)> = pool.user_sessions().filter_map(since).collect();

@@ -195,7 +195,7 @@ fn the_time_so_long_ago_is_not_after_a_step_that_came_since() {
     }
 }
 
-/// Between two steps that are shortly after each other, the second of which is recorded only after the stamp.
+/// A stamp between two steps in quick succession, of which the second is recorded only after the stamp.
 #[test]
 fn a_stamp_of_just_after_a_step_that_was_recorded_later_is_not_taken_for_an_earlier_one() {
     let mut machine = Machine::new(10 * HOUR);
@@ -210,8 +210,8 @@ fn a_stamp_of_just_after_a_step_that_was_recorded_later_is_not_taken_for_an_earl
 }
 
 proptest! {
-    /// Stamps of other processes are in the order in which they were made, although the clock was wrong at some of
-    /// them, and nobody recorded it, or was set just before, and that was recorded later.
+    /// Stamps of other processes are in the order in which they were made, even if nobody recorded that the clock was
+    /// wrong at some of them, or if it was recorded only later that the clock had just been set.
     #[test]
     fn stamps_are_in_their_real_order(
         stamps in proptest::collection::vec((1..HOUR, step_of_hours(), step_of_hours(), 0..2000_u64), 1..40)

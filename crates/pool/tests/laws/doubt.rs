@@ -134,7 +134,7 @@ fn a_report_of_the_agent_ends_the_doubt_and_nothing_is_typed_again() {
 #[test]
 fn one_that_arrived_altered_and_one_whose_session_ended_follow_the_same_rule() {
     let mut stage = Stage::new("claude");
-    // Its report may come before the typing is committed.
+    // The report of an altered text may come before the typing is committed.
     for is_typed in [true, false] {
         let id = typing(&mut stage, Some(InDoubt::Dead));
         if is_typed {

@@ -180,7 +180,7 @@ fn c05_an_agent_at_work_resumes_nothing_so_that_it_is_one_within() {
         let over = stage.hook(signal::over());
         stage.handle_hook(&over, TextMatch::Different);
         assert_eq!(stage.message(id), MessageState::Done);
-        // At rest it is its user's command.
+        // While the agent rests, a new conversation is its user's command.
         assert_ne!(says(&mut stage, signal::started(source)), vec![], "{kind}");
     }
 }

@@ -141,7 +141,7 @@ fn p04_what_drains_when_its_server_dies_is_ended_if_its_init_is_known_to_live() 
     yard.exited = [run.server.unwrap().process].into();
     assert_eq!(kinds(&yard), [(ONE, CandidateKind::Leftover)]);
     assert_eq!(yard.named()[0].rule, Some(Rule::Leftovers));
-    // Another reason changes to that of the dead server; only a draining session keeps its own.
+    // The death of the server replaces any reason of an end, except for that of a session that drains.
     yard.is(Lifecycle::Draining, Reason::Exited);
     assert_eq!(kinds(&yard), []);
     yard.is(Lifecycle::Draining, Reason::Drained);

@@ -209,7 +209,7 @@ fn which_ends_are_followed_by_a_start() {
     let signal = Some(Exit { code: None, signal: Some(9), at: Timestamp(5) });
     let never: &[RestartPolicy] = &[];
     let both: &[RestartPolicy] = &[OnFailure, Always];
-    // By number of incarnations: a first start that failed was its user's mistake.
+    // The number of incarnations counts: if the very first start failed, that was the user's mistake.
     for (lifecycle, reason, exit, incarnations, policies) in [
         (Stopped, Reason::Exited, code(0), 1, &[Always][..]),
         (Stopped, Reason::Exited, code(1), 1, both),

@@ -24,7 +24,7 @@ pub(crate) const TALK: &str = "talk";
 /// Time at which the clock begins.
 pub(crate) const START: u64 = 1_000_000;
 
-/// Agent kinds as they are configured.
+/// The agent kinds of the configuration.
 pub(crate) fn agent(kind: &str) -> Agent {
     let (adapter, confirm, start) = match kind {
         "claude" => (Adapter::Claude, Confirm::Hook, "--session-id {conversation}"),

@@ -50,7 +50,7 @@ pub(super) fn start(job: &Job, pipe: Option<OwnedFd>) -> Option<Writing> {
 /// Waits until everything is written, for a bounded time.
 pub(super) fn finish(writing: Option<Writing>) {
     if let Some(Writing(ended)) = writing {
-        // It ends by its sender's drop.
+        // The channel ends when the writing thread drops its sender.
         let _ended = ended.recv_timeout(FINISH_LIMIT);
     }
 }

@@ -97,7 +97,7 @@ impl Ladder {
     /// True if a living ancestor got TERM.
     fn has_termed_ancestor(&self, id: ProcId, parents: &HashMap<ProcId, ProcId>) -> bool {
         let ancestors = std::iter::successors(parents.get(&id), |id| parents.get(id));
-        // There may be cycles, as parents are not read at once.
+        // The parents are read one after the other, so that they may form a cycle.
         ancestors.take(parents.len()).any(|ancestor| self.termed.contains(ancestor))
     }
 }

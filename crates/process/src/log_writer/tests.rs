@@ -244,12 +244,12 @@ fn a_log_that_was_cut_off_has_times_of_what_follows() {
     drop(log);
     let mut log = open(&options);
     assert_eq!(last(), (6, options.tag));
-    // By a crash of the machine, whose next writer begins before the recorded end.
+    // A crash of the machine cuts the file, so that the next writer begins before the recorded end.
     cut(4);
     drop(log);
     log = open(&options);
     assert_eq!(last(), (4, options.tag));
-    // By a person, under the writer.
+    // A person cuts the file while it is written.
     assert_eq!(write_fully(&mut log, b"more"), 0);
     cut(1);
     assert_eq!(write_fully(&mut log, b"after"), 0);

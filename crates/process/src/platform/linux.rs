@@ -128,7 +128,7 @@ pub(crate) fn basic_info(pid: u32) -> io::Result<Option<BasicInfo>> {
             state,
             comm: OsBytes(stat.comm.to_vec()),
             image: match (stat.image, state) {
-                // It is that of the other threads.
+                // The first thread has ended, and the others have an image that is not told here.
                 (proc::Image::None, State::Running) if stat.threads > 1 => proc::Image::Unknown,
                 (image, _) => image,
             },

@@ -141,7 +141,7 @@ pub(crate) fn group_member(_pid: u32, group: u32) -> io::Result<Option<BasicInfo
 fn task(id: ProcId) -> io::Result<Option<(State, libc::proc_taskinfo)>> {
     // SAFETY: proc_taskinfo is the structure of this flavor.
     let task: Option<libc::proc_taskinfo> = unsafe { pid_info(id.pid, libc::PROC_PIDTASKINFO, 0) }?;
-    // After the figures: the pid is still this process's, so they were about it.
+    // This is read after the figures: if the pid still belongs to this process, the figures were about it.
     let info = info(id.pid)?.filter(|info| start(info) == id.start && state(info) != State::Zombie);
     let Some(info) = info else { return Ok(None) };
     Ok(Some((state(&info), task.ok_or(io::ErrorKind::PermissionDenied)?)))

@@ -8,7 +8,7 @@ use nix::time::{ClockId, clock_gettime};
 pub fn awake() -> Duration {
     #[cfg(not(target_os = "macos"))]
     let clock = ClockId::CLOCK_MONOTONIC;
-    // There, CLOCK_MONOTONIC also counts time asleep; 8 is CLOCK_UPTIME_RAW.
+    // On macOS CLOCK_MONOTONIC also counts time asleep; 8 is CLOCK_UPTIME_RAW.
     #[cfg(target_os = "macos")]
     let clock = ClockId::from_raw(8);
     clock_gettime(clock).map(Duration::from).unwrap_or_default()

@@ -18,7 +18,7 @@ pub fn keep_from_children() {
     for number in numbers.into_iter().filter(|number| *number >= FIRST) {
         // SAFETY: only a flag is set that this process never acts upon; a descriptor that was closed is an error.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-        // It is closed, as that of the directory that was read.
+        // A descriptor that is closed by now, such as that of the listed directory, is an error here, and no matter.
         fcntl(descriptor, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok();
     }
 }

@@ -27,7 +27,7 @@ const STACK: usize = 128 << 10;
 pub fn open(path: &Path) -> io::Result<File> {
     drop(rotate_if_large(path));
     if let Some(dir) = path.parent() {
-        // Its absence is the error of the open.
+        // If the directory cannot be created, opening the file fails and tells why.
         drop(DirBuilder::new().mode(0o700).create(dir));
     }
     File::options().append(true).create(true).mode(0o600).open(path)

@@ -8,6 +8,6 @@ pub fn end_by(last: Signal) {
     // SAFETY: the default disposition runs no handler.
     #[expect(unsafe_code, reason = "setting a disposition is unsafe for the sake of handlers")]
     let reset = unsafe { signal(last, SigHandler::SigDfl) };
-    // None of these fails for a signal that a process can have.
+    // None of these calls fails for a signal that can end a process.
     reset.and_then(|_| SigSet::from(last).thread_unblock()).and_then(|()| raise(last)).ok();
 }

@@ -39,7 +39,7 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
         assert!(began.elapsed() < DEADLINE, "waited in vain: {what}");
-        // For a part of the time waited so far: some conditions look at all processes.
+        // The pause grows with the time waited so far, because some conditions list all processes.
         std::thread::sleep((began.elapsed() / 8).clamp(Duration::from_millis(2), Duration::from_millis(100)));
     }
 }

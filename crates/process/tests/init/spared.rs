@@ -115,7 +115,7 @@ fn what_serves_others_is_spared() {
     let spared: Vec<u32> = report.spared.iter().map(|spared| spared.member.id.pid).collect();
     assert_eq!(sorted(pane.living()), sorted(spared), "all but the daemon are gone");
     std::os::unix::net::UnixStream::connect(&out).unwrap();
-    // Its parent is a process outside the tree now. It is spared as long as the options say so.
+    // The parent of the daemon is a process outside the tree now. The daemon is spared as long as the options say so.
     let again = kill(&pane.evidence(), &options(servers(&pane))).unwrap();
     assert_eq!((again.killed.len(), reasons(&again)), (0, expected_reasons(&out).to_vec()));
     let last = kill(&pane.evidence(), &options(SparedDaemons::None)).unwrap();

@@ -385,6 +385,6 @@ pub enum Event {
     KeysPressed(SessionId),
     /// A worker of the pool was changed by the configuration. Never in the journal.
     WorkerChanged(Box<crate::session::WorkerChange>),
-    /// The messages of a kind stand still, or do so no longer.
+    /// The messages of a kind stand still, or move again.
     Lane(LaneEvent),
 }

@@ -19,7 +19,7 @@ pub enum LaneEvent {
         /// How they stand still.
         standstill: Standstill,
     },
-    /// Its messages, which stood still, do so no longer.
+    /// Its messages, which stood still, move again.
     Unstuck {
         /// The session of the messages.
         session: SessionId,

@@ -55,7 +55,7 @@ async fn watch(land: &Land, mut client: Client, watcher: u64, rng: &mut Rng) -> 
             view: View::Snapshot { state, part: 0, more: false },
         };
         if land.suffers(rng, land.climate.helper_faults) {
-            // It waits in the socket of a busy machine.
+            // On a busy machine the report waits in the socket.
             sleep(Duration::from_millis(rng.between(10, 3000))).await;
         }
         let report = Call { id: call, op: None, lock: None, request: Request::Observe(observe) };

@@ -51,7 +51,7 @@ impl Judge {
     pub(crate) fn processed(&self, id: MessageId, token: Token) {
         let mut state = self.state();
         state.processed.insert(id);
-        // After a restore, a claim that was older may be the newest one of the database.
+        // After the database was restored, its newest claim may be an older one than the newest that was granted.
         let newest = state.tokens_since.get(&id).copied();
         drop(state);
         if newest.is_some_and(|newest| newest > token) {

@@ -229,7 +229,7 @@ fn a_state_is_quarantined_with_its_message() {
 
 #[test]
 fn a_state_without_a_message_is_quarantined_alone() {
-    // Before the first message, between the two, after the last.
+    // Ids that no message has, small and large.
     for key in [0_u64, 1, 99] {
         let (history, disk) = small();
         overwrite(&disk, Table::MessageStates, &key.to_be_bytes(), b"whose?");

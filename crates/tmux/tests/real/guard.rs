@@ -124,7 +124,7 @@ async fn a_program_that_a_person_started_in_our_pane_is_not_ours() {
     assert_eq!(rig.device.disown(ours).await.unwrap(), Answer::Done);
     assert_eq!(rig.raw(&["display-message", "-p", "-t", &target, "#{pane_pipe} #{@pool_id}"]), "0 \n");
     assert_eq!(rig.device.disown(ours).await.unwrap(), Answer::NotOurs);
-    // It can be adopted, as any other.
+    // A pane that was given back can be adopted like any other.
     let adopt = Adopt {
         tag: Tag([2; 16]),
         token: rig.token(),

@@ -291,7 +291,7 @@ async fn a_session_has_its_own_size_while_a_terminal_is_attached_to_another() {
     };
     let mut input = attached.stdin.take().unwrap();
     let mut told = async || {
-        // Before it is attached, this has no effect.
+        // The command has no effect before the client is attached.
         input.write_all(b"refresh-client -C 70x20\n").unwrap();
         size("=a:") == "70x20 latest\n"
     };

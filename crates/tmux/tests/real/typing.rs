@@ -171,7 +171,7 @@ async fn q06_of_a_paste_that_nobody_answered_the_pane_tells_whether_it_was_typed
 async fn q06_of_a_paste_that_a_hook_of_the_server_holds_up_nobody_says_that_it_was_not_typed() {
     let rig = Rig::new();
     let pane = rig.recorder("a").await.pane;
-    // It ends with the files of this test: tmux does not end it.
+    // This command ends when the files of the test are removed, since tmux does not end it.
     let held_up = format!("run-shell 'while [ -e {} ]; do sleep 0.1; done'", rig.path(".").display());
     rig.raw(&["set-hook", "-g", "after-paste-buffer", &held_up]);
     let mut hasty = rig.device.clone();

@@ -71,9 +71,9 @@ pub(crate) fn run(context: &Context, command: HookCommand) -> Result<(), Error> 
     }
 }
 
-/// Runs `hook` as called by an agent, without clap, and returns its exit code. An unknown flag, as of another version,
-/// or an unknown agent also ends with 0, as any failure would be taken for the agent's. `None` for a command line that
-/// people type.
+/// Runs `hook` as called by an agent, without clap, and returns its exit code. An unknown flag (of another version,
+/// perhaps) or an unknown agent also ends with 0, because any failure would be taken for the agent's. `None` for a
+/// command line that people type.
 pub(crate) fn run_agent_call(args: &[OsString]) -> Option<u8> {
     let (agent, rest) = agent_call(args)?;
     let Some(agent) = AGENTS.into_iter().find(|known| *known == agent) else {

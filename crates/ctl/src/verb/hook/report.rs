@@ -215,7 +215,7 @@ fn await_decision(mut connection: Connection, hook: Hook, end: Instant) -> Resul
             Frame::Reply { id, reply } if id == asked || id == 0 => {
                 return match reply {
                     Ok(Response::Decided(decision)) => Ok(Delivery::Decided(decision, connection)),
-                    // It stops, or its database failed.
+                    // poold stops, or its database failed.
                     Err(refusal) if refusal.code == ErrorCode::Storage => Err(refusal),
                     reply => Ok(delivery(reply)),
                 };

@@ -53,7 +53,7 @@ pub(super) fn each(
     only_one(repeat, if selected { 0 } else { ids.len() })?;
     for_each(context, &ids, |id| {
         if selected {
-            // One that was selected may have moved on meanwhile.
+            // A selected message may have changed its state meanwhile.
             return match change(context, &mut client, repeat, request(*id)) {
                 Err(Error::Refused(why)) if why.code == ErrorCode::Conflict => Ok(()),
                 changed => changed,

@@ -95,7 +95,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     for session in sessions {
         let (context, conditions, sender, since) =
             (context.clone(), conditions.clone(), sender.clone(), args.since);
-        // Not joined: the result of one session may end the command.
+        // These threads are not joined: the result of one session may end the command.
         let wait = move || {
             let result = first(&context, (&session, since), &conditions);
             drop(sender.send((session, result)));

@@ -16,7 +16,7 @@ use logs::clean::{Cleaner, Mode};
 /// Bytes of output that are searched: of the existing log, and for one match.
 const WINDOW: usize = 64 * 1024;
 
-/// Time without output after which a line without an end, as that of a prompt, counts as it is.
+/// Time without output after which an unfinished line, such as a prompt, counts as a line.
 const LINE_PAUSE: Duration = Duration::from_millis(100);
 
 /// A match in the output.

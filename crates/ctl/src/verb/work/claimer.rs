@@ -235,7 +235,7 @@ impl ClaimThread {
             };
             match self.with.connection.ask_each(&which, &mut check) {
                 Some(Ok(last)) => check(last),
-                // One of several may have been removed.
+                // One of several sessions may have been removed.
                 Some(Err(refusal)) if refusal.code == ErrorCode::NotFound => {}
                 Some(Err(refusal)) => return Err(refusal.into()),
                 None => return Ok(true),

@@ -102,9 +102,9 @@ impl HandlerRunner {
             drop(events.send(WorkEvent::Ended(token, HandlerExit { status, output })));
         })?;
         let mut child = spawn_dependent(self.command(&claimed.message, token)?)?;
-        // Not waited for yet, so the process id cannot be that of another process.
+        // The child is not waited for yet, so no other process can have its id.
         let process = identity::identify(child.id()).unwrap_or_default();
-        // Each thread gets what it was prepared for.
+        // Each thread gets the pipe, or the child, that it was started for.
         child.stdin.take().map(|stdin| stdins.send(stdin).ok());
         child.stdout.take().map(|stdout| stdouts.send(stdout).ok());
         drop((stdouts, children.send(child)));

@@ -54,7 +54,7 @@ impl LeaseKeeper {
             let left = self.next.saturating_duration_since(Instant::now());
             let order = match self.held.is_empty() {
                 true => self.orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                // Even if orders come faster than they are carried out.
+                // A heartbeat that is due comes before any order, however many orders wait.
                 false if left.is_zero() => Ok(LeaseOrder::Heartbeat),
                 false => self.orders.recv_timeout(left),
             };

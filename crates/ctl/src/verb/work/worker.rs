@@ -172,7 +172,7 @@ impl<'a> Worker<'a> {
         let wait = match self.args.until_empty {
             true if taken == 0 && !self.more_wait => Duration::ZERO,
             true => EMPTY_INTERVAL,
-            // With messages in work the time begins at their end.
+            // While messages are in work, the idle time has not begun.
             false => match self.args.idle_end {
                 Some(limit) if taken > 0 => limit.min(CLAIM_WAIT),
                 Some(limit) => {

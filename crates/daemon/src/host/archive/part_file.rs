@@ -21,7 +21,7 @@ impl PartFile {
 
 impl Drop for PartFile {
     fn drop(&mut self) {
-        // By now the archive has its final name, or failed.
+        // An archive that was finished has another name by now; this removes what is left of one that failed.
         drop(fs::remove_file(&self.0));
     }
 }

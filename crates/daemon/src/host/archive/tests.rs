@@ -216,7 +216,7 @@ fn g11_everything_is_in_it_as_it_was() {
     assert_eq!((get(b"skipped.txt"), get(b"tmp")), (None, None));
     assert_eq!(entries.len(), 11 + 60);
 
-    // Other programs read the same.
+    // `tar` reads the same from the archive.
     let out = fixture.dir.path().join("out");
     fs::create_dir(&out).unwrap();
     let Ok(status) = Command::new("tar").arg("-xzf").arg(&path).arg("-C").arg(&out).status() else {

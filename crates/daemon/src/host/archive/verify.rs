@@ -89,7 +89,7 @@ fn digest(from: &mut impl Read, hash: &mut Hasher) -> io::Result<u64> {
 #[cfg(target_os = "linux")]
 fn forget_pages(file: &File) {
     use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-    // Without it the file is read from memory; the comparison still holds.
+    // If this fails, the file is read from memory rather than from the disk; the comparison holds all the same.
     _ = posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
 }
 

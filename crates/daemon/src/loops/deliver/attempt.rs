@@ -152,7 +152,7 @@ fn record_typing(
     let found = turn.message(id);
     let Some(open) = turn.pool().pending_message(session, id) else { return Claimed::Nothing };
     if cuts_lines.is_none() && is_long(open.size) {
-        // Another prompt came first meanwhile.
+        // Another prompt is the next one by now, and its long lines were not checked.
         return Claimed::Blocked;
     }
     match found {

@@ -58,7 +58,7 @@ async fn record_doubt(daemon: &Daemon, prompt: &ClaimedPrompt, why: MessageReaso
     record_failure(daemon, prompt, record).await
 }
 
-/// Ends a paste, and commits the events that `decide` returns for the prompt, if it is `typing` still.
+/// Ends a paste, and commits the events that `decide` returns for a prompt that still is `typing`.
 async fn record_failure<F>(daemon: &Daemon, prompt: &ClaimedPrompt, decide: F) -> Result<(), Refusal>
 where
     F: FnOnce(&mut Volatile, &PendingMessage<'_>, Timestamp) -> Vec<Event> + Send + 'static,
@@ -203,7 +203,7 @@ async fn altered_line(daemon: &Daemon, prompt: &ClaimedPrompt, shell: &ShellBefo
             return Some(echo).filter(|_| is_same);
         }
         if !is_same {
-            // It has just begun to draw.
+            // The shell has just begun to draw the text: the time begins anew.
             let was_undrawn = first.replace(echo) == Some(LineEcho::Undrawn);
             began = if was_undrawn { Instant::now() } else { began };
         }

@@ -32,7 +32,7 @@ pub(super) async fn serve(daemon: &Arc<Daemon>, mut connection: Connection, (id,
         Err(refusal) => return refuse(outbox, id, refusal),
     };
     let dir = daemon.paths.logs_of(session);
-    // Before the first read, so that no change is missed.
+    // The watch begins before the first read, so that no change is missed.
     let watch = daemon.dir_watcher.watch(&dir);
     let log = match Log::open(daemon.blocking.clone(), dir, asked.from).await {
         Ok(log) => log,

@@ -114,7 +114,7 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
                 continue;
             }
             _ = config.changed() => {
-                // It connects again, and gets the new ones.
+                // The watcher connects again, and is given the new settings then.
                 if daemon.loaded().config.watch != own.config.watch {
                     return "its settings have changed".to_owned();
                 }

@@ -228,7 +228,7 @@ fn exhausted(pool: &pool::Pool) -> impl Iterator<Item = String> {
 /// Returns the problem of sessions that end soon after each start, and are started again all the same.
 fn fail_each_time(turn: &Turn<'_>) -> Option<String> {
     let now = turn.now();
-    // One that could not be started is told with its reason.
+    // A session that could not be started is another problem, told with its reason.
     let ran = |s: &&Session| s.lifecycle != Lifecycle::Failed;
     let fails = |s: &&Session| ran(s) && pool::session::fails_each_time(turn.pool(), s, now);
     let failing: Vec<&Session> = turn.pool().user_sessions().filter(fails).collect();

@@ -56,7 +56,7 @@ struct Reference {
     /// or at work.
     heard_at: Option<u64>,
     rests: Option<bool>,
-    /// Prompts of which a byte may have arrived, unless they were to be sent again since.
+    /// Prompts of which at least a byte may have arrived, and that nobody has asked to send again since.
     typed: BTreeSet<MessageId>,
 }
 
@@ -183,7 +183,7 @@ impl Machine {
                 }
             }
             Step::End if self.reference.lives => {
-                // A prompt on its way finds no pane, or nobody knows.
+                // A prompt that is being typed finds no pane, or it is unknown whether it did.
                 self.typed(&Step::Lose);
                 self.old = self.stage.tag();
                 self.stage.end();

@@ -544,7 +544,8 @@ impl Machine {
         for session in self.world.pool.sessions() {
             let there = session.incarnation.as_ref().is_some_and(|run| self.host.has(run.tag));
             let holds = session.lifecycle.holds_slot() || is_restarting(session);
-            // By the clock, the observation is older than the last change, and tells nothing about it.
+            // The clock was set back, so the observation counts as older than the last change, and proves nothing about
+            // it.
             let unsure = self.now() < session.changed_at;
             assert!(!holds || there || is_restarting(session) || unsure, "a slot leaks: {session:?}");
             let alive = session.incarnation.as_ref().is_some_and(|run| self.host.is_alive(run.tag));

@@ -574,7 +574,7 @@ fn a_session_that_is_being_ended_takes_what_starts_it_again() {
         (true, false),
         "a parked one is woken by its queue"
     );
-    // By its policy it starts again, and whoever sends meanwhile is not turned away.
+    // A session that its policy starts again accepts messages meanwhile.
     let policy = Policy { restart: RestartPolicy::Always, ..Policy::default() };
     desk.world.emit(Event::SessionPolicyChanged { session, policy });
     for event in

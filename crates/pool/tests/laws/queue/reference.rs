@@ -82,8 +82,8 @@ impl Kept {
     }
 
     fn turn(&mut self, state: MessageState, now: u64) {
-        // The state in which a queued message was held before is not in memory, so its end while queued
-        // forgets it.
+        // The state in which a message was held before it was queued again is not in memory: if it ends while it is
+        // queued, that state is lost.
         if self.state == Queued {
             self.token = None;
         }
@@ -312,7 +312,7 @@ impl Reference {
 
     pub(crate) fn resolve(&mut self, id: MessageId, wanted: Resolution, now: u64) -> Result<(), ErrorCode> {
         let kept = self.get(id).ok_or(ErrorCode::NotFound)?;
-        // After a step back that is not on record, too.
+        // This also holds after the clock was set back without a record of that.
         let just_typed = kept.state == Typed && now < kept.since + 12_000;
         match (kept.state, wanted) {
             (Typed, Resolution::Retry) if just_typed => return Err(ErrorCode::Conflict),

@@ -289,7 +289,7 @@ fn a_host_that_hangs_before_it_registers_is_ended_after_the_time_of_a_silent_wor
     };
     let limit = u64::try_from(engine.settings.reap.stale_worker.as_millis()).unwrap();
     assert_eq!(stale(&mut engine, limit + 1), [], "nobody looked before");
-    // It registers, and its connection is lost.
+    // The host registers, and then its connection is lost.
     let registration = Registration {
         id: GeneratorId(5),
         session: Some(host),
@@ -377,7 +377,7 @@ fn the_caps_of_a_session_a_worker_and_the_pool_hold_until_a_host_is_proved_gone(
     assert!(engine.claims("x", 9, SessionId(0)).is_empty());
     engine.acks(&held[0]);
     assert_eq!(engine.claims("x", 9, held[0].session).len(), 1);
-    // Its host is being ended: handlers of it may still run.
+    // The host of the worker is being ended: its handlers may still run.
     let (session, reason) = (engine.host("w"), Reason::Exited);
     engine.world.emit(Event::SessionDraining { session, reason, exit: None, missing_since: None });
     assert!(engine.starts().is_empty() && engine.claims("x", 9, ONE).is_empty());
@@ -669,7 +669,7 @@ fn only_its_own_commands_change_the_host_of_a_worker() {
     refused(session::drain(pool, host, None).unwrap_err());
     refused(session::park(pool, host, false).unwrap_err());
     refused(pool::worker::check_no_host(host).unwrap_err());
-    // One that vanished nevertheless comes back.
+    // If the record of a host vanishes nevertheless, it is created again.
     let (session, reason) = (host.id, Reason::ApiDelete);
     engine.world.emit(Event::SessionDeleted {
         session,

@@ -72,7 +72,7 @@ fn nothing_is_parked_for_who_waits_for_a_session_that_runs_by_now() {
     engine.pass(10 * MINUTE);
     let now = engine.world.now;
     engine.quiet(&[now - 2 * MINUTE, now - 3 * MINUTE]);
-    // Another request has created it just now.
+    // The request waits for a session of a name that another request has created just now.
     let name = engine.session(ONE).name.as_str().to_owned();
     engine.volatile.scheduler.waiting.join(Waiter::Request(1), Wanted::Name(name));
     let (tick, _) = engine.tick();
@@ -449,7 +449,7 @@ fn keys_are_later_than_what_was_before_them_whatever_the_clock_says() {
     engine.pass(1000);
     let later = engine.now();
     assert!(!since(&mut engine, later), "they were pressed before");
-    // Another program has another line.
+    // The next program has a line of its own, without those keys.
     let incarnation = engine.session(ONE).incarnation.clone().unwrap();
     engine.world.emit(Event::SessionStarting { session: ONE, incarnation, incarnations: 2, restarts: 1 });
     assert_eq!(engine.session(ONE).keys_at, None);

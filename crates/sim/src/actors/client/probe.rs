@@ -29,13 +29,13 @@ impl Actor {
             wait_slot_ms: Some(200_000),
             ..New::default()
         };
-        // All slots may be taken.
+        // All slots may be taken, so all sessions are killed.
         let list = self.once(Request::List(List { all: true, ..List::default() })).await;
         if let Some(Ok(Response::Sessions(sessions))) = list {
             for found in &sessions {
                 self.kill(found.session.id.into()).await;
             }
-            // People's own sessions may have the names of others.
+            // Sessions that people made may have any name.
             let has_spoken = |session: &Session| session.conversation.as_ref().is_some_and(|it| it.begun);
             let is_agent =
                 |session: &Session| session.spec.agent == "sim" && session.name.as_str().starts_with('s');

@@ -204,7 +204,7 @@ impl Driver for SimTmux {
                 if answer == Answer::Done {
                     server.adopted(pane, adopt.tag);
                     server.0.judge.begun(adopt.tag, timeline);
-                    // Its output is piped into a log, which is empty.
+                    // The output of the adopted pane is piped into a log from now on, so the log is empty.
                     drop(std::fs::create_dir_all(&adopt.log.dir));
                     drop(std::fs::File::create(adopt.log.dir.join(protocol::logs::CURRENT)));
                 }

@@ -46,7 +46,7 @@ impl SimTmux {
     /// Checks that an incarnation is idle when its pane is closed for lack of use.
     pub(crate) fn check_rest(&self, tag: Tag) {
         let Climate { tmux_faults, server_stops, socket_losses, .. } = self.state().climate;
-        // Otherwise tmux may do it long after it was asked to.
+        // With such faults tmux may close the pane long after it was asked to.
         if tmux_faults + server_stops + socket_losses == 0 {
             self.0.judge.hung_up_unattended(tag);
         }

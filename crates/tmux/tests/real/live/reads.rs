@@ -149,7 +149,7 @@ async fn names_are_only_names() {
     let names = ["#{pid} #(id) %d", "a;b \"c\" 'd'", "%end 1 1 1", "é\\n", "$0", "=x", "_pool2"];
     for name in names {
         rig.raw(&["new-session", "-d", "-s", &name.replace('#', "##"), "sleep 1000"]);
-        // From 3.7 on this is no valid name.
+        // From tmux 3.7 on this is no valid name of a window.
         let mut window = std::process::Command::new("tmux");
         window.arg("-S").arg(&rig.device.socket).args(["new-window", "-d", "-n", "w\n%begin 1 1 1\n"]);
         let _may_be_refused = window.arg("sleep 1000").output().unwrap();

@@ -46,7 +46,8 @@ pub(super) async fn follow_up(
             NextStep::Wait => {}
             NextStep::PressEnter => {
                 tracing::info!(%session, prompt = id.0, "Enter is pressed again");
-                // On disk before the key: the agent may accept the prompt at any moment from here on.
+                // This press is on disk before the key is sent: the agent may accept the prompt at any moment from here
+                // on.
                 if daemon.engine.turn(move |turn| record_enter(turn, (session, id))).await? {
                     // The next observation shows the result.
                     drop(daemon.tmux.enter(prompt.pane).await);

@@ -45,7 +45,7 @@ pub(super) fn unfinished(turn: &mut Turn<'_>, settings: &Settings) -> Vec<Sessio
         }
     }
     if !left.is_empty() {
-        // Whoever waits for such a prompt is told.
+        // A client that waits for such a prompt is told.
         turn.wake();
     }
     left.into_iter().for_each(|(session, id)| turn.volatile.prompts.leave_to_person(session, id));

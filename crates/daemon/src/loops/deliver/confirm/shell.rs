@@ -179,7 +179,7 @@ async fn follow_marks(
                 return wait_for_end(daemon, (session, tag), id).await;
             }
             Ok(Watched::Seen) if is_in_front(daemon, (session, &prompt.run)).await => break,
-            // Another program writes such marks too, such as a shell on another machine.
+            // A program in the foreground wrote the mark, such as a shell on another machine.
             Ok(Watched::Seen) => sleep(PAUSE_MAX).await,
             Err(refusal) if refusal.code != ErrorCode::Timeout => return Err(refusal),
             Err(_)
@@ -257,7 +257,7 @@ fn progress_of(
         let is_new = turn.pool().is_earlier(turn.now(), began_at, activity.since);
         match activity.state {
             ActivityState::Busy if is_new => ShellProgress::Running,
-            // It was busy with the prompt.
+            // The shell was busy with the prompt, and is idle now.
             ActivityState::Idle if accepted => ShellProgress::Back,
             _ => ShellProgress::Unseen,
         }
@@ -315,7 +315,7 @@ async fn follow_samples(
     let was_shell = daemon.engine.turn(is_shell).await?;
     loop {
         let Some(state) = shell_state(daemon, (session, &prompt.run)).await else { return Ok(()) };
-        // Another program may have taken its place since (`exec`).
+        // Another program may have taken the place of the shell since (`exec`).
         let is_replaced = was_shell && !daemon.engine.turn(is_shell).await?;
         let rests = is_at_rest(&state, edits_lines && !is_replaced);
         rested = if rests { rested + 1 } else { 0 };
