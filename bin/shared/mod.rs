@@ -53,8 +53,8 @@ impl Common {
         Paths::new(&self.env()).map(|paths| paths.tmux_socket)
     }
 
-    /// Starts logging to standard error, at the level of `-v` or `POOL_LOG`. A line that cannot be written, on a full disk
-    /// for instance, is lost. A panic is logged, and aborts the process unless it is contained.
+    /// Starts logging to standard error, at the level of `-v` or `POOL_LOG`. A line that cannot be written, on a full
+    /// disk for instance, is lost. A panic is logged, and aborts the process unless it is contained.
     fn start(&self) {
         let level = ["info", "debug", "trace"][usize::from(self.verbose.min(2))];
         let given = std::env::var("POOL_LOG").ok().filter(|given| !given.is_empty());
@@ -86,8 +86,8 @@ impl Common {
     }
 }
 
-/// Returns the filter for a level, or several for parts of the program (`poold=debug,info`); `None` if it is none: a mistyped
-/// level would be taken for a part, and nothing else be logged.
+/// Returns the filter for a level, or several for parts of the program (`poold=debug,info`); `None` if it is none: a
+/// mistyped level would be taken for a part, and nothing else be logged.
 fn log_filter(given: &str) -> Option<EnvFilter> {
     let words: Vec<&str> = given.split(',').map(str::trim).collect();
     let is_level = |word: &&str| word.contains('=') || word.parse::<LevelFilter>().is_ok();

@@ -1,4 +1,5 @@
-//! A shell that runs something in itself, `read` or a function, takes no prompt, and its line is looked at before Enter.
+//! A shell that runs something in itself, `read` or a function, takes no prompt, and its line is looked at before
+//! Enter.
 
 use serde_json::Value;
 
@@ -120,7 +121,8 @@ fn marks_of_a_prompt_that_a_command_writes_are_not_those_of_its_shell() {
     await_done(&pool, "sh", &message);
 }
 
-/// Sends a text that the shell's editor takes as commands. Returns the message, which waits for the end of what is left of it.
+/// Sends a text that the shell's editor takes as commands. Returns the message, which waits for the end of what is left
+/// of it.
 fn altered(pool: &Pool, text: &str) -> String {
     pool.ok(&["send", "--wait", "done", "sh", "set -o vi"]);
     pool.ok(&["keys", "sh", "Escape"]);

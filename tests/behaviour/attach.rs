@@ -97,8 +97,8 @@ fn who_only_watches_types_nothing() {
     wait_until("the program reads", PATIENCE, || got.exists() && pool.show(&id)["current_command"] == "cat");
     let outer = Outer::run(&pool, "exec poolctl attach web --read-only");
     await_clients(&pool, &id, 1);
-    // A client's keys are handled in their order: once it is detached, the others were. What is typed before it has set its
-    // terminal is lost.
+    // A client's keys are handled in their order: once it is detached, the others were. What is typed before it has set
+    // its terminal is lost.
     wait_until("it is detached", PATIENCE, || {
         outer.tmux(&["send-keys", "-l", "lost"]);
         outer.tmux(&["send-keys", "C-b", "d"]);

@@ -203,7 +203,8 @@ fn t03_a_new_server_with_the_same_ids_is_not_taken_for_the_dead_one() {
     send_signal(server, Signal::SIGKILL);
     wait_until("the server is gone", PATIENCE, || gone(server));
     let theirs = stranger(&pool);
-    // The record still says live, unless the last observation is so old that an action observes first, or its init has told.
+    // The record still says live, unless the last observation is so old that an action observes first, or its init has
+    // told.
     for args in [&["keys", &id, "x"][..], &["capture", &id]] {
         let output = pool.ctl(args);
         let says = ["another tmux server", "does not run", "is being ended"]

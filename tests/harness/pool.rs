@@ -361,8 +361,8 @@ impl Pool {
         });
     }
 
-    /// The answer to one request, over a connection of this process: a wait asks often, and a program for each look would
-    /// cost many times as much.
+    /// The answer to one request, over a connection of this process: a wait asks often, and a program for each look
+    /// would cost many times as much.
     fn ask(&self, request: Request) -> Option<Response> {
         if self.user.is_some() {
             return None;
@@ -488,8 +488,8 @@ impl Pool {
         if panes.code != 0 {
             return Vec::new();
         }
-        // One that was started since has its pane, and one whose pane was closed since is about to end: the caller looks
-        // again.
+        // One that was started since has its pane, and one whose pane was closed since is about to end: the caller
+        // looks again.
         let is_leaked = |(_, tag): &(u32, String)| !panes.stdout.lines().any(|pane| pane == tag);
         marked.into_iter().filter(|found| !tag_is_empty(found) && is_leaked(found)).collect()
     }
@@ -578,7 +578,8 @@ impl Drop for Pool {
 }
 
 /// The path of a program that is named without one, if it is found. Given a path, the standard library starts a program
-/// without fork, which would copy the page tables of this process: it has hundreds of megabytes after some hundred tests.
+/// without fork, which would copy the page tables of this process: it has hundreds of megabytes after some hundred
+/// tests.
 fn in_search_path(program: &OsStr) -> PathBuf {
     let dirs = std::env::var_os("PATH").filter(|_| !program.as_encoded_bytes().contains(&b'/'));
     let found = dirs.iter().flat_map(std::env::split_paths).map(|dir| dir.join(program));

@@ -271,7 +271,8 @@ impl Feeder {
         self.send(line);
     }
 
-    /// Sends undamaged lines until the subscriber has the latest state, which equals none before it: it has a new session.
+    /// Sends undamaged lines until the subscriber has the latest state, which equals none before it: it has a new
+    /// session.
     #[track_caller]
     fn settle(&mut self, reader: &mut Reader) {
         while matches!(self.truth.state.server, Server::Unknown(_)) {

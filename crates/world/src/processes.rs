@@ -51,7 +51,8 @@ pub trait Processes: Send + Sync {
     fn watch_exits(&self) -> io::Result<Box<dyn Exits>>;
     /// Returns a process and its descendants; none if they cannot be read.
     fn descendants(&self, root: ProcId) -> Vec<Process>;
-    /// Returns the background work of the program below its init; see [`Table::background`]. `None` if it cannot be read.
+    /// Returns the background work of the program below its init; see [`Table::background`]. `None` if it cannot be
+    /// read.
     fn background(&self, init_and_program: (ProcId, ProcId), is_shell: bool) -> Option<Vec<Background>>;
     /// Measures the resource use of each session, from one sample of the process table.
     fn usage(&self, sessions: &[SessionProcesses]) -> Vec<Option<Usage>>;

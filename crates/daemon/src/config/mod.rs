@@ -1,7 +1,7 @@
-//! The configuration, in the order in which it is read: the sections of the file with every key
-//! (`sections`), the parsers of their values (`values`), the file (`file`), the agent kinds
-//! (`agent_kinds`), the workers (`workers`), and the checked result: the core's settings (`settings`) and the daemon's own
-//! (`daemon_settings`). `parse` puts it all together.
+//! The configuration, in the order in which it is read: the sections of the file with every key (`sections`), the
+//! parsers of their values (`values`), the file (`file`), the agent kinds (`agent_kinds`), the workers (`workers`), and
+//! the checked result: the core's settings (`settings`) and the daemon's own (`daemon_settings`). `parse` puts it all
+//! together.
 
 pub(crate) mod agent_kinds;
 pub(crate) mod daemon_settings;

@@ -6,8 +6,8 @@ use protocol::{MessageId, SessionId};
 use crate::engine::Turn;
 
 /// Returns the ids of as many messages as were asked for: the first that are not final, in the order in which they were
-/// queued, then the newest final ones; in ascending order. With `all_open`, those that are not final are all returned, and
-/// do not count.
+/// queued, then the newest final ones; in ascending order. With `all_open`, those that are not final are all returned,
+/// and do not count.
 pub(super) fn select(
     turn: &Turn<'_>,
     session: SessionId,

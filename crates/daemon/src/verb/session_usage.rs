@@ -20,8 +20,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// Time for the directories of all sessions together.
 const TOTAL_LIMIT: Duration = Duration::from_secs(6);
 
-/// Returns the current usage of each session: only that of the disk if it does not run. `None` if the process table does
-/// not answer.
+/// Returns the current usage of each session: only that of the disk if it does not run. `None` if the process table
+/// does not answer.
 pub(super) async fn measure(daemon: &Daemon, sessions: &Arc<[Session]>) -> Option<Vec<Usage>> {
     let (processes, measured) = (daemon.processes(), Arc::clone(sessions));
     let look = move || usage::of_sessions(&*processes, &measured);
