@@ -386,11 +386,12 @@ fn what_an_earlier_run_wrote_is_not_waited_for() {
 }
 
 /// Keys that scripts may rely on.
-const SESSION: &str = "id, name, workspace, dir, agent, command, cwd, labels, lifecycle, reason, activity, activity_source,
+const SESSION: &str =
+    "id, name, workspace, dir, agent, command, cwd, labels, lifecycle, reason, activity, activity_source,
     activity_since, activity_detail, ask, limited_until, waits, confirm, status, rest_state, attached_clients,
-    current_command, generator, tmux, queue, total_requests, active_requests, created_at, last_activity_at, incarnations,
-    restarts, exit, limits, restart_policy, thought, theme, replay, conversation, tokens, context_limit, skill,
-    verified_at, recovered";
+    current_command, generator, tmux, queue, total_requests, active_requests, created_at, last_activity_at,
+    incarnations, restarts, exit, limits, restart_policy, thought, theme, replay, conversation, tokens, context_limit,
+    skill, verified_at, recovered";
 const MESSAGE: &str =
     "id, session, kind, key, origin, state, priority, attempts, max_attempts, size, created_at,
     not_before, expires_at, claim, accepted_at, finished_at, result, reason";

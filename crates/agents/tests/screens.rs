@@ -458,7 +458,9 @@ proptest! {
     }
 
     #[test]
-    fn any_screen_like_theirs_can_be_read(lines in proptest::collection::vec(line(), 0..12), cursor in (0u16..5, 0u16..12)) {
+    fn any_screen_like_theirs_can_be_read(
+        lines in proptest::collection::vec(line(), 0..12), cursor in (0u16..5, 0u16..12),
+    ) {
         read_all(lines.join("\n").as_bytes(), cursor);
     }
 }

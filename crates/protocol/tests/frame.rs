@@ -70,7 +70,8 @@ proptest! {
 
     #[test]
     fn a_changed_frame_is_refused_or_read(
-        call in any_of::<Call>(), frame in any_of::<Frame>(), at in any::<Index>(), to in any::<u8>(), cut in any::<Index>(),
+        call in any_of::<Call>(), frame in any_of::<Frame>(),
+        at in any::<Index>(), to in any::<u8>(), cut in any::<Index>(),
     ) {
         for mut bytes in [encode_record(&call).unwrap(), encode_record(&frame).unwrap()] {
             let place = at.index(bytes.len());
@@ -82,7 +83,8 @@ proptest! {
 
     #[test]
     fn frames_come_out_of_a_stream_however_it_is_cut(
-        calls in proptest::collection::vec(any_of::<Call>(), 1..5), cuts in proptest::collection::vec(1_usize..40, 1..50),
+        calls in proptest::collection::vec(any_of::<Call>(), 1..5),
+        cuts in proptest::collection::vec(1_usize..40, 1..50),
     ) {
         let stream: Vec<u8> = calls.iter().flat_map(|call| encode(call).unwrap()).collect();
         let (mut incoming, mut found, mut rest) = (FrameBuffer::default(), Vec::new(), &stream[..]);

@@ -156,7 +156,10 @@ impl<'a> World<'a> {
         self.made += 1;
         let (id, name) = (self.steady.id, format!("renamed-{}", self.made));
         let ran = self.external(&["rename-session", "-t", &self.steady.tmux.to_string(), &name])?;
-        let is_it = |event: &Event| matches!(event, Event::SessionRenamed { session, name: new } if *session == id && new.as_str() == name);
+        let is_it = |event: &Event| match event {
+            Event::SessionRenamed { session, name: new } => *session == id && new.as_str() == name,
+            _ => false,
+        };
         Ok(self.subscriber.wait(is_it)?.map(|seen| ran.until(&seen)))
     }
 
@@ -191,7 +194,12 @@ impl<'a> World<'a> {
 
     /// Waits for the first event of a session's end and for its completion, and replaces the session.
     fn end_of(&mut self, victim: Ours) -> Result<Option<Seen>> {
-        let is_final = |event: &Event| matches!(event, Event::SessionStopped { session, .. } | Event::SessionLost { session, .. } if *session == victim.id);
+        let is_final = |event: &Event| match event {
+            Event::SessionStopped { session, .. } | Event::SessionLost { session, .. } => {
+                *session == victim.id
+            }
+            _ => false,
+        };
         let is_first = |event: &Event| {
             matches!(event, Event::SessionDraining { session, .. } if *session == victim.id)
                 || is_final(event)

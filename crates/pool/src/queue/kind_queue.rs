@@ -191,7 +191,9 @@ mod tests {
 
         /// Hundreds of messages come, some leave, and some of those return to their place.
         #[test]
-        fn q04_a_kind_queue_is_a_sorted_list_whatever_leaves_it(moves in vec((0_u8..8, any::<prop::sample::Index>()), 0..900)) {
+        fn q04_a_kind_queue_is_a_sorted_list_whatever_leaves_it(
+            moves in vec((0_u8..8, any::<prop::sample::Index>()), 0..900),
+        ) {
             let (mut messages, mut plain, mut gone) = (KindQueue::default(), Plain::new(), Plain::new());
             for (n, (which, index)) in (1..).zip(moves) {
                 let priority = if index.index(9) == 0 { 4 } else { 0 };
@@ -199,7 +201,8 @@ mod tests {
                 if n < 400 {
                     messages.put(priority, entry(n, EntryState::Waiting));
                     plain.insert(n, (priority, EntryState::Waiting));
-                } else if let Some(id) = (!from.is_empty()).then(|| *from.keys().nth(index.index(from.len())).unwrap()) {
+                } else if !from.is_empty() {
+                    let id = *from.keys().nth(index.index(from.len())).unwrap();
                     let (priority, state) = from.remove(&id).unwrap();
                     if which == 0 {
                         messages.put(priority, entry(id, EntryState::InFlight));

@@ -283,7 +283,9 @@ proptest! {
 
     /// A laptop that sleeps every hour for years.
     #[test]
-    fn many_sleeps_are_remembered_as_few(naps in proptest::collection::vec((60_000_u64..HOUR, 1000..9 * HOUR), 200..400)) {
+    fn many_sleeps_are_remembered_as_few(
+        naps in proptest::collection::vec((60_000_u64..HOUR, 1000..9 * HOUR), 200..400),
+    ) {
         let mut machine = Machine::new(HOUR);
         let mut stamps = vec![];
         for (ms, slept) in naps {

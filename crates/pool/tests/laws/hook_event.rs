@@ -1055,7 +1055,8 @@ proptest! {
             prop_assert!(stage.activity().since <= stage.now());
             stage.handle_hook(&hook, TextMatch::Exact);
             prop_assert_eq!(stage.world.rebuilt(), stage.world.pool.clone());
-            prop_assert_eq!(prompt::fail_abandoned(stage.pool(), &prompt::abandoned(stage.pool(), stage.now()), stage.now()), vec![]);
+            let abandoned = prompt::abandoned(stage.pool(), stage.now());
+            prop_assert_eq!(prompt::fail_abandoned(stage.pool(), &abandoned, stage.now()), vec![]);
         }
     }
 }

@@ -279,7 +279,8 @@ proptest! {
 
     #[test]
     fn law_3_applying_twice_is_applying_once(
-        steps in vec(step(), 0..40), event in prop_oneof![session_event(), life_event(), lock_event(), agent_event(), message_event()],
+        steps in vec(step(), 0..40),
+        event in prop_oneof![session_event(), life_event(), lock_event(), agent_event(), message_event()],
     ) {
         let mut world = play(steps);
         let before = world.pool.clone();
