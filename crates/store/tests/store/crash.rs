@@ -66,8 +66,8 @@ fn recorded(seed: u64, commits: usize) -> (Disk, States) {
     let mut store = Store::with_backend(disk.clone()).unwrap().0;
     let mut states = vec![(history.now.clone(), 0)];
     for n in 0..commits {
-        let batch = history.batch(8);
-        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+        history.steps(8);
+        history.commit(&mut store).unwrap();
         states.push((history.now.clone(), disk.writes()));
         if n % 5 == 3 {
             store.trim_journal(4, Timestamp(0)).unwrap();

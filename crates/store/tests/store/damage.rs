@@ -9,7 +9,7 @@ use store::{Store, StoreError, Table};
 
 use crate::backend::Disk;
 use crate::files::data;
-use crate::history::{Batch, Expected, History};
+use crate::history::{Expected, History, fresh};
 use crate::rng::Rng;
 
 /// Number of flips in a normal run; `POOL_BIT_FLIPS` overrides it.
@@ -17,12 +17,10 @@ const FLIPS: u64 = 500;
 
 /// Returns a closed database with a history and hardly any free space.
 fn closed(seed: u64) -> (History, Disk) {
-    let disk = Disk::default();
-    let mut history = History::new(seed);
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let (disk, mut store, mut history) = fresh(seed);
     for _ in 0..20 {
-        let batch = history.batch(8);
-        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+        history.steps(8);
+        history.commit(&mut store).unwrap();
     }
     store.close().unwrap();
     let mut db = raw(&disk);
@@ -80,18 +78,14 @@ fn stored(disk: &Disk, table: Table, key: &[u8]) -> Option<Vec<u8>> {
 
 /// Returns a database with two sessions and two messages of the first, the second of which is already typed.
 fn small() -> (History, Disk) {
-    let disk = Disk::default();
-    let mut history = History::new(3);
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut batch = Batch::default();
-    history.create(&mut batch);
-    history.send(&mut batch);
-    let last = history.send(&mut batch);
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
-    let mut batch = Batch::default();
-    history.change_state(last, MessageState::Typed, &mut batch);
-    history.create(&mut batch);
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+    let (disk, mut store, mut history) = fresh(3);
+    history.create();
+    history.send();
+    let last = history.send();
+    history.commit(&mut store).unwrap();
+    history.change_state(last, MessageState::Typed);
+    history.create();
+    history.commit(&mut store).unwrap();
     store.close().unwrap();
     (history, disk)
 }
@@ -135,11 +129,10 @@ fn d8_a_damaged_record_is_quarantined_and_hides_nothing() {
 fn d8_the_damaged_file_of_the_system_tests_has_one_session_left() {
     let file = data("../../../../tests/data/damaged.redb");
     if env::var_os("BLESS").is_some() {
-        let (disk, mut history, mut batch) = (Disk::default(), History::new(3), Batch::default());
-        let mut store = Store::with_backend(disk.clone()).unwrap().0;
-        history.create(&mut batch);
-        history.create(&mut batch);
-        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+        let (disk, mut store, mut history) = fresh(3);
+        history.create();
+        history.create();
+        history.commit(&mut store).unwrap();
         store.close().unwrap();
         overwrite(&disk, Table::Sessions, &1u64.to_be_bytes(), b"garbage");
         let mut db = raw(&disk);
@@ -242,13 +235,10 @@ fn a_state_without_a_message_is_quarantined_alone() {
 
 #[test]
 fn the_number_of_a_damaged_message_is_not_reused() {
-    let disk = Disk::default();
-    let mut history = History::new(3);
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut batch = Batch::default();
-    history.create(&mut batch);
-    let id = history.send(&mut batch);
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+    let (disk, mut store, mut history) = fresh(3);
+    history.create();
+    let id = history.send();
+    history.commit(&mut store).unwrap();
     store.close().unwrap();
     overwrite(&disk, Table::Messages, &id.0.to_be_bytes(), b"rot");
     for _ in 0..2 {
@@ -262,11 +252,8 @@ fn the_number_of_a_damaged_message_is_not_reused() {
 fn damage_in_a_record_about_an_agent_loses_that_record_only() {
     let agents = [Table::Activities, Table::Notes, Table::Thoughts];
     for damaged in agents {
-        let disk = Disk::default();
-        let mut history = History::new(3);
-        let mut store = Store::with_backend(disk.clone()).unwrap().0;
-        let mut batch = Batch::default();
-        let (session, other) = (history.create(&mut batch), history.create(&mut batch));
+        let (disk, mut store, mut history) = fresh(3);
+        let (session, other) = (history.create(), history.create());
         for session in [session, other] {
             let (activity, notes, thought) = (history.activity(6), history.notes(6), history.thought(6));
             let known = [
@@ -274,9 +261,9 @@ fn damage_in_a_record_about_an_agent_loses_that_record_only() {
                 AgentEvent::AgentNoted { session, notes },
                 AgentEvent::ThoughtPublished { session, thought },
             ];
-            known.into_iter().for_each(|event| history.emit(Event::Agent(event), &mut batch));
+            known.into_iter().for_each(|event| history.emit(Event::Agent(event)));
         }
-        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+        history.commit(&mut store).unwrap();
         store.close().unwrap();
         overwrite(&disk, damaged, &session.0.to_be_bytes(), b"rot");
         for _ in 0..2 {

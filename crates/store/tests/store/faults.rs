@@ -8,7 +8,7 @@ use store::{Store, StoreError};
 
 use crate::backend::{Disk, Fault};
 use crate::crash::created;
-use crate::history::{Batch, Expected, History};
+use crate::history::{Expected, History, fresh};
 
 const COMMITS: usize = 12;
 
@@ -34,24 +34,21 @@ fn each_fault(operations: u64, persistent: bool, kind: ErrorKind) {
         let states = &broken.states[broken.acknowledged..];
         assert!(states.contains(&found), "operation {nth}, persistent {persistent}");
         let mut history = History { now: found, ..History::new(nth) };
-        let batch = history.batch(2);
-        store.commit(&history.now.pool, &batch.events, &batch.bodies).expect("it goes on");
+        history.steps(2);
+        history.commit(&mut store).expect("it goes on");
     }
 }
 
 #[test]
 fn d5_a_failing_read_latches_too() {
-    let disk = Disk::default();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut history = History::new(4);
-    let mut batch = Batch::default();
-    history.create(&mut batch);
+    let (disk, mut store, mut history) = fresh(4);
+    history.create();
     for _ in 0..100 {
-        history.send(&mut batch);
+        history.send();
     }
     // More than fits into the cache.
-    batch.bodies.iter_mut().for_each(|(_, body)| *body = vec![7; BODY_MAX]);
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+    history.batch.bodies.iter_mut().for_each(|(_, body)| *body = vec![7; BODY_MAX]);
+    history.commit(&mut store).unwrap();
     disk.fail();
     let mut reads = history.now.messages.keys().map(|id| store.message(*id));
     let failed = reads.find_map(Result::err);
@@ -72,9 +69,9 @@ fn run(disk: &Disk, nth: u64) -> Run {
     let mut acknowledged = 0;
     if let Ok((mut store, _)) = Store::with_backend(disk.clone()) {
         for n in 0..COMMITS {
-            let batch = history.batch(6);
+            history.steps(6);
             states.push(history.now.clone());
-            let committed = store.commit(&history.now.pool, &batch.events, &batch.bodies);
+            let committed = history.commit(&mut store);
             let read = committed.and_then(|()| {
                 acknowledged = n + 1;
                 history.now.messages.keys().next().map_or(Ok(None), |id| store.message(*id))

@@ -15,7 +15,7 @@ use store::maintenance::check_file;
 use store::{SCHEMA, Store, StoreError, Table};
 
 use crate::crash::created;
-use crate::history::{Batch, Expected, History};
+use crate::history::{Expected, History};
 
 fn open(path: &Path) -> Result<(Store, store::Loaded), StoreError> {
     Store::open(path, |_| {})
@@ -79,8 +79,8 @@ fn a_crashed_file_is_repaired_with_progress() {
     let path = dir.path().join("pool.redb");
     let mut history = History::new(8);
     let (mut store, _) = open(&path).unwrap();
-    let batch = history.batch(40);
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+    history.steps(40);
+    history.commit(&mut store).unwrap();
     let copy = dir.path().join("crashed.redb");
     fs::copy(&path, &copy).unwrap();
     let reported = Arc::new(AtomicBool::new(false));
@@ -150,13 +150,12 @@ fn a_large_file_is_not_checked_whole_and_a_newer_one_is_not_touched() {
     let path = dir.path().join("pool.redb");
     let (mut store, _) = open(&path).unwrap();
     let mut history = History::new(4);
-    let mut batch = Batch::default();
-    history.create(&mut batch);
+    history.create();
     for _ in 0..100 {
-        let id = history.send(&mut batch);
-        history.set_body(id, vec![7; 256 * 1024], &mut batch);
+        let id = history.send();
+        history.set_body(id, vec![7; 256 * 1024]);
     }
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+    history.commit(&mut store).unwrap();
     assert!(store.bytes() > 64 << 20);
     store.close().unwrap();
     let (store, loaded) = open(&path).unwrap();
@@ -211,12 +210,11 @@ fn bless(file: &Path) -> Expected {
     let mut history = History::new(2026);
     let (mut store, _) = open(file).unwrap();
     for _ in 0..2 {
-        let mut batch = Batch::default();
         for _ in 0..120 {
             let choice = history.rng.next();
-            history.step(choice, &mut batch);
+            history.step(choice);
         }
-        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+        history.commit(&mut store).unwrap();
     }
     store.close().unwrap();
     compact(file);

@@ -16,8 +16,9 @@ use protocol::{
     MessageStatus, Name, OpId, OsBytes, PROMPT, PaneId, ProcId, Reason, Seq, ServerId, Session, SessionId,
     Size, Spec, Stamped, Tag, Timestamp, TmuxSessionId, Token,
 };
-use store::{Loaded, Store};
+use store::{Loaded, Store, StoreError};
 
+use crate::backend::Disk;
 use crate::rng::Rng;
 
 /// Returns the journal's copy of an event, without a session's environment.
@@ -88,31 +89,45 @@ pub(crate) struct History {
     pub(crate) rng: Rng,
     pub(crate) now: Expected,
     pub(crate) clock: u64,
+    /// The steps since the last commit, which are already applied to the state.
+    pub(crate) batch: Batch,
+}
+
+/// Returns an empty disk, the store on it, and a history for it.
+pub(crate) fn fresh(seed: u64) -> (Disk, Store, History) {
+    let disk = Disk::default();
+    let store = Store::with_backend(disk.clone()).unwrap().0;
+    (disk, store, History::new(seed))
 }
 
 impl History {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { rng: Rng(seed), now: Expected::default(), clock: 1_700_000_000_000 }
+        let (now, batch) = Default::default();
+        Self { rng: Rng(seed), now, clock: 1_700_000_000_000, batch }
     }
 
-    /// Returns up to `most` further steps, which are already applied to the state.
-    pub(crate) fn batch(&mut self, most: u64) -> Batch {
-        let mut batch = Batch::default();
+    /// Takes up to `most` further steps.
+    pub(crate) fn steps(&mut self, most: u64) {
         for _ in 0..=self.rng.below(most) {
             let choice = self.rng.next();
-            self.step(choice, &mut batch);
+            self.step(choice);
         }
-        batch
+    }
+
+    /// Commits the steps since the last commit.
+    pub(crate) fn commit(&mut self, store: &mut Store) -> Result<(), StoreError> {
+        let batch = std::mem::take(&mut self.batch);
+        store.commit(&self.now.pool, &batch.events, &batch.bodies)
     }
 
     /// Takes the step that a number stands for.
-    pub(crate) fn step(&mut self, choice: u64, batch: &mut Batch) {
+    pub(crate) fn step(&mut self, choice: u64) {
         self.clock += choice % 1000;
         let kind = choice / 1000 % 48;
         let event = match kind {
             0..=2 => Some(self.created()),
-            3..=10 => self.session_change(kind, batch),
-            11..=16 => self.queued(batch),
+            3..=10 => self.session_change(kind),
+            11..=16 => self.queued(),
             17..=23 => self.message_change(),
             24..=25 => self.forgotten(),
             26..=27 => self.breaker(),
@@ -123,51 +138,51 @@ impl History {
             _ => self.agent(kind),
         };
         if let Some(event) = event {
-            self.emit(event, batch);
+            self.emit(event);
         }
     }
 
     /// Creates a session.
-    pub(crate) fn create(&mut self, batch: &mut Batch) -> SessionId {
-        self.step(0, batch);
+    pub(crate) fn create(&mut self) -> SessionId {
+        self.step(0);
         self.now.pool.sessions().last().unwrap().id
     }
 
     /// Queues a message for any session.
-    pub(crate) fn send(&mut self, batch: &mut Batch) -> MessageId {
-        self.step(11_000, batch);
+    pub(crate) fn send(&mut self) -> MessageId {
+        self.step(11_000);
         *self.now.messages.keys().next_back().unwrap()
     }
 
     /// Changes the state of a message.
-    pub(crate) fn change_state(&mut self, id: MessageId, state: MessageState, batch: &mut Batch) {
+    pub(crate) fn change_state(&mut self, id: MessageId, state: MessageState) {
         let session = self.now.messages[&id].0.session;
         let changed_at = Timestamp(self.clock);
         let status = Box::new(MessageStatus { state, attempts: 1, changed_at, ..Default::default() });
-        self.emit(Event::MessageChanged { id, session, status }, batch);
+        self.emit(Event::MessageChanged { id, session, status });
     }
 
     /// Replaces the body of a message of this batch.
-    pub(crate) fn set_body(&mut self, id: MessageId, body: Vec<u8>, batch: &mut Batch) {
-        let (_, kept) = batch.bodies.iter_mut().find(|(of, _)| *of == id).unwrap();
+    pub(crate) fn set_body(&mut self, id: MessageId, body: Vec<u8>) {
+        let (_, kept) = self.batch.bodies.iter_mut().find(|(of, _)| *of == id).unwrap();
         kept.clone_from(&body);
         self.now.messages.get_mut(&id).unwrap().1 = body;
     }
 
-    pub(crate) fn forget(&mut self, id: MessageId, batch: &mut Batch) {
+    pub(crate) fn forget(&mut self, id: MessageId) {
         let session = self.now.messages[&id].0.session;
-        self.emit(Event::MessageForgotten { id, session }, batch);
+        self.emit(Event::MessageForgotten { id, session });
     }
 
-    pub(crate) fn emit(&mut self, event: Event, batch: &mut Batch) {
+    pub(crate) fn emit(&mut self, event: Event) {
         let seq = Seq(self.now.pool.seq().0 + u64::from(event.is_journaled()));
         let stamped = Stamped { seq, at: Timestamp(self.clock), event };
         self.now.pool.apply(&stamped);
-        self.now.apply(&stamped, &batch.bodies);
+        self.now.apply(&stamped, &self.batch.bodies);
         if stamped.event.is_journaled() {
             self.now.journal.push(journaled(&stamped));
         }
-        batch.events.push(stamped);
+        self.batch.events.push(stamped);
     }
 
     fn tag(&mut self) -> Tag {
@@ -214,7 +229,7 @@ impl History {
         Event::SessionCreated(Box::new(Session::intended(SessionId(n), names, dir, spec, incarnation)))
     }
 
-    fn session_change(&mut self, kind: u64, batch: &mut Batch) -> Option<Event> {
+    fn session_change(&mut self, kind: u64) -> Option<Event> {
         let ids: Vec<_> = self.now.pool.sessions().map(|s| s.id).collect();
         let session = self.rng.pick(&ids)?;
         let exit = Some(Exit { code: Some(3), signal: None, at: Timestamp(self.clock) });
@@ -254,7 +269,7 @@ impl History {
             _ if self.rng.below(3) == 0 => {
                 let its = self.now.messages.values().filter(|(m, _)| m.session == session);
                 let its: Vec<_> = its.map(|(m, _)| m.id).collect();
-                its.into_iter().for_each(|id| self.forget(id, batch));
+                its.into_iter().for_each(|id| self.forget(id));
                 Event::SessionDeleted { session, reason, mode: DeleteMode::KillTmux, tmux_alive: false }
             }
             _ => Event::SessionFailed { session, reason: Reason::Setup, detail: "no room".to_owned(), exit },
@@ -348,13 +363,13 @@ impl History {
         })
     }
 
-    fn queued(&mut self, batch: &mut Batch) -> Option<Event> {
+    fn queued(&mut self) -> Option<Event> {
         let ids: Vec<_> = self.now.pool.sessions().map(|s| s.id).collect();
         let session = self.rng.pick(&ids)?;
         let id = MessageId(self.now.pool.seq().0 + 1);
         let size = if self.rng.below(20) == 0 { 20_000 } else { self.rng.index(400) };
         let body: Vec<u8> = (0..size).map(|_| self.rng.next() as u8).collect();
-        batch.bodies.push((id, body));
+        self.batch.bodies.push((id, body));
         let kinds = [PROMPT, "observation", "summarize"];
         let ops = [None, Some(OpId::Named(format!("send-{id}"))), Some(OpId::Random([id.0 as u8; 16]))];
         let n = self.rng.below(100);

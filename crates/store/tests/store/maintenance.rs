@@ -9,7 +9,7 @@ use store::maintenance::{backup, check, check_file, export, import};
 use store::{Loaded, SCHEMA, Store, StoreError, Table};
 use tempfile::TempDir;
 
-use crate::history::{Batch, Expected, History};
+use crate::history::{Expected, History};
 
 fn open(path: &Path) -> (Store, Loaded) {
     Store::open(path, |_| {}).unwrap()
@@ -21,8 +21,8 @@ fn filled(seed: u64) -> (TempDir, Store, History) {
     let (mut store, _) = open(&dir.path().join("pool.redb"));
     let mut history = History::new(seed);
     for _ in 0..40 {
-        let batch = history.batch(12);
-        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+        history.steps(12);
+        history.commit(&mut store).unwrap();
     }
     store.trim_journal(history.now.journal.len() as u64 / 2, Timestamp(0)).unwrap();
     let oldest = store.oldest_seq().unwrap().unwrap();
@@ -140,8 +140,8 @@ fn a_writer_that_fails_does_not_harm_the_database() {
     let (dir, mut store, mut history) = filled(1);
     assert!(matches!(export(&store, &mut Full), Err(StoreError::Stream(_))));
     assert!(backup(&store, &dir.path().join("no/such/dir.redb")).is_err());
-    let batch = history.batch(3);
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+    history.steps(3);
+    history.commit(&mut store).unwrap();
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn a_backup_is_one_snapshot() {
     let (reader, at) = (store.reader(), path.clone());
     backup(&reader, &at).unwrap();
     let then = history.now.clone();
-    let batch = history.batch(9);
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+    history.steps(9);
+    history.commit(&mut store).unwrap();
     assert!(matches!(backup(&reader, &path), Err(StoreError::Exists(_))));
     let (again, loaded) = open(&path);
     assert_eq!(Expected::found(&again, loaded), then);
@@ -163,24 +163,22 @@ fn a_backup_is_one_snapshot() {
 #[test]
 fn compacting_keeps_everything_and_gives_space_back() {
     let (dir, mut store, mut history) = filled(7);
-    let mut batch = Batch::default();
     let sent: Vec<_> = (0..60)
         .map(|_| {
-            let id = history.send(&mut batch);
-            history.set_body(id, vec![5; 100_000], &mut batch);
+            let id = history.send();
+            history.set_body(id, vec![5; 100_000]);
             id
         })
         .collect();
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
-    let mut batch = Batch::default();
-    sent.into_iter().for_each(|id| history.forget(id, &mut batch));
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+    history.commit(&mut store).unwrap();
+    sent.into_iter().for_each(|id| history.forget(id));
+    history.commit(&mut store).unwrap();
     let reader = store.reader();
     let (before, after) = store.compact().unwrap();
     assert!(after < before / 2, "{before} {after}");
     assert_eq!(after, fs::metadata(dir.path().join("pool.redb")).unwrap().len());
-    let batch = history.batch(9);
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+    history.steps(9);
+    history.commit(&mut store).unwrap();
     assert_eq!(reader.oldest_seq().unwrap(), store.oldest_seq().unwrap(), "readers go on");
     drop((store, reader));
     let (store, loaded) = open(&dir.path().join("pool.redb"));
@@ -221,10 +219,9 @@ fn a_sound_database_has_no_problems() {
 #[test]
 fn a_check_finds_all_damage() {
     let (dir, mut store, mut history) = filled(4);
-    let mut batch = Batch::default();
-    let id = history.send(&mut batch);
-    history.change_state(id, MessageState::Claimed, &mut batch);
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+    let id = history.send();
+    history.change_state(id, MessageState::Claimed);
+    history.commit(&mut store).unwrap();
     let session = history.now.messages[&id].0.session;
     store.close().unwrap();
     let path = dir.path().join("pool.redb");
@@ -257,14 +254,13 @@ fn a_check_finds_all_damage() {
 #[test]
 fn a_line_of_an_export_is_readable() {
     let (_dir, mut store, mut history) = filled(6);
-    let mut batch = Batch::default();
-    let id = history.send(&mut batch);
-    history.set_body(id, b"say hello".to_vec(), &mut batch);
-    history.change_state(id, MessageState::Done, &mut batch);
-    let (session, activity) = (history.create(&mut batch), history.activity(6));
+    let id = history.send();
+    history.set_body(id, b"say hello".to_vec());
+    history.change_state(id, MessageState::Done);
+    let (session, activity) = (history.create(), history.activity(6));
     let known = Event::Agent(AgentEvent::ActivityChanged { session, activity, turned: false });
-    history.emit(known.clone(), &mut batch);
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+    history.emit(known.clone());
+    history.commit(&mut store).unwrap();
     let lines = String::from_utf8(exported(&store)).unwrap();
     let line = lines.lines().find(|line| line.contains("say hello")).unwrap();
     let line: serde_json::Value = serde_json::from_str(line).unwrap();

@@ -13,15 +13,17 @@ use protocol::usage::Account;
 use protocol::{
     AgentEvent, Epoch, Event, MessageId, MessageState, OpId, ProcId, Reason, Seq, Timestamp, Token,
 };
-use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition, TableHandle};
 use store::{Store, StoreError, TRIM_MAX, Table};
 
 use crate::backend::Disk;
-use crate::history::{Batch, Expected, History};
+use crate::history::{Expected, History, fresh};
 
-fn commit(store: &mut Store, history: &History, batch: &Batch) {
-    store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+/// Drops the store; what is opened again is the history.
+fn assert_kept(store: Store, disk: Disk, history: &History) {
+    drop(store);
+    let (store, loaded) = Store::with_backend(disk).unwrap();
+    assert_eq!(Expected::found(&store, loaded), history.now);
 }
 
 proptest! {
@@ -33,15 +35,12 @@ proptest! {
         batches in prop::collection::vec(prop::collection::vec(any::<u64>(), 0..12), 1..12),
         reopen in 1usize..4,
     ) {
-        let disk = Disk::default();
-        let mut history = History::new(seed);
-        let mut store = Store::with_backend(disk.clone()).unwrap().0;
+        let (disk, mut store, mut history) = fresh(seed);
         for (n, choices) in batches.iter().enumerate() {
-            let mut batch = Batch::default();
             for choice in choices {
-                history.step(*choice, &mut batch);
+                history.step(*choice);
             }
-            commit(&mut store, &history, &batch);
+            history.commit(&mut store).unwrap();
             if n % reopen == 0 {
                 store.close().unwrap();
                 let (again, loaded) = Store::with_backend(disk.clone()).unwrap();
@@ -54,11 +53,10 @@ proptest! {
 
 #[test]
 fn a_page_of_events_ends_with_the_one_that_fills_it_and_the_next_goes_on() {
-    let mut store = Store::with_backend(Disk::default()).unwrap().0;
-    let mut history = History::new(3);
+    let (_, mut store, mut history) = fresh(3);
     for _ in 0..40 {
-        let batch = history.batch(8);
-        commit(&mut store, &history, &batch);
+        history.steps(8);
+        history.commit(&mut store).unwrap();
     }
     let all = store.reader().events_since(Seq(0), usize::MAX).unwrap();
     let (mut found, mut pages) = (Vec::new(), 0);
@@ -78,28 +76,23 @@ fn a_page_of_events_ends_with_the_one_that_fills_it_and_the_next_goes_on() {
 
 #[test]
 fn without_events_nothing_is_written() {
-    let disk = Disk::default();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
+    let (disk, mut store, mut history) = fresh(1);
     let before = disk.writes();
-    store.commit(&History::new(1).now.pool, &[], &[]).unwrap();
+    history.commit(&mut store).unwrap();
     assert_eq!(disk.writes(), before);
 }
 
 #[test]
 fn a_change_of_state_does_not_rewrite_the_body() {
-    let disk = Disk::default();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut history = History::new(1);
-    let mut batch = Batch::default();
-    history.create(&mut batch);
-    let id = history.send(&mut batch);
+    let (disk, mut store, mut history) = fresh(1);
+    history.create();
+    let id = history.send();
     let needle = history.rng.next().to_le_bytes().repeat(8);
-    history.set_body(id, needle.repeat(300), &mut batch);
-    commit(&mut store, &history, &batch);
+    history.set_body(id, needle.repeat(300));
+    history.commit(&mut store).unwrap();
     let from = disk.writes();
-    let mut batch = Batch::default();
-    history.change_state(id, MessageState::Typing, &mut batch);
-    commit(&mut store, &history, &batch);
+    history.change_state(id, MessageState::Typing);
+    history.commit(&mut store).unwrap();
     assert!(disk.writes() > from);
     assert!(!disk.written_since(from, &needle), "the body was written again");
     assert!(disk.written_since(0, &needle), "the body was written once");
@@ -134,50 +127,42 @@ fn all_rows(disk: &Disk) -> BTreeMap<(String, Vec<u8>), Vec<u8>> {
 
 #[test]
 fn usage_and_budget_of_a_session_are_written_to_its_row_only() {
-    let disk = Disk::default();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut history = History::new(1);
-    let mut batch = Batch::default();
-    let session = history.create(&mut batch);
-    history.create(&mut batch);
-    commit(&mut store, &history, &batch);
+    let (disk, mut store, mut history) = fresh(1);
+    let session = history.create();
+    history.create();
+    history.commit(&mut store).unwrap();
     let row = (Table::Sessions.name().to_owned(), session.0.to_be_bytes().to_vec());
     for n in 1..4 {
         let before = all_rows(&disk);
-        let mut batch = Batch::default();
         let budget = Budget { failures: n, ..Budget::default() };
-        history.emit(Event::BudgetChanged { session, budget }, &mut batch);
+        history.emit(Event::BudgetChanged { session, budget });
         let account = Account { user_us: n.into(), ..Account::default() };
-        history.emit(Event::SessionAccounted(session, account), &mut batch);
+        history.emit(Event::SessionAccounted(session, account));
         let conversation = Some(Conversation { id: n.to_string(), begun: true });
-        history.emit(Event::ConversationChanged { session, conversation }, &mut batch);
-        commit(&mut store, &history, &batch);
+        history.emit(Event::ConversationChanged { session, conversation });
+        history.commit(&mut store).unwrap();
         let mut expected = all_rows(&disk);
         assert_ne!(expected.insert(row.clone(), before[&row].clone()), None);
         assert_eq!(expected, before, "nothing else was written");
         assert_ne!(all_rows(&disk)[&row], before[&row]);
     }
-    drop(store);
-    let (store, loaded) = Store::with_backend(disk).unwrap();
-    assert_eq!(Expected::found(&store, loaded), history.now);
+    assert_kept(store, disk, &history);
 }
 
 #[test]
 fn the_environment_of_a_session_is_in_its_row_only() {
     const SECRET: &[u8] = b"in-the-environment";
-    let disk = Disk::default();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let (mut history, mut batch) = (History::new(1), Batch::default());
-    history.create(&mut batch);
-    let created = batch.events.iter_mut().find_map(|stamped| match &mut stamped.event {
+    let (disk, mut store, mut history) = fresh(1);
+    history.create();
+    let created = history.batch.events.iter_mut().find_map(|stamped| match &mut stamped.event {
         Event::SessionCreated(session) => Some(session),
         _ => None,
     });
     let session = created.unwrap();
     session.spec.env.push(("KEY".into(), protocol::OsBytes(SECRET.to_vec())));
     history.now.pool = pool::Pool::default();
-    batch.events.iter().for_each(|stamped| history.now.pool.apply(stamped));
-    commit(&mut store, &history, &batch);
+    history.batch.events.iter().for_each(|stamped| history.now.pool.apply(stamped));
+    history.commit(&mut store).unwrap();
     store.close().unwrap();
     let has_it = |row: &[u8]| row.windows(SECRET.len()).any(|part| part == SECRET);
     let tables: Vec<String> =
@@ -187,13 +172,10 @@ fn the_environment_of_a_session_is_in_its_row_only() {
 
 #[test]
 fn a_lock_is_in_its_sessions_row() {
-    let disk = Disk::default();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut history = History::new(1);
-    let mut batch = Batch::default();
-    let session = history.create(&mut batch);
-    history.create(&mut batch);
-    commit(&mut store, &history, &batch);
+    let (disk, mut store, mut history) = fresh(1);
+    let session = history.create();
+    history.create();
+    history.commit(&mut store).unwrap();
     let row = (Table::Sessions.name().to_owned(), session.0.to_be_bytes().to_vec());
     let (lock, again) = (lock(1), lock(2));
     let (token, reason) = (lock.token, String::new());
@@ -208,9 +190,8 @@ fn a_lock_is_in_its_sessions_row() {
     for (event, held) in events {
         let before = all_rows(&disk);
         let is_found = matches!(event, Event::StaleFound { .. });
-        let mut batch = Batch::default();
-        history.emit(event, &mut batch);
-        commit(&mut store, &history, &batch);
+        history.emit(event);
+        history.commit(&mut store).unwrap();
         let mut after = all_rows(&disk);
         let seq = history.now.pool.seq().0.to_be_bytes().to_vec();
         assert!(after.remove(&(Table::Journal.name().to_owned(), seq)).is_some(), "it is in the journal");
@@ -246,20 +227,17 @@ fn agent(event: AgentEvent) -> Event {
 
 #[test]
 fn the_state_of_an_agent_is_in_rows_of_its_own() {
-    let disk = Disk::default();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut history = History::new(1);
-    let mut batch = Batch::default();
-    let (session, other) = (history.create(&mut batch), history.create(&mut batch));
+    let (disk, mut store, mut history) = fresh(1);
+    let (session, other) = (history.create(), history.create());
     for session in [session, other] {
         let (activity, notes, thought) = (history.activity(6), history.notes(6), history.thought(6));
-        history.emit(agent(AgentEvent::ActivityChanged { session, activity, turned: true }), &mut batch);
-        history.emit(agent(AgentEvent::AgentNoted { session, notes }), &mut batch);
-        history.emit(agent(AgentEvent::ThoughtPublished { session, thought }), &mut batch);
+        history.emit(agent(AgentEvent::ActivityChanged { session, activity, turned: true }));
+        history.emit(agent(AgentEvent::AgentNoted { session, notes }));
+        history.emit(agent(AgentEvent::ThoughtPublished { session, thought }));
         let conversation = "lost before".to_owned();
-        history.emit(agent(AgentEvent::ConversationLost { session, conversation }), &mut batch);
+        history.emit(agent(AgentEvent::ConversationLost { session, conversation }));
     }
-    commit(&mut store, &history, &batch);
+    history.commit(&mut store).unwrap();
     let (activity, notes, thought) = (history.activity(7), history.notes(7), history.thought(7));
     let (mode, by) = (DeleteMode::KillTmux, "approve".to_owned());
     let (deleted, reason) = (Reason::ApiDelete, Reason::Exited);
@@ -291,9 +269,8 @@ fn the_state_of_an_agent_is_in_rows_of_its_own() {
     for (event, written, is_journaled) in steps {
         let before = all_rows(&disk);
         let is_over = matches!(event, Event::SessionDeleted { .. });
-        let mut batch = Batch::default();
-        history.emit(event, &mut batch);
-        commit(&mut store, &history, &batch);
+        history.emit(event);
+        history.commit(&mut store).unwrap();
         let mut after = all_rows(&disk);
         for table in written {
             let row = (table.name().to_owned(), session.0.to_be_bytes().to_vec());
@@ -316,18 +293,14 @@ fn the_state_of_an_agent_is_in_rows_of_its_own() {
 
 #[test]
 fn an_enqueue_is_one_row_of_one_table() {
-    let disk = Disk::default();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut history = History::new(1);
-    let mut batch = Batch::default();
-    history.create(&mut batch);
-    commit(&mut store, &history, &batch);
+    let (disk, mut store, mut history) = fresh(1);
+    history.create();
+    history.commit(&mut store).unwrap();
     let before = rows(&disk);
-    let mut batch = Batch::default();
     for _ in 0..3 {
-        history.send(&mut batch);
+        history.send();
     }
-    commit(&mut store, &history, &batch);
+    history.commit(&mut store).unwrap();
     let mut expected = before;
     *expected.get_mut(Table::Messages.name()).unwrap() += 3;
     assert_eq!(rows(&disk), expected);
@@ -335,21 +308,18 @@ fn an_enqueue_is_one_row_of_one_table() {
 
 #[test]
 fn a_message_has_its_first_step_and_the_newest() {
-    let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
-    let mut history = History::new(1);
-    let mut batch = Batch::default();
-    history.create(&mut batch);
-    let id = history.send(&mut batch);
+    let (_, mut store, mut history) = fresh(1);
+    history.create();
+    let id = history.send();
     for n in 0..STEPS_MAX + 7 {
         history.clock += 1;
         let states = [MessageState::Claimed, MessageState::Queued];
-        history.change_state(id, states[n % 2], &mut batch);
+        history.change_state(id, states[n % 2]);
         if n % 3 == 0 {
-            commit(&mut store, &history, &batch);
-            batch = Batch::default();
+            history.commit(&mut store).unwrap();
         }
     }
-    commit(&mut store, &history, &batch);
+    history.commit(&mut store).unwrap();
     let (message, body) = store.message(id).unwrap().unwrap();
     assert_eq!((&message, &body), (&history.now.messages[&id].0, &history.now.messages[&id].1));
     assert_eq!(message.steps.len(), STEPS_MAX);
@@ -362,62 +332,49 @@ fn a_message_has_its_first_step_and_the_newest() {
 
 #[test]
 fn the_suspension_of_a_message_survives_any_number_of_attempts() {
-    let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
-    let (mut history, mut batch) = (History::new(1), Batch::default());
-    history.create(&mut batch);
-    let id = history.send(&mut batch);
+    let (_, mut store, mut history) = fresh(1);
+    history.create();
+    let id = history.send();
     for n in 0..2 * STEPS_MAX {
         let states = [MessageState::Typing, MessageState::Queued];
-        history.change_state(id, if n == 3 { MessageState::Suspended } else { states[n % 2] }, &mut batch);
-        commit(&mut store, &history, &batch);
-        batch = Batch::default();
+        history.change_state(id, if n == 3 { MessageState::Suspended } else { states[n % 2] });
+        history.commit(&mut store).unwrap();
     }
     let message = store.message(id).unwrap().unwrap().0;
     assert!(message.suspended_at().is_some() && message.steps.len() == STEPS_MAX);
     let status = Box::new(protocol::MessageStatus::default());
     let session = message.session;
-    history.emit(Event::MessageChanged { id, session, status }, &mut batch);
-    commit(&mut store, &history, &batch);
+    history.emit(Event::MessageChanged { id, session, status });
+    history.commit(&mut store).unwrap();
     assert!(store.message(id).unwrap().unwrap().0.suspended_at().is_none(), "it is sent from the start");
 }
 
 #[test]
 fn a_message_that_is_queued_and_forgotten_in_one_commit_leaves_its_event() {
-    let disk = Disk::default();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut history = History::new(1);
-    let mut batch = Batch::default();
-    history.create(&mut batch);
-    let (first, second) = (history.send(&mut batch), history.send(&mut batch));
-    history.change_state(second, MessageState::Done, &mut batch);
-    history.forget(second, &mut batch);
-    commit(&mut store, &history, &batch);
-    let mut batch = Batch::default();
-    history.forget(first, &mut batch);
-    commit(&mut store, &history, &batch);
+    let (disk, mut store, mut history) = fresh(1);
+    history.create();
+    let (first, second) = (history.send(), history.send());
+    history.change_state(second, MessageState::Done);
+    history.forget(second);
+    history.commit(&mut store).unwrap();
+    history.forget(first);
+    history.commit(&mut store).unwrap();
     assert_eq!(store.events_since(Seq(0), 99).unwrap(), history.now.journal);
-    drop(store);
-    let (store, loaded) = Store::with_backend(disk).unwrap();
-    assert_eq!(Expected::found(&store, loaded), history.now);
+    assert_kept(store, disk, &history);
     assert_eq!(history.now.pool.sessions().next().unwrap().total_requests, 2);
 }
 
 #[test]
 fn no_sequence_number_is_reused() {
-    let disk = Disk::default();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut history = History::new(1);
-    let mut batch = Batch::default();
-    history.create(&mut batch);
-    commit(&mut store, &history, &batch);
-    let mut batch = Batch::default();
-    let id = history.send(&mut batch);
-    commit(&mut store, &history, &batch);
+    let (disk, mut store, mut history) = fresh(1);
+    history.create();
+    history.commit(&mut store).unwrap();
+    let id = history.send();
+    history.commit(&mut store).unwrap();
     // The newest event is the message's own row; afterwards, only the stored number is left.
     store.trim_journal(0, Timestamp(0)).unwrap();
-    let mut batch = Batch::default();
-    history.forget(id, &mut batch);
-    commit(&mut store, &history, &batch);
+    history.forget(id);
+    history.commit(&mut store).unwrap();
     store.trim_journal(0, Timestamp(0)).unwrap();
     drop(store);
     let (store, loaded) = Store::with_backend(disk).unwrap();
@@ -427,13 +384,12 @@ fn no_sequence_number_is_reused() {
 
 #[test]
 fn a_message_without_its_body_is_refused_and_latches() {
-    let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
-    let mut history = History::new(1);
-    let mut batch = Batch::default();
-    history.create(&mut batch);
-    history.send(&mut batch);
+    let (_, mut store, mut history) = fresh(1);
+    history.create();
+    history.send();
     let reader = store.reader();
-    let refused = store.commit(&history.now.pool, &batch.events, &[]);
+    history.batch.bodies.clear();
+    let refused = history.commit(&mut store);
     assert!(matches!(refused, Err(StoreError::NoBody(_))), "{refused:?}");
     assert!(matches!(store.commit(&history.now.pool, &[], &[]), Err(StoreError::Latched)));
     assert!(matches!(store.message(MessageId(1)), Err(StoreError::Latched)));
@@ -447,7 +403,7 @@ fn a_message_without_its_body_is_refused_and_latches() {
 #[test]
 fn a_reader_works_beside_the_writer_and_is_closed_with_it() {
     fn is_shared<T: Send + Sync + Clone>(_: &T) {}
-    let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
+    let (_, mut store, mut history) = fresh(9);
     let reader = store.reader();
     is_shared(&reader);
     let (ends, ended) = mpsc::channel::<()>();
@@ -461,10 +417,9 @@ fn a_reader_works_beside_the_writer_and_is_closed_with_it() {
         }
         reader
     });
-    let mut history = History::new(9);
     for _ in 0..60 {
-        let batch = history.batch(9);
-        commit(&mut store, &history, &batch);
+        history.steps(9);
+        history.commit(&mut store).unwrap();
     }
     drop(ends);
     let reader = reads.join().unwrap();
@@ -473,18 +428,16 @@ fn a_reader_works_beside_the_writer_and_is_closed_with_it() {
     assert!(matches!(reader.oldest_seq(), Err(StoreError::Closed)));
 }
 
-fn lost(history: &mut History, batch: &mut Batch) {
-    history.emit(Event::WatcherLost { reason: "gone".to_owned() }, batch);
+fn lost(history: &mut History) {
+    history.emit(Event::WatcherLost { reason: "gone".to_owned() });
 }
 
 #[test]
 fn the_journal_is_read_in_parts_and_trimmed_from_its_old_end() {
-    let mut store = Store::with_backend(InMemoryBackend::new()).unwrap().0;
+    let (_, mut store, mut history) = fresh(2);
     assert_eq!(store.oldest_seq().unwrap(), None);
-    let mut history = History::new(2);
-    let mut batch = Batch::default();
-    (0..10_000).for_each(|_| lost(&mut history, &mut batch));
-    commit(&mut store, &history, &batch);
+    (0..10_000).for_each(|_| lost(&mut history));
+    history.commit(&mut store).unwrap();
     let part = store.events_since(Seq(7), 3).unwrap();
     assert_eq!(part.iter().map(|e| e.seq.0).collect::<Vec<_>>(), [8, 9, 10]);
     assert_eq!(store.events_since(Seq(10_000), 3).unwrap(), []);
@@ -505,21 +458,18 @@ fn the_journal_is_read_in_parts_and_trimmed_from_its_old_end() {
 
 #[test]
 fn the_journal_is_trimmed_by_age_and_hides_messages() {
-    let disk = Disk::default();
-    let mut store = Store::with_backend(disk.clone()).unwrap().0;
-    let mut history = History::new(2);
-    let mut batch = Batch::default();
-    history.create(&mut batch);
+    let (disk, mut store, mut history) = fresh(2);
+    history.create();
     let mut at = vec![0; 2];
     for n in 0..300 {
         history.clock += 10;
         match n % 3 {
-            0 => lost(&mut history, &mut batch),
-            _ => drop(history.send(&mut batch)),
+            0 => lost(&mut history),
+            _ => drop(history.send()),
         }
         at.push(history.clock);
     }
-    commit(&mut store, &history, &batch);
+    history.commit(&mut store).unwrap();
     for (place, keep) in [(50, 1000), (50, 252), (180, 252), (180, 122), (290, 0)] {
         store.trim_journal(keep, Timestamp(at[place])).unwrap();
         let first = if keep == 0 { 301 } else { place as u64 };
@@ -530,13 +480,10 @@ fn the_journal_is_trimmed_by_age_and_hides_messages() {
     // A hidden message is not moved to the journal when it is forgotten.
     let hidden = *history.now.messages.keys().next().unwrap();
     let before = rows(&disk)[Table::Journal.name()];
-    let mut batch = Batch::default();
-    history.forget(hidden, &mut batch);
-    commit(&mut store, &history, &batch);
+    history.forget(hidden);
+    history.commit(&mut store).unwrap();
     assert_eq!(rows(&disk)[Table::Journal.name()], before);
     assert_eq!(store.oldest_seq().unwrap(), Some(Seq(301)));
-    drop(store);
-    let (store, loaded) = Store::with_backend(disk).unwrap();
     history.now.journal.drain(..300);
-    assert_eq!(Expected::found(&store, loaded), history.now);
+    assert_kept(store, disk, &history);
 }

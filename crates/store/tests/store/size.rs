@@ -7,7 +7,7 @@ use protocol::{Event, Seq, SessionId, Stamped, Timestamp};
 use store::Store;
 use tempfile::TempDir;
 
-use crate::history::{Batch, History};
+use crate::history::History;
 
 /// Bytes of each event, and their number: together more than the bound.
 const EVENT: usize = 200 << 10;
@@ -28,15 +28,10 @@ impl Filled {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(&dir.path().join("pool.redb"), |_| {}).unwrap().0;
-        let mut batch = Batch::default();
         let mut history = History::new(1);
-        while history.now.pool.sessions().next().is_none() {
-            history.step(0, &mut batch);
-        }
-        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
-        let pool = history.now.pool;
-        let session = pool.sessions().next().unwrap().id;
-        Self { dir, store, pool, session }
+        let session = history.create();
+        history.commit(&mut store).unwrap();
+        Self { dir, store, pool: history.now.pool, session }
     }
 
     /// Commits an event of [`EVENT`] bytes.

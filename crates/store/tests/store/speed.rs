@@ -28,9 +28,8 @@ struct Load {
 impl Load {
     fn new(store: &mut Store) -> Self {
         let mut history = History::new(1);
-        let mut batch = Batch::default();
-        (0..64).for_each(|_| history.step(0, &mut batch));
-        store.commit(&history.now.pool, &batch.events, &batch.bodies).unwrap();
+        (0..64).for_each(|_| history.step(0));
+        history.commit(store).unwrap();
         let sessions = history.now.pool.sessions().map(|s| s.id).collect();
         Self { pool: history.now.pool, sessions }
     }
