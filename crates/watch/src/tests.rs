@@ -299,6 +299,16 @@ impl Peer {
     }
 }
 
+/// Returns a tmux with the session "one", and its watcher, which knows it.
+async fn watched(change: impl FnOnce(&mut WatchSetup)) -> (Tmux, Poold, Peer) {
+    let (mut tmux, poold) = (Tmux::new(), Poold::new());
+    tmux.create("one", "exec sleep 1000").await;
+    poold.watcher();
+    let mut peer = poold.welcome_to(&tmux, change).await;
+    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    (tmux, poold, peer)
+}
+
 fn is_snapshot(observe: &Observe) -> bool {
     matches!(observe.view, View::Snapshot { .. })
 }
@@ -345,11 +355,7 @@ async fn a_snapshot_on_demand_begins_after_the_demand() {
 
 #[tokio::test]
 async fn t04_a_gap_is_mended_by_a_snapshot() {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    tmux.create("one", "exec sleep 1000").await;
-    let _watcher = poold.watcher();
-    let mut peer = poold.welcome(&tmux).await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let (_tmux, _poold, mut peer) = watched(|_| {}).await;
     for _ in 0..3 {
         while is_snapshot(&peer.observe_and(Response::SendSnapshot).await) {}
         let before = peer.last().seq;

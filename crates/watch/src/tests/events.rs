@@ -41,15 +41,11 @@ impl Peer {
 }
 
 async fn comes_and_goes(transport: TmuxTransport) {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    tmux.create("one", "exec sleep 1000").await;
-    let _watcher = poold.watcher();
     let setup = |setup: &mut WatchSetup| {
         no_sweep(setup);
         setup.means = Some(transport);
     };
-    let mut peer = poold.welcome_to(&tmux, setup).await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let (mut tmux, _poold, mut peer) = watched(setup).await;
     assert_eq!(peer.transport, Some(transport));
     let seq = peer.last().seq;
     let created = tmux.create("two", "exec sleep 1000").await;
@@ -78,11 +74,7 @@ async fn what_comes_and_goes_is_told_over_a_control_client_too() {
 
 #[tokio::test]
 async fn listings_alone_are_enough() {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    tmux.create("one", "exec sleep 1000").await;
-    let _watcher = poold.watcher();
-    let mut peer = poold.welcome_to(&tmux, |setup| setup.means = Some(TmuxTransport::Listings)).await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let (mut tmux, _poold, mut peer) = watched(|setup| setup.means = Some(TmuxTransport::Listings)).await;
     tmux.create("two", "exec sleep 1000").await;
     peer.until("it comes", |state| of(state, "two").is_some()).await;
     tmux.does("kill-session -t =two:");
@@ -114,11 +106,7 @@ async fn a_server_that_is_not_the_pools_own_is_watched_and_left_as_it_is() {
 
 #[tokio::test]
 async fn what_tmux_says_nothing_of_is_found_by_the_sweep() {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    tmux.create("one", "exec sleep 1000").await;
-    let _watcher = poold.watcher();
-    let mut peer = poold.welcome(&tmux).await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let (tmux, _poold, mut peer) = watched(|_| {}).await;
     tmux.does("split-window -d -t =one: sleep 1000");
     peer.until("both panes", |state| state.panes.len() == 2).await;
     tmux.does("resize-window -t =one: -x 61 -y 19");
@@ -193,11 +181,7 @@ async fn the_init_of_a_session_is_not_what_runs_in_it() {
 
 #[tokio::test]
 async fn the_hidden_session_is_in_no_frame() {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    tmux.create("one", "exec sleep 1000").await;
-    let _watcher = poold.watcher();
-    let mut peer = poold.welcome(&tmux).await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let (mut tmux, _poold, mut peer) = watched(|_| {}).await;
     assert!(tmux.does("list-sessions").contains(HIDDEN_SESSION), "there is one");
     for n in 0..3 {
         // Killing the hidden session ends the connection, and the session is created again.
@@ -217,11 +201,7 @@ async fn the_hidden_session_is_in_no_frame() {
 
 #[tokio::test]
 async fn a_storm_of_names_ends_with_the_last() {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    tmux.create("one", "exec sleep 1000").await;
-    let _watcher = poold.watcher();
-    let mut peer = poold.welcome_to(&tmux, no_sweep).await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let (tmux, _poold, mut peer) = watched(no_sweep).await;
     let seq = peer.last().seq;
     for _ in 0..5 {
         let renames: Vec<String> = (0..100).map(|n| format!("rename-session -t $0 n{n}")).collect();
@@ -236,11 +216,7 @@ async fn a_storm_of_names_ends_with_the_last() {
 
 #[tokio::test]
 async fn a_storm_of_creations_ends_with_the_exact_listing() {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    tmux.create("one", "exec sleep 1000").await;
-    let _watcher = poold.watcher();
-    let mut peer = poold.welcome_to(&tmux, no_sweep).await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let (tmux, _poold, mut peer) = watched(no_sweep).await;
     let device = tmux.device.clone();
     let storm = tokio::task::spawn_blocking(move || {
         for batch in 0..20 {

@@ -88,11 +88,7 @@ async fn t06_a_server_whose_socket_was_replaced_is_reached_again() {
 
 /// Lets a server lose its socket in this way: it is out of reach, keeps what it has, and is back.
 async fn loses_its_socket(lose: impl FnOnce(&Path)) {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    tmux.create("one", "exec sleep 1000").await;
-    let _watcher = poold.watcher();
-    let mut peer = poold.welcome(&tmux).await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let (tmux, _poold, mut peer) = watched(|_| {}).await;
     let server = up(&peer.state).unwrap();
     lose(&tmux.device.socket);
     peer.until("out of reach", |state| trouble(state) == Some(ServerProblem::Unreachable)).await;
@@ -103,11 +99,7 @@ async fn loses_its_socket(lose: impl FnOnce(&Path)) {
 
 #[tokio::test]
 async fn t03_another_server_at_the_socket_has_its_own_identity_and_stamps() {
-    let (mut tmux, poold) = (Tmux::new(), Poold::new());
-    tmux.create("one", "exec sleep 1000").await;
-    let _watcher = poold.watcher();
-    let mut peer = poold.welcome(&tmux).await;
-    peer.until("it is there", |state| of(state, "one").is_some()).await;
+    let (mut tmux, _poold, mut peer) = watched(|_| {}).await;
     let (old, ids) = (up(&peer.state).unwrap(), peer.state.panes.clone());
     tmux.end();
     let created = tmux.create("two", "exec sleep 1000").await;
