@@ -321,8 +321,7 @@ fn a_request_is_answerable_again_once_poold_is_back() {
         let (id, ask) = asked(&agent);
         for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGTERM] {
             pool.end(Program::Poold, signal);
-            pool.start(Program::Poold);
-            pool.await_poold();
+            pool.start_poold();
             let shown = agent.await_shown("answerable", |shown| shown["ask"]["answerable"] == true);
             assert_eq!((&shown["ask"]["id"], &shown["activity"]), (&json!(ask), &json!("attention")));
         }

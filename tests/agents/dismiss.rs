@@ -75,8 +75,7 @@ fn a_restart_of_the_daemon_changes_no_bell() {
     pool.tmux_text(&["send-keys", "-t", &pane, "Enter"]);
     let log = pool.state().join(format!("sessions/{answered}/logs/output.log"));
     wait_until("it rings", PATIENCE, || std::fs::read(&log).unwrap() == b"\x07\x07");
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     await_inbox(&pool, &answered, &["bell"]);
 }
 

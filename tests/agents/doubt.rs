@@ -402,8 +402,7 @@ fn q06_a_text_that_stands_in_the_composer_after_a_kill_gets_its_enter_and_is_not
         }
         pool.kill9(Program::Poold);
         let standing = agent.enters() == 0;
-        pool.start(Program::Poold);
-        pool.await_poold();
+        pool.start_poold();
         agent.await_state(&id, "done");
         assert_eq!(agent.pastes().len(), 1, "{kind}");
         assert!(!standing || agent.enters() == 1, "{} Enters", agent.enters());

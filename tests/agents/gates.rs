@@ -302,8 +302,7 @@ fn a_prompt_is_done_once_it_was_read_and_not_before() {
             pool.ok(&["kill", name]);
         }
         if is_away {
-            pool.start(Program::Poold);
-            pool.await_poold();
+            pool.start_poold();
         }
         let shown = eventually("it is over", PATIENCE, || {
             let shown = pool.json(&["queue", "show", name, id]);

@@ -360,8 +360,7 @@ fn rpc_prints_frames_until_it_is_over_and_outlives_poold() {
     wait_until("the first line", PATIENCE, || text(&rpc) == "one\r\n");
     pool.kill9(Program::Poold);
     pool.tmux(&["send-keys", "-t", "=web:", "two", "Enter"]).expect(0);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     wait_until("it goes on", PATIENCE, || text(&rpc) == "one\r\ntwo\r\ntwo\r\n");
     pool.ok(&["kill", &id]);
     let end = text(&rpc).len();

@@ -102,9 +102,7 @@ fn c07_what_a_hook_reports_is_on_disk_before_the_hook_ends() {
     let agent = Agent::claude(&pool);
     for n in 1..4 {
         agent.hook("claude", &used(&agent, &format!("use-{n}"))).expect(0);
-        pool.kill9(Program::Poold);
-        pool.start(Program::Poold);
-        pool.await_poold();
+        pool.restart_poold();
         assert_eq!(queued(&agent, "observation").len(), n);
     }
 }
@@ -131,8 +129,7 @@ fn c07_the_same_use_of_a_tool_is_one_message() {
     pool.kill9(Program::Poold);
     agent.hook("claude", &used(&agent, "a third")).expect(0);
     assert_eq!(agent.spooled(), 1);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     agent.await_all_read();
     agent.hook("claude", &used(&agent, "a third")).expect(0);
     agent.await_all_read();

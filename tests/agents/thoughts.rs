@@ -276,8 +276,7 @@ fn w29_who_was_answered_before_a_stop_has_its_thought_kept_and_who_waits_for_tho
         pool.end(Program::Poold, Signal::SIGTERM);
         publishers.map(|publisher| publisher.join().unwrap()).to_vec()
     });
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     let texts = |id: &str, events: &[Value]| -> Vec<String> {
         let own = events.iter().filter(|event| event["session"] == id);
         own.map(|event| event["text"].as_str().unwrap().to_owned()).collect()

@@ -91,8 +91,7 @@ fn a_database_that_is_removed_while_it_is_open_is_told_and_saved() {
     pool.ok(&["backup", saved.to_str().unwrap()]);
     pool.end(Program::Poold, Signal::SIGTERM);
     fs::rename(saved, pool.database()).unwrap();
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     assert_eq!(pool.show("web")["name"], "web");
 }
 
@@ -202,8 +201,7 @@ fn p05_a_stranger_with_the_old_name_is_not_taken_for_it() {
     pool.tmux_text(&["new-session", "-d", "-s", "web", "exec sleep 1001"]);
     let stranger: u32 =
         pool.tmux_text(&["display-message", "-p", "-t", "=web:", "#{pane_pid}"]).parse().unwrap();
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool.await_lifecycle(&id, "stopped");
     assert_ne!(pool.ctl(&["keys", &id, "x"]).code, 0);
     pool.ok(&["rm", &id]);
@@ -236,9 +234,7 @@ fn p08_every_change_is_on_disk_when_it_is_answered() {
     pool.ok(&["label", &id, "a=1"]);
     pool.ok(&["rename", &id, "site"]);
     let sent = pool.ok(&["send", &id, "--key", "k", "text"]);
-    pool.kill9(Program::Poold);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.restart_poold();
     let shown = pool.show("site");
     assert_eq!((&shown["id"], &shown["labels"]["a"]), (&id.clone().into(), &"1".into()));
     assert_eq!(pool.ok(&["send", &id, "--key", "k", "text"]), sent);

@@ -189,8 +189,7 @@ fn send_into_a_crash(pool: &Pool, point: &str, text: &str) -> String {
 /// [`send_into_a_crash`], then starts another `poold`.
 fn send_across_a_crash(pool: &Pool, point: &str, text: &str) -> String {
     let id = send_into_a_crash(pool, point, text);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     id
 }
 
@@ -231,13 +230,11 @@ fn q06_enter_is_not_pressed_behind_a_text_where_somebody_was_at_the_terminal_sin
     drop(person);
     wait_until("no client is attached", PATIENCE, || clients().is_empty());
     for _ in 0..2 {
-        pool.start(Program::Poold);
-        pool.await_poold();
+        pool.start_poold();
         wait_until("it is in doubt", PATIENCE, || state(&pool, &message) == "in_doubt");
         pool.kill9(Program::Poold);
     }
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     assert_eq!((state(&pool, &message), times(&pool, "text")), ("in_doubt".to_owned(), 0));
 }
 
@@ -273,8 +270,7 @@ fn q06_what_may_have_been_typed_into_a_pane_that_is_over_is_in_doubt_until_someb
     let (pool, _) = reader();
     let message = send_into_a_crash(&pool, "deliver-typing", "text");
     pool.tmux(&["kill-server"]).expect(0);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     wait_until("it is in doubt", PATIENCE, || state(&pool, &message) == "in_doubt");
     let status = pool.ctl(&["status"]).expect(1);
     assert!(status.stdout.contains("in doubt"), "{}", status.stdout);
@@ -295,9 +291,7 @@ fn q06_while_tmux_is_stopped_nothing_is_typed_and_a_crash_changes_nothing() {
     let message = pool.ok(&["--timeout", "40s", "send", "web", "text"]);
     let why = || pool.json(&["--timeout", "30s", "queue", "show", "web", &message])["reason"].clone();
     wait_until("it says why it waits", PATIENCE, || why().is_string());
-    pool.kill9(Program::Poold);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.restart_poold();
     assert_eq!(state(&pool, &message), "queued", "it is not typed into an unknown state");
     drop(stopped);
     wait_until("it arrived", PATIENCE, || times(&pool, "text") == 1);

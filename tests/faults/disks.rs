@@ -56,8 +56,7 @@ fn d10_a_full_disk_loses_nothing_that_was_acknowledged() {
     mount = Mount::new(pool.state(), "3m");
     let Some(mount) = &mount else { return };
     let body = vec![b'x'; 32 * 1024];
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool.script("web", "exec sleep 1000");
     let mut acknowledged = Vec::new();
     let failed = loop {
@@ -76,8 +75,7 @@ fn d10_a_full_disk_loses_nothing_that_was_acknowledged() {
         assert_eq!(pool.await_end(Program::Poold), 9, "{}", pool.logs());
     }
     mount.resize("32m");
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     are_there(&pool, &acknowledged);
     acknowledged.push(send(&pool, "after".to_owned(), &body).unwrap());
     are_there(&pool, &acknowledged);
@@ -92,8 +90,7 @@ fn d10_below_the_reserve_messages_are_refused_and_what_is_there_is_settled() {
     let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '6MiB'\n");
     mount = Mount::new(pool.state(), "12m");
     let Some(mount) = &mount else { return };
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool.script("web", "exec sleep 1000");
     let body = vec![b'x'; 128 * 1024];
     let (mut acknowledged, send) = (Vec::new(), |key: String| {
@@ -133,8 +130,7 @@ fn d10_the_space_kept_for_the_database_is_kept_anew_whenever_its_file_grows() {
     let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '0B'\n");
     mount = Mount::new(pool.state(), "256m");
     let Some(_mount) = &mount else { return };
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool.script("web", "exec sleep 1000");
     let is_kept = || {
         let found = fs::metadata(pool.database()).unwrap();
@@ -217,8 +213,7 @@ fn p04_why_poold_does_not_start_is_told_wherever_it_is_missed() {
 #[test]
 fn d08_a_damaged_database_is_refused_or_right() {
     let pool = Pool::bare("");
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool.start(Program::Watch);
     pool.script("web", "exec cat");
     let message = send(&pool, "key".to_owned(), b"text").unwrap();
@@ -335,9 +330,7 @@ fn survives(pool: &Pool, (n, fault): (usize, &str), acknowledged: &mut Vec<(Stri
         let code = if fault.contains("SIGKILL") { 137 } else { 9 };
         assert_eq!(pool.await_end(Program::Poold), code, "{fault}: {}", pool.logs());
     }
-    pool.kill9(Program::Poold);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.restart_poold();
     are_there(pool, acknowledged);
     pool.kill9(Program::Poold);
     failed
@@ -388,8 +381,7 @@ fn d05_after_the_first_failure_of_the_disk_nothing_is_acknowledged() {
         for lane in 0..2 {
             scope.spawn(move || {
                 let pool = Pool::bare("[queue]\nmax_messages = 1000000\n");
-                pool.start(Program::Poold);
-                pool.await_poold();
+                pool.start_poold();
                 pool.start(Program::Watch);
                 pool.script("web", "exec sleep 1000");
                 pool.kill9(Program::Watch);

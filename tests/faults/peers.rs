@@ -68,8 +68,7 @@ fn is_well(pool: &Pool, pid: u32) {
 /// A pool with nothing but a working `poold`; its pid.
 fn lone() -> (Pool, u32) {
     let pool = Pool::bare("");
-    let pid = pool.start(Program::Poold);
-    pool.await_poold();
+    let pid = pool.start_poold();
     (pool, pid)
 }
 

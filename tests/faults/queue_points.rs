@@ -53,8 +53,7 @@ fn config(keep_count: usize) -> String {
 #[track_caller]
 fn under_load() -> Pool {
     let pool = Pool::bare(&config(1_000_000));
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool.script("web", "exec sleep 1000");
     pool
 }
@@ -81,8 +80,7 @@ fn crash(pool: &Pool, load: &Load, points: &[&str]) {
     }
     pool.kill9(Program::Poold);
     pool.configure(&config(1_000_000));
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     let before = load.done();
     wait_until("work goes on", PATIENCE, || load.done() > before + KEPT);
 }

@@ -44,8 +44,7 @@ fn the_prompt_of_a_shell_that_was_killed_with_poold_is_not_done() {
     pool.kill9(Program::Poold);
     send_signal(shell, Signal::SIGKILL);
     wait_until("the shell is gone", PATIENCE, || gone(shell));
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool.await_lifecycle(&id, "stopped");
     let message = pool.json(&["queue", "show", &id, sent.lines().next().unwrap()]);
     assert_eq!(message["state"], "dead", "{message}");
@@ -66,8 +65,7 @@ fn a_drain_that_was_cut_off_with_tmux_is_a_loss() {
     // If the age of its log counted, the session would be at rest.
     let long_ago = SystemTime::now() - Duration::from_secs(60);
     fs::File::options().append(true).open(log).unwrap().set_modified(long_ago).unwrap();
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool.await_lifecycle(&id, "lost");
 }
 

@@ -165,8 +165,7 @@ fn hooks_of_every_kind(pool: &Pool, (session, tag): (SessionId, protocol::Tag), 
 #[test]
 fn an_observation_at_its_longest_is_taken_or_refused() {
     let pool = Pool::bare("");
-    let pid = pool.start(Program::Poold);
-    pool.await_poold();
+    let pid = pool.start_poold();
     let mut peer = Peer::new(&pool, Role::Watcher);
     for (seq, view) in all::<View>().into_iter().enumerate() {
         let seq = seq as u64 + 1;

@@ -20,8 +20,7 @@ fn refused(pool: &Pool, code: i32) -> String {
 
 #[track_caller]
 fn works(pool: &Pool) {
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool.end(Program::Poold, Signal::SIGTERM);
 }
 

@@ -29,8 +29,7 @@ fn s01_another_user_reaches_nothing() {
         return;
     }
     let pool = Pool::bare("");
-    let pid = pool.start(Program::Poold);
-    pool.await_poold();
+    let pid = pool.start_poold();
     assert_eq!(visit(&pool, 1), (0, 0), "the directories keep others out");
     let open =
         |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -46,6 +45,5 @@ fn s01_another_user_reaches_nothing() {
     for dir in [pool.state().join("run"), pool.state()] {
         open(&dir, 0o700);
     }
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
 }

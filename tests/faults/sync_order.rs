@@ -60,8 +60,7 @@ fn d04_no_answer_leaves_before_the_sync_of_its_commit_is_over() {
         return;
     }
     let pool = Pool::bare("");
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool.script("web", "exec sleep 1000");
     pool.kill9(Program::Poold);
     start_traced(&pool, "write,writev,sendto,sendmsg,pwrite64,pwritev,fsync,fdatasync");
@@ -124,8 +123,7 @@ fn o02_a_poold_that_was_told_to_end_ends_though_its_disk_stands_still() {
         return;
     }
     let pool = Pool::bare("");
-    let poold = pool.start(Program::Poold);
-    pool.await_poold();
+    let poold = pool.start_poold();
     pool.script("web", "exec sleep 1000");
     let tracer = hang_syncs(&pool, poold);
     let mut send = pool.poolctl();

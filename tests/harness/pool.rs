@@ -332,6 +332,14 @@ impl Pool {
         self.start_as(program, self.daemon(program))
     }
 
+    /// Starts `poold`, and waits until it answers.
+    #[track_caller]
+    pub(crate) fn start_poold(&self) -> u32 {
+        let pid = self.start(Program::Poold);
+        self.await_poold();
+        pid
+    }
+
     /// Starts a daemon by `command`.
     #[track_caller]
     pub(crate) fn start_as(&self, program: Program, command: Command) -> u32 {
@@ -449,8 +457,7 @@ impl Pool {
     #[track_caller]
     pub(crate) fn restart_poold(&self) {
         self.kill9(Program::Poold);
-        self.start(Program::Poold);
-        self.await_poold();
+        self.start_poold();
     }
 
     fn log(&self, program: Program) -> PathBuf {

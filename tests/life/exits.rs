@@ -181,8 +181,7 @@ fn g25_codes_are_exact_where_poold_is_away() {
         let files = fs::read_dir(&run).unwrap().flatten();
         files.filter(|file| file.path().extension().is_some_and(|e| e == "exit")).count() == codes.len()
     });
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     all_exact(&pool, &ends(&pool, &codes));
 }
 
@@ -196,8 +195,7 @@ fn g25_codes_are_exact_where_poold_and_the_server_are_killed_at_that_moment() {
         scope.spawn(|| go.go(&codes));
         send_signal(server, Signal::SIGKILL);
     });
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     let ends = ends(&pool, &codes);
     let exact = exact_or_unknown(&pool, &ends);
     tell("tmux and poold killed at that moment", exact, codes.len());
@@ -235,9 +233,7 @@ fn g25_codes_are_exact_where_the_disk_is_full() {
         pool.ended(Program::Poold).is_some() || pool.ctl(&label).code == 0
     });
     if pool.ended(Program::Poold).is_some() {
-        pool.kill9(Program::Poold);
-        pool.start(Program::Poold);
-        pool.await_poold();
+        pool.restart_poold();
     }
     let ends = ends(&pool, &codes);
     let exact = exact_or_unknown(&pool, &ends);

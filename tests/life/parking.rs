@@ -13,7 +13,7 @@ use super::support::{
     attached, await_lines, await_slots, dir, events, few_slots, keeper, lines, most_running, running, slots,
     states,
 };
-use crate::harness::{Outer, PATIENCE, Pool, Program, Talk, number, send_signal, wait_until};
+use crate::harness::{Outer, PATIENCE, Pool, Talk, number, send_signal, wait_until};
 
 /// An agent that resumes its conversation.
 const TALKER: &str = r#"
@@ -76,9 +76,7 @@ fn cut_short(pool: &Pool, park: &[&str], id: &str) {
     let first = Talk::start(pool.poolctl().args(park));
     pool.await_lifecycle(id, "draining");
     first.end();
-    pool.kill9(Program::Poold);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.restart_poold();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::support::{await_slots, events, lines, restart_and_look, running};
-use crate::harness::{PATIENCE, Pool, Program, Talk, eventually, gone, send_signal, wait_until};
+use crate::harness::{PATIENCE, Pool, Talk, eventually, gone, send_signal, wait_until};
 
 /// A script that notes each of its runs and ends with `end` the first `times` times; then it stays.
 fn ends(times: usize, end: &str) -> String {
@@ -87,9 +87,7 @@ fn back_off_and_budget_survive_the_death_of_poold() {
             let budget = &shown["budget"];
             (!budget["due_at"].is_null() || budget["exhausted"] == true).then_some(shown)
         });
-        pool.kill9(Program::Poold);
-        pool.start(Program::Poold);
-        pool.await_poold();
+        pool.restart_poold();
         let after = pool.show(&id);
         if before["incarnations"] == after["incarnations"] && !after["budget"]["due_at"].is_null() {
             assert_eq!(before["budget"], after["budget"], "round {round}");

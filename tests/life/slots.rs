@@ -5,7 +5,7 @@ use std::thread;
 use serde_json::Value;
 
 use super::support::{await_slots, few_slots, keeper, most_running, running, slots, states};
-use crate::harness::{Output, PATIENCE, Pool, Program, eventually, number, wait_until};
+use crate::harness::{Output, PATIENCE, Pool, eventually, number, wait_until};
 
 const CREATORS: usize = 9;
 /// Rounds in a normal run; `POOL_CAP_ROUNDS` sets more.
@@ -45,9 +45,7 @@ fn g08_p22_the_cap_holds_among_many_creators_with_kills_between() {
                 let creators = scope.spawn(|| create(&pool, round));
                 if round % 2 == 1 {
                     wait_until("something is created", PATIENCE, || !running(&pool).is_empty());
-                    pool.kill9(Program::Poold);
-                    pool.start(Program::Poold);
-                    pool.await_poold();
+                    pool.restart_poold();
                 }
                 creators.join().unwrap()
             })

@@ -86,8 +86,7 @@ fn exported_to_its_own_output(pool: &Pool) -> String {
 fn an_export_makes_the_same_pool_elsewhere() {
     let (pool, _holder) = populated();
     pool.end(Program::Poold, Signal::SIGTERM);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     let export = pool.path("export");
     pool.ok(&["export", export.to_str().unwrap()]);
     let redirected = pool.path("redirected");
@@ -107,13 +106,11 @@ fn an_export_makes_the_same_pool_elsewhere() {
     let config = "[queue]\nmax_attempts = 1\nbreaker_pause = '10m'\n";
     let copy = with_database(config, &other.database());
     let third = Pool::bare(config);
-    copy.start(Program::Poold);
-    copy.await_poold();
+    copy.start_poold();
     copy.ok(&["export", again.to_str().unwrap()]);
     let text = fs::read_to_string(&again).unwrap();
     third.ctl_in(&["import", "-"], text.as_bytes()).expect(0);
-    third.start(Program::Poold);
-    third.await_poold();
+    third.start_poold();
     // Each import is a pool of its own: sessions that ran in the first are lost to it, and so are workers. Nothing else
     // differs.
     let journal = |pool: &Pool| pool.events();
@@ -194,8 +191,7 @@ fn a_backup_is_one_moment_with_all_that_was_acknowledged_before() {
     pool.ctl(&["backup", backup.to_str().unwrap()]).expect(4);
     let copy = with_database("", &backup);
     copy.ctl(&["check", "--offline"]).expect(0);
-    copy.start(Program::Poold);
-    copy.await_poold();
+    copy.start_poold();
     let ids = |pool: &Pool| -> Vec<u64> {
         let events = pool.lines(&["events", "--kind", "message_queued"]);
         events.iter().map(|event| event["id"].as_u64().unwrap()).collect()
@@ -231,8 +227,7 @@ fn a_database_is_checked_and_compacted_with_a_daemon_and_without() {
     pool.ctl(&["check"]).expect(0);
     pool.ctl(&["check", "--offline"]).expect(0);
     pool.ctl(&["compact", "--offline"]).expect(0);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     assert_eq!(messages(&pool).len(), before.len() + 1);
 }
 
@@ -257,8 +252,7 @@ fn d09_a_database_of_a_newer_version_is_refused_and_left_alone() {
 #[test]
 fn d8_a_damaged_record_is_told_by_status_by_check_and_in_the_log_and_the_others_are_served() {
     let pool = with_database("", &data("tests/data/damaged.redb"));
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     for _ in 0..2 {
         let sessions = pool.lines(&["ls", "--all"]);
         assert_eq!(sessions.iter().map(|session| &session["id"]).collect::<Vec<_>>(), ["sess_2"]);
@@ -279,8 +273,7 @@ fn d8_a_damaged_record_is_told_by_status_by_check_and_in_the_log_and_the_others_
     assert_ne!(pool.ctl(&["check", "--discard"]).code, 0, "poold runs");
     pool.kill9(Program::Poold);
     assert_eq!(pool.ok(&["check", "--discard"]), "discarded 1 record");
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     assert_eq!(pool.status()["quarantined"], 0);
     pool.ctl(&["check"]).expect(0);
 }
@@ -289,8 +282,7 @@ fn d8_a_damaged_record_is_told_by_status_by_check_and_in_the_log_and_the_others_
 #[test]
 fn d09_a_database_of_the_first_version_is_opened_and_used() {
     let pool = with_database("", &data("crates/store/tests/data/v1.redb"));
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     let text = fs::read_to_string(data("crates/store/tests/data/v1.txt")).unwrap();
     let stored = text.lines().filter_map(|line| line.split(' ').next().filter(|id| id.starts_with("sess_")));
     let sessions = pool.lines(&["ls", "--all"]);

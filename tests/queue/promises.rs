@@ -34,8 +34,7 @@ fn o02_a_poold_that_is_told_to_end_has_stored_what_it_answered_and_the_rest_can_
     });
     pool.end(Program::Poold, Signal::SIGTERM);
     let over: Vec<_> = senders.into_iter().map(|sender| sender.join().unwrap()).collect();
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     let mut client = Client::new(&pool);
     let listed = pool.lines(&["queue", "ls", "web", "--state", "queued", "--limit", "1000000"]);
     let queued: BTreeSet<u64> = listed.iter().map(|message| message["id"].as_u64().unwrap()).collect();

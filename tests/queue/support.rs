@@ -10,14 +10,13 @@ use protocol::{
 };
 use serde_json::Value;
 
-use crate::harness::{PATIENCE, Pool, Program, Talk, wait_until};
+use crate::harness::{PATIENCE, Pool, Talk, wait_until};
 
 /// A pool of `poold` alone, with a session `web` that keeps running: all that queue tests need.
 #[track_caller]
 pub(super) fn pool(config: &str) -> Pool {
     let pool = Pool::bare(config);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     session(&pool, "web");
     pool
 }

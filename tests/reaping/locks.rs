@@ -281,8 +281,7 @@ fn l02_a_lock_holds_on_when_poold_is_killed() {
     let held = hold(&pool, "web", &["--lease", "1h"]);
     pool.kill9(Program::Poold);
     held.talk.end();
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     assert_eq!(hold(&pool, "web", &[]).release(), Some(0));
     assert_eq!(one_at_a_time(&pool), 4);
 }
@@ -390,9 +389,7 @@ fn a_lock_that_is_asked_for_twice_is_given_once_across_a_crash() {
         let mut rpc = Talk::start(pool.poolctl().args(["--timeout", "40s", "rpc"]));
         rpc.say(ASK);
         wait_until(&format!("poold dies at {point}"), PATIENCE, died);
-        pool.kill9(Program::Poold);
-        pool.start(Program::Poold);
-        pool.await_poold();
+        pool.restart_poold();
         let answer = reply(&rpc, 0);
         // A client without an answer repeats its request.
         rpc.say(ASK);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::held::{events, found, hold, lines_of};
 use super::support::{Ours, over, stray};
-use crate::harness::{PATIENCE, Pool, Program, alive, wait_until};
+use crate::harness::{PATIENCE, Pool, alive, wait_until};
 use crate::life::support::{attached, bystander};
 
 /// A moment of silence counts as hung or idle, whichever the test asks for.
@@ -521,8 +521,7 @@ fn what_is_wrong_in_the_section_of_the_reaper_is_named() {
         "[reaper]\nhung = '1s'\nbefore = ['true']\n[reaper.policy]\norphans = 'report'\nhung = 'park'",
     );
     let _right = pool.ctl(&["config", "check"]).expect(0);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     for (flag, named) in
         [("sleepy=kill", "sleepy"), ("hung=bury", "restart"), ("orphans=park", "orphans"), ("hung", "=")]
     {

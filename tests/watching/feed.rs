@@ -17,8 +17,7 @@ use crate::harness::{Chance, PATIENCE, Pool, Program, Talk, eventually, wait_unt
 #[track_caller]
 fn fed() -> Pool {
     let pool = Pool::bare(NO_SWEEP);
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool
 }
 

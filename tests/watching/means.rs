@@ -45,8 +45,7 @@ fn listings_alone_work() {
 #[test]
 fn the_connection_is_nothing_while_nobody_watches() {
     let pool = Pool::bare("");
-    pool.start(Program::Poold);
-    pool.await_poold();
+    pool.start_poold();
     pool.script("web", "exec cat");
     assert!(pool.status()["tmux"]["connection"].is_null());
     pool.start(Program::Watch);

@@ -99,8 +99,7 @@ fn w12_w33_a_creation_says_how_it_came_about() {
     private_dir(&restored.state());
     fs::copy(&backup, restored.database()).unwrap();
     for (other, reason) in [(&imported, "imported"), (&restored, "restored")] {
-        other.start(Program::Poold);
-        other.await_poold();
+        other.start_poold();
         for name in ["first", "made"] {
             assert_eq!(origin(other, name), is(reason, false), "{name}");
         }
