@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::agents::gates::{await_done, await_reason, dir, prompt_waits_until};
+use crate::agents::gates::{await_done, await_reason, prompt_waits_until};
 use crate::agents::person::Person;
 use crate::harness::{PATIENCE, Pool, children, wait_until};
 
@@ -89,7 +89,7 @@ fn what_the_start_file_of_a_shell_asks_is_not_answered_by_a_prompt() {
     await_reason(&pool, "sh", &message, REASON);
     pool.ok(&["keys", "sh", "n", "Enter"]);
     await_done(&pool, "sh", &message);
-    assert_eq!(std::fs::read_to_string(dir(&pool, "sh").join("work/prompt")).unwrap(), "[n]\n");
+    assert_eq!(std::fs::read_to_string(pool.dir("sh").join("work/prompt")).unwrap(), "[n]\n");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn marks_of_a_prompt_that_a_command_writes_are_not_those_of_its_shell() {
     let message = pool.ok(&["send", "--wait", "accepted", "sh", command]);
     pool.ctl(&["wait", "sh", "--timeout", "2s", "--for", "idle"]).expect(6);
     assert_eq!(pool.json(&["queue", "show", "sh", &message])["state"], "accepted");
-    std::fs::write(dir(&pool, "sh").join("work/go"), "").unwrap();
+    std::fs::write(pool.dir("sh").join("work/go"), "").unwrap();
     await_done(&pool, "sh", &message);
 }
 
@@ -142,7 +142,7 @@ fn no_enter_follows_where_the_line_of_a_shell_shows_another_text() {
     let message = altered(&pool, "touch alpha beta");
     pool.ok(&["keys", "sh", "C-c"]);
     await_done(&pool, "sh", &message);
-    let work = dir(&pool, "sh").join("work");
+    let work = pool.dir("sh").join("work");
     let mut made: Vec<_> = std::fs::read_dir(work).unwrap().map(|found| found.unwrap().file_name()).collect();
     made.sort_unstable();
     assert_eq!(made, ["alpha", "beta"]);
@@ -159,7 +159,7 @@ fn a_line_that_the_pool_left_is_cleared_by_a_person_as_well() {
     wait_until("the line is given up", PATIENCE, || screen(&pool).ends_with('$'));
     drop(person);
     await_done(&pool, "sh", &message);
-    assert!(dir(&pool, "sh").join("work/made").exists());
+    assert!(pool.dir("sh").join("work/made").exists());
 }
 
 #[test]
@@ -185,6 +185,6 @@ fn a_wait_for_a_prompt_ends_where_its_session_is_over() {
             });
         }
         wait_until("the prompts are queued", PATIENCE, || pool.lines(&["queue", "ls", "sh"]).len() == 4);
-        std::fs::write(dir(&pool, "sh").join("work/over"), "").unwrap();
+        std::fs::write(pool.dir("sh").join("work/over"), "").unwrap();
     });
 }

@@ -70,7 +70,7 @@ impl<'a> Agent<'a> {
     #[track_caller]
     pub(super) fn starting(pool: &'a Pool, kind: &str, flags: &[&str]) -> Self {
         let id = pool.ok(&[&["new", "--no-block", "--agent", kind], flags].concat());
-        let dir = PathBuf::from(pool.show(&id)["dir"].as_str().unwrap());
+        let dir = pool.dir(&id);
         Self { pool, id, dir }
     }
 

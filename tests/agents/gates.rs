@@ -38,7 +38,7 @@ pub(super) fn prompt_waits_until(pool: &Pool, reason: &str, key: &str) {
     await_reason(pool, "sh", &message, reason);
     pool.ok(&["keys", "sh", key]);
     await_done(pool, "sh", &message);
-    assert!(dir(pool, "sh").join("work/prompt").exists());
+    assert!(pool.dir("sh").join("work/prompt").exists());
 }
 
 /// Waits until the message waits with this reason, and checks that `show` and the queue both say so.
@@ -262,10 +262,6 @@ fn t07_what_twenty_send_at_once_arrives_whole_and_in_each_senders_order() {
     assert!(listed.len() == SENDERS * EACH && listed.iter().all(|message| message["state"] == "done"));
 }
 
-pub(super) fn dir(pool: &Pool, session: &str) -> PathBuf {
-    PathBuf::from(pool.show(session)["dir"].as_str().unwrap())
-}
-
 /// Waits until the message is `typed` with this reason.
 #[track_caller]
 fn await_typed(pool: &Pool, session: &str, message: &str, reason: &str) {
@@ -337,21 +333,21 @@ fn a_shell_is_done_when_it_is_in_front_again_and_what_runs_in_it_gets_no_prompt(
             (&quick["state"], &quick["reason"]),
             (&"done".into(), &"its shell is in front again".into())
         );
-        assert!(dir(&pool, name).join("work/quick").exists(), "{name}");
+        assert!(pool.dir(name).join("work/quick").exists(), "{name}");
         for slow in ["sleep 1; touch slow", "x=$(sleep 1); touch inner"] {
             let file = slow.rsplit(' ').next().unwrap();
             assert_eq!(done(slow)["state"], "done");
-            assert!(dir(&pool, name).join("work").join(file).exists(), "{name}: {slow}");
+            assert!(pool.dir(name).join("work").join(file).exists(), "{name}: {slow}");
         }
         // A program that a person started by hand in the shell gets no prompt.
         pool.ok(&["keys", name, "c", "a", "t", "Space", ">", "c", "a", "u", "g", "h", "t", "Enter"]);
-        wait_until("cat runs", PATIENCE, || dir(&pool, name).join("work/caught").exists());
+        wait_until("cat runs", PATIENCE, || pool.dir(name).join("work/caught").exists());
         let next = pool.ok(&["send", name, "touch after"]);
         await_reason(&pool, name, &next, "its shell runs a command");
         pool.ok(&["keys", name, "C-d"]);
         await_done(&pool, name, &next);
-        assert_eq!(std::fs::read(dir(&pool, name).join("work/caught")).unwrap(), b"");
-        assert!(dir(&pool, name).join("work/after").exists());
+        assert_eq!(std::fs::read(pool.dir(name).join("work/caught")).unwrap(), b"");
+        assert!(pool.dir(name).join("work/after").exists());
     }
 }
 
@@ -382,7 +378,7 @@ fn waiting_for_idle_waits_for_what_is_queued_typed_or_worked_on() {
         let file = format!("file{n}");
         pool.ok(&["send", "bash", &format!("sleep 0.3; touch {file}")]);
         await_idle(&pool, "bash");
-        assert!(dir(&pool, "bash").join("work").join(&file).exists(), "{file}");
+        assert!(pool.dir("bash").join("work").join(&file).exists(), "{file}");
         let id = pool.ok(&["send", "none", "x"]);
         await_idle(&pool, "none");
         assert_eq!(pool.json(&["queue", "show", "none", &id])["state"], "done");

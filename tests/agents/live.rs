@@ -2,7 +2,6 @@
 //! reader; and the terminal: its snapshot, input and resizing.
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -100,11 +99,6 @@ impl Viewer {
 }
 
 #[track_caller]
-fn dir(pool: &Pool, session: &str) -> PathBuf {
-    PathBuf::from(pool.show(session)["dir"].as_str().unwrap())
-}
-
-#[track_caller]
 fn logged(pool: &Pool, session: &str) -> Vec<u8> {
     pool.ctl(&["logs", session, "--raw"]).expect(0).bytes
 }
@@ -131,7 +125,7 @@ fn every_byte_comes_over_rotation_and_restart_and_from_any_offset() {
     late.read_all();
     assert!(viewer.truncated.is_empty() && viewer.first == 0);
     assert!(viewer.bytes == logged(&pool, &id), "as it is in the log");
-    let parts = fs::read_dir(dir(&pool, &id).join("logs")).unwrap().count();
+    let parts = fs::read_dir(pool.dir(&id).join("logs")).unwrap().count();
     assert!(parts > 5, "{parts} files: it was rotated");
     // A subscriber that comes after the end may also start anywhere: in an early part, at its end, and
     // beyond.
@@ -267,7 +261,7 @@ fn a_log_writer_that_is_late_is_waited_for() {
     let id = pool.script("web", "printf first; read go; printf 'the last word'");
     let mut viewer = Viewer::new(&pool, &id, Some(0));
     viewer.read_until(|text| text == "first");
-    let [writer] = log_writers(&dir(&pool, &id))[..] else { panic!("one writes") };
+    let [writer] = log_writers(&pool.dir(&id))[..] else { panic!("one writes") };
     send_signal(writer, Signal::SIGSTOP);
     pool.ok(&["keys", &id, "Enter"]);
     pool.await_lifecycle(&id, "stopped");
@@ -325,7 +319,7 @@ fn input_is_exact_and_a_size_is_set() {
     let script = "trap 'stty size >size' WINCH; stty raw -echo; touch ready; while :; do \
                   dd bs=65536 count=1 2>/dev/null >>out; done";
     let id = pool.script("web", script);
-    let work = dir(&pool, &id).join("work");
+    let work = pool.dir(&id).join("work");
     wait_until("it runs", PATIENCE, || work.join("ready").exists());
     let bytes: Vec<u8> = (0..=255).cycle().take(64 << 10).collect();
     assert_eq!(input(&pool, "bytes", &id, &bytes), Ok(Response::Done));

@@ -99,7 +99,7 @@ confirm = 'prompt'
 fn all_that_hooks_left_is_read_at_the_start_in_its_order_and_nothing_that_is_still_written() {
     let pool = Pool::with("");
     let id = pool.script("web", "env | grep ^POOL_ >place.new; mv place.new place; exec cat");
-    let dir = Path::new(pool.show(&id)["dir"].as_str().unwrap()).to_owned();
+    let dir = pool.dir(&id);
     let place = String::from_utf8(pool.await_file(dir.join("work/place"), |_| true)).unwrap();
     let tag = place.lines().find_map(|line| line.strip_prefix("POOL_INCARNATION=")).unwrap().to_owned();
     pool.kill9(Program::Poold);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::agents::gates::{await_done, await_reason, dir, prompt_waits_until};
+use crate::agents::gates::{await_done, await_reason, prompt_waits_until};
 use crate::agents::person::Person;
 use crate::harness::{PATIENCE, Pool, children, wait_until};
 
@@ -36,7 +36,7 @@ fn shell_with_person(pool: &Pool, name: &str, prompt: &str) -> Person {
 }
 
 fn await_silence(pool: &Pool, name: &str) {
-    let log = dir(pool, name).join("logs").join(protocol::logs::CURRENT);
+    let log = pool.dir(name).join("logs").join(protocol::logs::CURRENT);
     wait_until("it is silent", PATIENCE, || {
         let written = std::fs::metadata(&log).and_then(|found| found.modified()).unwrap();
         written.elapsed().is_ok_and(|ago| ago > PAUSE)
@@ -61,7 +61,7 @@ fn a_prompt_waits_until_a_line_that_somebody_began_in_a_shell_is_finished_or_era
     drop(person);
     wait_until("nobody is attached", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
     await_reason(&pool, "sh", &message, REASON);
-    let work = dir(&pool, "sh").join("work");
+    let work = pool.dir("sh").join("work");
     assert!(!work.join("prompt").exists());
     // Erased: its row is that of the prompt again.
     pool.ok(&["keys", "sh", "C-u"]);
@@ -77,7 +77,7 @@ fn a_line_that_somebody_left_holds_prompts_back_although_the_log_is_emptied() {
     wait_until("it is echoed", PATIENCE, || screen(&pool, "sh").ends_with("line;"));
     pool.ok(&["clear", "sh"]);
     prompt_waits_until(&pool, REASON, "C-c");
-    assert!(!dir(&pool, "sh").join("work/line").exists());
+    assert!(!pool.dir("sh").join("work/line").exists());
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_line_that_was_typed_in_a_view_of_its_session_that_is_gone_is_somebodys() {
     drop(person);
     wait_until("the view is gone", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
     prompt_waits_until(&pool, REASON, "C-c");
-    assert!(!dir(&pool, "sh").join("work/line").exists());
+    assert!(!pool.dir("sh").join("work/line").exists());
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn who_only_attached_or_finished_the_line_and_other_output_hold_no_prompt_back()
     pool.ok(&["send", "--wait", "done", "sh", "true"]);
     wait_until("its prompt is back", PATIENCE, || screen(&pool, "sh").ends_with("prompt $"));
     person.types(b"touch line\r");
-    let work = dir(&pool, "sh").join("work");
+    let work = pool.dir("sh").join("work");
     wait_until("it has run", PATIENCE, || work.join("line").exists());
     pool.ok(&["send", "--wait", "done", "sh", "touch prompt"]);
     assert!(work.join("prompt").exists());
@@ -143,7 +143,7 @@ fn a_prompt_waits_for_the_end_of_a_line_that_keys_began_while_a_command_ran() {
     let pool = Pool::with(CONFIG);
     drop(shell_with_person(&pool, "sh", "$ "));
     wait_until("nobody is attached", PATIENCE, || pool.show("sh")["attached_clients"] == 0);
-    let work = dir(&pool, "sh").join("work");
+    let work = pool.dir("sh").join("work");
     pool.ok(&["send", "sh", "touch begun; until [ -e over ]; do sleep 0.1; done"]);
     wait_until("it runs", PATIENCE, || work.join("begun").exists());
     pool.ok(&["keys", "sh", "r", "m", "Space", "-", "r"]);
@@ -166,14 +166,14 @@ fn a_program_that_a_person_ended_without_a_newline_is_no_line_of_theirs() {
     person.types(b"\x04");
     wait_until("its prompt is back", PATIENCE, || screen(&pool, "sh").ends_with("cat\n$"));
     pool.ok(&["send", "--wait", "done", "sh", "touch prompt"]);
-    assert!(dir(&pool, "sh").join("work/prompt").exists());
+    assert!(pool.dir("sh").join("work/prompt").exists());
 }
 
 #[test]
 fn a_line_that_somebody_left_below_a_list_of_completions_holds_a_prompt_back() {
     let pool = Pool::with(CONFIG);
     let mut person = shell_with_person(&pool, "sh", "$ ");
-    let work = dir(&pool, "sh").join("work");
+    let work = pool.dir("sh").join("work");
     for name in ["beta-1", "beta-2"] {
         std::fs::write(work.join(name), "").unwrap();
     }

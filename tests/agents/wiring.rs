@@ -52,7 +52,7 @@ impl Started {
         let argv = String::from_utf8(fs::read(cwd.join("argv")).unwrap()).unwrap();
         let pair = |line: &str| line.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
         Self {
-            dir: PathBuf::from(pool.show(&id)["dir"].as_str().unwrap()),
+            dir: pool.dir(&id),
             args: argv.strip_suffix('\0').unwrap_or_default().split('\0').map(str::to_owned).collect(),
             env: env.lines().filter_map(pair).collect(),
             id,

@@ -30,7 +30,7 @@ fn ctrl_c_ends_the_program_and_the_record_says_how() {
     let pool = Pool::new();
     pool.script("trapped", "trap 'exit 3' INT; touch ready; while :; do sleep 0.05; done");
     pool.ok(&["new", "plain", "--", "sleep", "1000"]);
-    let ready = |name: &str| Path::new(pool.show(name)["dir"].as_str().unwrap()).join("work/ready").exists();
+    let ready = |name: &str| pool.dir(name).join("work/ready").exists();
     wait_until("the trap is set", PATIENCE, || ready("trapped"));
     for name in ["trapped", "plain"] {
         pool.ok(&["keys", name, "C-c"]);
@@ -77,7 +77,7 @@ fn a_new_size_reaches_the_program() {
     let pool = Pool::new();
     let script = "stty size >first; trap 'stty size >size' WINCH; touch ready; while :; do sleep 0.05; done";
     let id = pool.ok(&["new", "sized", "--size", "90x30", "--", "sh", "-c", script]);
-    let work = Path::new(pool.show(&id)["dir"].as_str().unwrap()).join("work");
+    let work = pool.dir(&id).join("work");
     pool.await_file(work.join("ready"), |_| true);
     assert_eq!(pool.await_file(work.join("first"), |bytes| !bytes.is_empty()), b"30 90\n");
     let shown = || pool.show(&id)["size"].clone();

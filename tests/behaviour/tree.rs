@@ -1,7 +1,6 @@
 //! A session's end takes all the processes it started, and no others.
 
 use std::fs;
-use std::path::Path;
 
 use crate::harness::{PATIENCE, Pool, alive, descendants, gone, wait_until};
 
@@ -17,7 +16,7 @@ touch ready
 "#;
 
 fn brood(pool: &Pool, session: &str) -> Vec<u32> {
-    let work = Path::new(pool.show(session)["dir"].as_str().unwrap()).join("work");
+    let work = pool.dir(session).join("work");
     pool.await_file(work.join("ready"), |_| true);
     let pid = |name| {
         let file = work.join(format!("{name}.pid"));
@@ -51,7 +50,7 @@ fn all_children_are_gone_after_the_programs_own_end() {
     let pool = Pool::new();
     let id = pool.script("web", &format!("{BROOD} while [ ! -e go ]; do sleep 0.02; done; exit 4"));
     let pids = brood(&pool, &id);
-    fs::write(Path::new(pool.show(&id)["dir"].as_str().unwrap()).join("work/go"), "").unwrap();
+    fs::write(pool.dir(&id).join("work/go"), "").unwrap();
     pool.ctl(&["--timeout", "40s", "wait", &id, "--for", "exit"]).expect(4);
     for pid in pids {
         wait_until("it is gone", PATIENCE, || gone(pid));
@@ -65,7 +64,7 @@ fn tmux_inside_a_session_does_not_reach_the_pool() {
     let script = "env >env; tmux kill-server; tmux -L default kill-server; tmux new-session -d -s mine 'exec sleep 1000'; \
                   tmux list-sessions >mine; tmux kill-server; touch ready; exec sleep 1000";
     let id = pool.script("web", script);
-    let work = Path::new(pool.show(&id)["dir"].as_str().unwrap()).join("work");
+    let work = pool.dir(&id).join("work");
     pool.await_file(work.join("ready"), |_| true);
     assert!(fs::read_to_string(work.join("mine")).unwrap().starts_with("mine:"), "it has a tmux of its own");
     let env = fs::read_to_string(work.join("env")).unwrap();
@@ -105,7 +104,7 @@ fn a_session_knows_itself() {
     let script = format!("{ctl} --json show - >shown; {ctl} label - seen=yes; exec sleep 1000");
     let id = pool.script("web", &script);
     wait_until("it labelled itself", PATIENCE, || pool.show(&id)["labels"]["seen"] == "yes");
-    let shown = fs::read(Path::new(pool.show(&id)["dir"].as_str().unwrap()).join("work/shown")).unwrap();
+    let shown = fs::read(pool.dir(&id).join("work/shown")).unwrap();
     let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap();
     assert_eq!(shown["id"], id.as_str());
     pool.ctl(&["show", "-"]).expect(2);

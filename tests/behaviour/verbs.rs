@@ -1,7 +1,6 @@
 //! Each verb end to end, in human and in JSON form.
 
 use std::fs::File;
-use std::path::Path;
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
@@ -76,8 +75,7 @@ fn wait_looks_first_and_then_listens() {
     std::thread::scope(|scope| {
         let waits: Vec<_> =
             (0..3).map(|_| scope.spawn(|| pool.ctl(&["wait", &id, "--for", "exit"]))).collect();
-        let dir = pool.show(&id)["dir"].as_str().unwrap().to_owned();
-        std::fs::write(Path::new(&dir).join("work/go"), "").unwrap();
+        std::fs::write(pool.dir(&id).join("work/go"), "").unwrap();
         waits.into_iter().for_each(|wait| drop(wait.join().unwrap().expect(6)));
     });
     pool.ctl(&["wait", &id, "--for", "exit"]).expect(6);
@@ -341,7 +339,7 @@ fn shells_end_together_by_a_hang_up_and_what_saves_its_work_at_term_is_let() {
     }
     let saves = "trap 'sleep 0.5; touch saved; exit 0' TERM; touch ready; while :; do sleep 0.1; done";
     pool.script("saver", saves);
-    let dir = std::path::PathBuf::from(pool.show("saver")["dir"].as_str().unwrap());
+    let dir = pool.dir("saver");
     pool.await_file(dir.join("work/ready"), |_| true);
     pool.ok(&[&["kill"][..], &names, &["saver"]].concat());
     for name in names {

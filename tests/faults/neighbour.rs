@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -127,7 +126,7 @@ fn a_hostile_neighbour_harms_nobody_but_itself() {
         (one.join().unwrap(), two.join().unwrap(), times.join().unwrap())
     });
     for (name, sent) in [("one", one), ("two", two)] {
-        let dir = PathBuf::from(pool.show(name)["dir"].as_str().unwrap());
+        let dir = pool.dir(name);
         let wanted: Vec<String> = (0..sent).map(|n| format!("prompt {n}")).collect();
         let got = || fs::read_to_string(dir.join("work/got")).unwrap_or_default();
         wait_until("all are there", PATIENCE, || got().lines().count() >= sent);

@@ -1,7 +1,6 @@
 //! The daemons stop and start in every order; the programs in the panes do not notice.
 
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::Signal;
@@ -58,7 +57,7 @@ fn a_drain_that_was_cut_off_with_tmux_is_a_loss() {
     // Only silence since the start of the program counts, so it has to run for longer than that.
     wait_until("it has run for longer", PATIENCE, || pool.ok(&["logs", &id]).matches("tick").count() > 12);
     let (server, (program, _)) = (pool.tmux_pid().unwrap(), pool.pane_pids(&id));
-    let log = Path::new(pool.show(&id)["dir"].as_str().unwrap()).join("logs/output.log");
+    let log = pool.dir(&id).join("logs/output.log");
     pool.kill9(Program::Poold);
     send_signal(server, Signal::SIGKILL);
     wait_until("both are gone", PATIENCE, || gone(server) && gone(program));
@@ -179,7 +178,7 @@ fn p12_a_command_that_is_ended_with_its_session_is_dead_though_the_shell_draws_i
 fn p12_a_command_whose_end_the_log_times_too_early_is_done_all_the_same() {
     let pool = Pool::new();
     let id = marking_shell(&pool, "web");
-    let work = Path::new(pool.show(&id)["dir"].as_str().unwrap()).to_owned();
+    let work = pool.dir(&id);
     let message = run_sleep(&pool, &id);
     let bash = pool.pane_pids(&id).0;
     pool.kill9(Program::Poold);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::support::{await_slots, bystander, dir, events, running};
+use super::support::{await_slots, bystander, events, running};
 use crate::faults::support::{has, is_root};
 use crate::harness::{Mount, PATIENCE, Pool, alive, pids, skipped, wait_until};
 
@@ -75,7 +75,7 @@ fn g06_a_disk_filler_is_ended_before_the_disk_is_full() {
     assert_eq!(events(&pool, "limit_exceeded")[0]["limit"], "disk");
     assert!(alive(other));
     pool.ok(&["send", "bystander", "text"]);
-    assert!(fs::metadata(dir(&pool, &id).join("work/filler")).unwrap().len() > 8 << 20, "its work is left");
+    assert!(fs::metadata(pool.dir(&id).join("work/filler")).unwrap().len() > 8 << 20, "its work is left");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn g06_limits_of_processes_hold_for_it_and_for_its_children() {
     let script = format!("({tell}) >told; touch ready; exec sleep 1000");
     let told = |name: &str, flags: &[&str]| {
         let id = pool.ok(&[&["new", name], flags, &["--", "sh", "-c", &script]].concat());
-        let dir = dir(&pool, &id).join("work");
+        let dir = pool.dir(&id).join("work");
         wait_until("it told", PATIENCE, || dir.join("ready").exists());
         let told = fs::read_to_string(dir.join("told")).unwrap();
         told.lines().map(str::to_owned).collect::<Vec<_>>()
@@ -152,7 +152,7 @@ fn g06_a_file_grows_no_larger_than_it_may() {
         "exec head -c 3000000 /dev/zero >f",
     ]);
     assert_eq!(run.code, 128 + 25, "SIGXFSZ: {run:?}");
-    assert_eq!(fs::metadata(dir(&pool, "big").join("work/f")).unwrap().len(), 1 << 20);
+    assert_eq!(fs::metadata(pool.dir("big").join("work/f")).unwrap().len(), 1 << 20);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::Signal;
 
-use super::support::{dir, events};
+use super::support::events;
 use crate::faults::support::has;
 use crate::harness::{Output, PATIENCE, Pool, Talk, log_writers, number, send_signal, wait_until};
 
@@ -50,7 +50,7 @@ fn a_log_is_read_whole_or_not_at_all_however_few_files_may_be_open() {
     pool.ok(&["wait", &id, "--for", "exit", "--timeout", "30s"]);
     let is_compressed = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".gz");
     let parts =
-        || fs::read_dir(dir(&pool, &id).join("logs")).unwrap().flatten().filter(is_compressed).count();
+        || fs::read_dir(pool.dir(&id).join("logs")).unwrap().flatten().filter(is_compressed).count();
     wait_until("its parts are compressed", PATIENCE, || parts() > 1);
     let whole = pool.ok(&["logs", &id]);
     assert!(whole.starts_with("1\n2\n") && whole.ends_with("100000"));
@@ -85,7 +85,7 @@ fn g03_a_standard_error_that_is_kept_apart_is_in_a_log_of_its_own() {
     assert_eq!(stderr(&["--since", "1h", "--raw"]), "wrong");
     pool.ok(&["send", &id, "--wait", "done", "300000"]);
     wait_until("all is written", PATIENCE, || stderr(&["-n", "1"]) == "300000");
-    assert!(files_size(&dir(&pool, &id).join("logs/stderr")) <= 1 << 20, "its cap is that of a log");
+    assert!(files_size(&pool.dir(&id).join("logs/stderr")) <= 1 << 20, "its cap is that of a log");
     assert!(!pool.ok(&["logs", &id]).contains("299999"));
     pool.ok(&["clear", &id]);
     assert_eq!(stderr(&[]), "");
@@ -186,7 +186,7 @@ fn g03_a_flood_stays_under_its_cap_and_others_go_on() {
         "yes 'a line that is written again and again' | head -c {bytes}; echo; echo the end; touch over; exec sleep 1000"
     );
     let id = pool.script("flood", &script);
-    let dir = dir(&pool, &id);
+    let dir = pool.dir(&id);
     let (over, began) = (AtomicBool::new(false), Instant::now());
     let (most, loud) = thread::scope(|scope| {
         let watch = scope.spawn(|| {
@@ -254,7 +254,7 @@ fn every_byte_is_logged_from_the_first_on() {
 fn a_lost_log_writer_is_replaced_and_the_gap_is_marked() {
     let pool = Pool::new();
     let id = pool.script("web", "echo before; while read -r line; do echo \"got $line\"; done");
-    let dir = dir(&pool, &id);
+    let dir = pool.dir(&id);
     wait_until("it is logged", PATIENCE, || pool.ok(&["logs", &id]).contains("before"));
     let all = log_writers(&dir);
     assert_eq!(all.len(), 1, "{all:?}");
@@ -276,7 +276,7 @@ fn output_that_a_lost_writer_did_not_write_is_told_as_missing() {
     let script = "echo before; until [ -e go ]; do sleep 0.02; done; echo after";
     let mut run = Talk::start(pool.poolctl().args(["run", "web", "--cwd", "own", "--", "sh", "-c", script]));
     wait_until("it writes", PATIENCE, || run.lines() == ["before"]);
-    let dir = dir(&pool, "web");
+    let dir = pool.dir("web");
     send_signal(log_writers(&dir)[0], Signal::SIGKILL);
     wait_until("it is gone", PATIENCE, || log_writers(&dir).is_empty());
     fs::write(dir.join("work/go"), "").unwrap();
@@ -303,7 +303,7 @@ fn logs_begin_at_a_time() {
         logged.elapsed().is_ok_and(|since| since > Duration::from_secs(2))
     });
     let since = humantime(SystemTime::now());
-    fs::write(dir(&pool, &id).join("work/go"), "").unwrap();
+    fs::write(pool.dir(&id).join("work/go"), "").unwrap();
     wait_until("it is logged", PATIENCE, || pool.ok(&["logs", &id]).contains("late"));
     let text = pool.ok(&["logs", &id, "--since", &since]);
     assert!(text.contains("late") && !text.contains("early"), "{text}");

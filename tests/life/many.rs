@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::support::{KEEPER, await_slots, dir, events, keeper};
+use super::support::{KEEPER, await_slots, events, keeper};
 use crate::harness::{PATIENCE, Pool, Program, clock_ms, number, wait_until};
 
 /// Sessions that are ended together.
@@ -13,7 +13,7 @@ fn start(pool: &Pool, count: usize, script: &str) -> Vec<String> {
     let start = |n| pool.ok(&["new", &format!("s{n}"), "--label", "team=core", "--", "sh", "-c", script]);
     let ids: Vec<String> = (0..count).map(start).collect();
     for id in &ids {
-        let ready = dir(pool, id).join("work/ready");
+        let ready = pool.dir(id).join("work/ready");
         wait_until("it has set its traps", PATIENCE, || ready.exists());
     }
     ids

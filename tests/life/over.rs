@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::support::{KEEPER, await_lines, await_slots, dir, events, keeper, restart_and_look};
+use super::support::{KEEPER, await_lines, await_slots, events, keeper, restart_and_look};
 use crate::faults::support::{has, is_root};
 use crate::harness::{Mount, Output, PATIENCE, Pool, Program, Talk, wait_until};
 
@@ -80,7 +80,7 @@ fn what_was_not_worked_when_a_program_ended_by_itself_is_told_who_waits_for_its_
     let id = pool.script("web", "while [ ! -e end ]; do sleep 0.05; done");
     pool.ok(&["send", &id, "--kind", "observation", "one"]);
     pool.ok(&["drain", &id]);
-    std::fs::write(dir(&pool, &id).join("work/end"), "").unwrap();
+    std::fs::write(pool.dir(&id).join("work/end"), "").unwrap();
     let told = pool.ctl(&["--timeout", "30s", "drain", "--wait", &id]).expect(1);
     assert!(told.stderr.contains("not worked: 1") && told.stderr.contains("poolctl restart web"), "{told:?}");
 }
@@ -89,7 +89,7 @@ fn what_was_not_worked_when_a_program_ended_by_itself_is_told_who_waits_for_its_
 fn what_is_ephemeral_is_removed_at_its_end() {
     let pool = quick();
     let id = pool.ok(&["new", "web", "--ephemeral", "--", "sh", "-c", "echo kept >note; exit 3"]);
-    let dir = dir(&pool, &id);
+    let dir = pool.dir(&id);
     pool.ctl(&["wait", &id, "--for", "exit"]).expect(3);
     wait_until("it is removed", PATIENCE, || pool.ctl(&["show", &id]).code == 3);
     wait_until("its files, too", PATIENCE, || !dir.join("logs").exists());
@@ -145,7 +145,7 @@ fn g11_an_archive_holds_the_record_the_queue_and_the_logs() {
     pool.ok(&["send", &id, "--kind", "observation", "for nobody"]);
     await_lines(&pool, &id, "got", &["text one"]);
     pool.ok(&["kill", &id]);
-    let dir = dir(&pool, &id);
+    let dir = pool.dir(&id);
     let log = dir.join("logs/output.log");
     wait_until("its log is written", PATIENCE, || {
         fs::read(&log).is_ok_and(|log| log.ends_with(b"text one\r\n"))
@@ -169,7 +169,7 @@ fn g11_an_archive_holds_the_record_the_queue_and_the_logs() {
     assert_eq!(bodies, ["text one", "for nobody"], "{messages:#?}");
     let all = Output::of(Command::new("grep").args(["-r", "hunter2-secret"]).arg(&top), b"");
     assert_eq!(all.code, 1, "no secret is in it: {}", all.stdout);
-    assert!(!dir.exists() && self::dir(&pool, &other).join("work").exists(), "its own alone is gone");
+    assert!(!dir.exists() && pool.dir(&other).join("work").exists(), "its own alone is gone");
     pool.ctl(&["show", &id]).expect(3);
 }
 
@@ -182,7 +182,7 @@ fn g11_without_an_archive_nothing_is_removed() {
     pool.ok(&["kill", &id]);
     // A file in place of the archive directory.
     fs::write(pool.state().join("archive"), "").unwrap();
-    let dir = dir(&pool, &id);
+    let dir = pool.dir(&id);
     wait_until("its log is there", PATIENCE, || dir.join("logs/output.log").exists());
     let failed = pool.ctl(&["--timeout", "60s", "rm", "--archive", "--purge", &id]).expect(1);
     assert!(failed.stderr.contains("not archived"), "{failed:?}");
@@ -250,7 +250,7 @@ fn g11_prune_removes_what_is_over_and_what_belongs_to_nobody() {
     assert_eq!(fs::read_dir(pool.state().join("archive")).unwrap().count(), 4);
     let left: Vec<Value> = pool.lines(&["ls", "--all"]).iter().map(|s| s["name"].clone()).collect();
     assert_eq!(left, ["live", "parked", "over0"]);
-    assert!(dir(&pool, &live).join("work").exists() && dir(&pool, &parked).join("work").exists());
+    assert!(pool.dir(&live).join("work").exists() && pool.dir(&parked).join("work").exists());
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn files_in_which_another_session_runs_are_not_purged() {
     let pool = quick();
     let first = pool.ok(&["new", "first", "--cwd", "own", "--", "sh", "-c", "echo kept > kept"]);
     pool.await_lifecycle(&first, "stopped");
-    let work = dir(&pool, &first).join("work");
+    let work = pool.dir(&first).join("work");
     pool.ok(&["new", "second", "--cwd", work.to_str().unwrap(), "--", "sleep", "1000"]);
     let refused = pool.ctl(&["rm", "first", "--purge"]).expect(4);
     assert!(refused.stderr.contains("second"), "{refused:?}");
@@ -273,7 +273,7 @@ fn files_in_which_another_session_runs_are_not_purged() {
 
 /// Begins a request that archives a session, which takes a while.
 fn begin_to_archive(pool: &Pool, id: &str, args: &[&str]) -> Talk {
-    let large = dir(pool, id).join("work/large");
+    let large = pool.dir(id).join("work/large");
     fs::File::create(&large).unwrap().set_len(256 << 20).unwrap();
     let talk = Talk::start(pool.poolctl().args(args));
     let archives = pool.state().join("archive");
@@ -310,7 +310,7 @@ fn what_is_not_in_the_archive_is_not_removed() {
     assert_eq!(removal.await_end(), Some(4));
     assert!(removal.errors().contains("was used while it was archived"), "{}", removal.errors());
     assert_eq!(pool.json(&["queue", "show", &id, &message])["state"], "cancelled");
-    assert!(dir(&pool, &id).join("work/large").exists());
+    assert!(pool.dir(&id).join("work/large").exists());
     pool.ok(&rm);
     pool.ctl(&["show", &id]).expect(3);
 }
@@ -328,7 +328,7 @@ fn only_files_that_are_left_are_said_to_stay() {
         if more.is_empty() {
             pool.await_lifecycle(&id, "stopped");
         } else if stays {
-            pool.await_file(dir(&pool, &id).join("work/kept"), |_| true);
+            pool.await_file(pool.dir(&id).join("work/kept"), |_| true);
         }
         let told = pool.ok(&[&["rm", &id], more].concat());
         assert_eq!(told.contains("its files stay in"), stays, "{script}: {told}");
@@ -395,7 +395,7 @@ fn a_removal_that_leaves_the_directory_says_so_when_it_is_repeated() {
     let mount;
     let pool = quick();
     let id = keeper(&pool, "web");
-    mount = Mount::new(dir(&pool, &id).join("work/busy"), "64k");
+    mount = Mount::new(pool.dir(&id).join("work/busy"), "64k");
     if mount.is_none() {
         return;
     }

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::support::{
-    attached, await_lines, await_slots, dir, events, few_slots, keeper, lines, most_running, running, slots,
+    attached, await_lines, await_slots, events, few_slots, keeper, lines, most_running, running, slots,
     states,
 };
 use crate::harness::{Outer, PATIENCE, Pool, Talk, number, send_signal, wait_until};
@@ -33,7 +33,7 @@ fn send(pool: &Pool, session: &str, text: &str) -> String {
 #[track_caller]
 fn tell(pool: &Pool, session: &str, text: &str) {
     pool.ok(&["send", session, "--wait", "done", text]);
-    let got = dir(pool, session).join("work/got");
+    let got = pool.dir(session).join("work/got");
     wait_until(&format!("{session} read {text}"), PATIENCE, || {
         std::fs::read_to_string(&got).is_ok_and(|got| got.lines().any(|line| line == text))
     });
@@ -419,7 +419,7 @@ fn c12_what_is_idle_for_longer_than_it_may_is_parked() {
         "-c",
         "for n in $(seq 40); do echo $n; sleep 0.2; done; touch quiet; exec cat",
     ]);
-    let quiet = dir(&pool, &busy).join("work/quiet");
+    let quiet = pool.dir(&busy).join("work/quiet");
     wait_until("it is parked", PATIENCE, || pool.lifecycle(&busy) == "parked");
     assert!(quiet.exists(), "not while it wrote");
 }

@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use super::support::{KEEPER, await_lines, dir, keeper, lines, most_running, running, slots};
+use super::support::{KEEPER, await_lines, keeper, lines, most_running, running, slots};
 use crate::faults::support::crashing;
 use crate::harness::{Output, PATIENCE, Pool, Program, eventually, number, wait_until};
 
@@ -107,7 +107,7 @@ fn settle_doubt(pool: &Pool, id: &str, text: &str) {
         state().filter(|(_, state)| ["done", "in_doubt"].contains(&state.as_str()))
     });
     if state == "in_doubt" {
-        let got = dir(pool, id).join("work/got");
+        let got = pool.dir(id).join("work/got");
         let arrived = std::fs::read_to_string(got).unwrap_or_default().lines().any(|line| line == text);
         if !arrived {
             // The text may stand there without its Enter.

@@ -5,7 +5,7 @@ use std::fs;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::support::{KEEPER, await_lines, dir, running, states};
+use super::support::{KEEPER, await_lines, running, states};
 use crate::harness::{PATIENCE, Pool, Program, gone, send_signal, wait_until};
 
 const CONFIG: &str = "[pool]\nidle_quiet = '300ms'\nidle_settle = '300ms'\n[restore]\nspacing = '50ms'\n[reaper]\ngrace = '300ms'\n";
@@ -142,5 +142,5 @@ fn w06_one_that_was_lost_takes_messages_and_is_restored_by_name() {
     pool.ok(&["restore", "s0"]);
     await_lines(&pool, &ids[0], "got", &["before 0", "while away"]);
     pool.await_lifecycle(&ids[1], "lost");
-    assert_eq!(dir(&pool, &ids[0]), pool.state().join("sessions").join(&ids[0]));
+    assert_eq!(pool.dir(&ids[0]), pool.state().join("sessions").join(&ids[0]));
 }

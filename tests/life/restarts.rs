@@ -71,7 +71,7 @@ fn the_budget_ends_and_somebody_renews_it() {
     // Neither a crash nor a reload of the configuration resets the budget.
     restart_and_look(&pool);
     assert_eq!((&pool.show(&id)["budget"]["exhausted"], lines(&pool, &id, "runs").len()), (&true.into(), 6));
-    std::fs::write(super::support::dir(&pool, &id).join("work/runs"), "").unwrap();
+    std::fs::write(pool.dir(&id).join("work/runs"), "").unwrap();
     pool.ok(&["restart", &id]);
     wait_until("it is given up again", PATIENCE, || pool.show(&id)["budget"]["exhausted"] == true);
     assert_eq!(lines(&pool, &id, "runs").len(), 6, "all of it again");
@@ -145,7 +145,7 @@ fn a_restart_waits_for_a_slot_like_everybody() {
     let next = pool.ok(&["new", "next", "--wait-slot", "20s", "--", "sleep", "1000"]);
     wait_until("it is to start again", PATIENCE, || !pool.show(&id)["budget"]["due_at"].is_null());
     wait_until("it waits", PATIENCE, || pool.status()["room"]["waiting"] == 1);
-    std::fs::write(super::support::dir(&pool, &id).join("work/stay"), "").unwrap();
+    std::fs::write(pool.dir(&id).join("work/stay"), "").unwrap();
     let runs = lines(&pool, &id, "runs").len();
     pool.ok(&["kill", &next]);
     await_runs(&pool, &id, runs + 1);

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::support::dir;
 use crate::harness::{PATIENCE, Pool, environ, pids, wait_until, words};
 
 const SECRET: &str = "hunter2-never-shown";
@@ -33,7 +32,7 @@ fn told(pool: &Pool) -> String {
         file.to_str().unwrap(),
     ];
     let id = crate::harness::Output::of(command.args(args), b"").expect(0).text().to_owned();
-    let env = dir(pool, &id).join("work/env");
+    let env = pool.dir(&id).join("work/env");
     let told = |times: usize| fs::read_to_string(&env).is_ok_and(|env| env.matches(SECRET).count() == times);
     wait_until("it was told", PATIENCE, || told(3));
     pool.ok(&["park", &id]);
@@ -93,7 +92,7 @@ fn g05_the_job_of_a_run_is_gone_once_it_runs_and_all_else_is_private() {
         assert!(!holds(&fs::read(file.path()).unwrap()), "{name}");
     }
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let dir = dir(&pool, &id);
+    let dir = pool.dir(&id);
     for name in ["", "work", "logs", "tmp"] {
         assert_eq!(mode(&dir.join(name)), 0o700, "{name}");
     }
@@ -122,7 +121,7 @@ fn everything(top: &Path) -> Vec<std::path::PathBuf> {
 fn g04_each_session_has_a_directory_of_its_own_whatever_its_agent() {
     let pool = Pool::with(&config());
     let ids: Vec<String> = (0..3).map(|_| pool.ok(&["new", "--agent", "shell"])).collect();
-    let dirs: std::collections::BTreeSet<_> = ids.iter().map(|id| dir(&pool, id)).collect();
+    let dirs: std::collections::BTreeSet<_> = ids.iter().map(|id| pool.dir(id)).collect();
     assert_eq!(dirs.len(), 3);
     for (id, dir) in ids.iter().zip(&dirs) {
         assert!(dir.ends_with(id), "{}", dir.display());
@@ -142,7 +141,7 @@ fn g04_each_session_has_a_directory_of_its_own_whatever_its_agent() {
         "echo $TMPDIR $PWD >where; exec cat",
     ]);
     let told = pool.await_file("work/where", |bytes| bytes.ends_with(b"\n"));
-    let wanted = format!("{} {}\n", dir(&pool, &id).join("tmp").display(), pool.path("work").display());
+    let wanted = format!("{} {}\n", pool.dir(&id).join("tmp").display(), pool.path("work").display());
     assert_eq!(String::from_utf8(told).unwrap(), wanted);
     pool.ok(&["rm", "--purge", "own"]);
     assert!(pool.path("work/where").exists(), "what is the user's is never removed");

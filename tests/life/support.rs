@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -34,22 +33,16 @@ pub(super) fn keeper(pool: &Pool, name: &str) -> String {
     pool.ok(&["new", name, "--agent", "keeper"])
 }
 
-/// A session's directory.
-#[track_caller]
-pub(super) fn dir(pool: &Pool, session: &str) -> PathBuf {
-    PathBuf::from(pool.show(session)["dir"].as_str().unwrap())
-}
-
 /// Lines of a file in a session's `work/`; none where it does not exist.
 #[track_caller]
 pub(super) fn lines(pool: &Pool, session: &str, file: &str) -> Vec<String> {
-    let text = fs::read_to_string(dir(pool, session).join("work").join(file)).unwrap_or_default();
+    let text = fs::read_to_string(pool.dir(session).join("work").join(file)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
 #[track_caller]
 pub(super) fn await_lines(pool: &Pool, session: &str, file: &str, wanted: &[&str]) {
-    let file = dir(pool, session).join("work").join(file);
+    let file = pool.dir(session).join("work").join(file);
     let read = || fs::read_to_string(&file).unwrap_or_default();
     wait_until(&format!("{} is {wanted:?}, not {:?}", file.display(), read()), PATIENCE, || {
         read().lines().eq(wanted.iter().copied())

@@ -262,7 +262,7 @@ fn deaf(pool: &Pool) -> (String, u32) {
     let deaf = "trap '' TERM HUP; : >ready; exec sleep 1000";
     let id = pool.ok(&["new", "web", "--cwd", "own", "--", "sh", "-c", deaf]);
     let (agent, _) = pool.pane_pids(&id);
-    let work = PathBuf::from(pool.show(&id)["dir"].as_str().unwrap()).join("work");
+    let work = pool.dir(&id).join("work");
     pool.await_file(work.join("ready"), |_| true);
     (id, agent)
 }
