@@ -11,9 +11,12 @@ use protocol::blocking::Connection;
 use protocol::request::Send;
 use protocol::{ErrorCode, Hello, OpId, Request, Response, Role};
 
-use super::support::{has, is_root, may_trace, queued};
+use super::support::{has, is_root, may_trace, on_a_disk, queued};
 use crate::harness::{Mount, Output, PATIENCE, Pool, Program, eventually, number, wait_until};
 use crate::queue::support::sending;
+
+/// Without a reserve a disk really fills.
+const NO_RESERVE: &str = "[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '0B'\n";
 
 /// Sends one message; returns its key and id, or the output of the failed send.
 fn send(pool: &Pool, key: String, body: &[u8]) -> Result<(String, u64), Output> {
@@ -46,15 +49,8 @@ fn daemons_whose_logs_cannot_be_written_work_on() {
 
 #[test]
 fn d10_a_full_disk_loses_nothing_that_was_acknowledged() {
-    if !is_root() || !has("mount") {
-        return;
-    }
-    // Declared first, so that it is unmounted after the pool has ended.
-    let mount;
     // Without a reserve, so that the disk really fills.
-    let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '0B'\n");
-    mount = Mount::new(pool.state(), "3m");
-    let Some(mount) = &mount else { return };
+    let Some((mount, pool)) = on_a_disk(NO_RESERVE, "3m") else { return };
     let body = vec![b'x'; 32 * 1024];
     pool.start_poold();
     pool.script("web", "exec sleep 1000");
@@ -83,13 +79,11 @@ fn d10_a_full_disk_loses_nothing_that_was_acknowledged() {
 
 #[test]
 fn d10_below_the_reserve_messages_are_refused_and_what_is_there_is_settled() {
-    if !is_root() || !has("mount") {
+    let Some((mount, pool)) =
+        on_a_disk("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '6MiB'\n", "12m")
+    else {
         return;
-    }
-    let mount;
-    let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '6MiB'\n");
-    mount = Mount::new(pool.state(), "12m");
-    let Some(mount) = &mount else { return };
+    };
     pool.start_poold();
     pool.script("web", "exec sleep 1000");
     let body = vec![b'x'; 128 * 1024];
@@ -123,13 +117,7 @@ fn d10_below_the_reserve_messages_are_refused_and_what_is_there_is_settled() {
 
 #[test]
 fn d10_the_space_kept_for_the_database_is_kept_anew_whenever_its_file_grows() {
-    if !is_root() || !has("mount") {
-        return;
-    }
-    let mount;
-    let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '0B'\n");
-    mount = Mount::new(pool.state(), "256m");
-    let Some(_mount) = &mount else { return };
+    let Some((_mount, pool)) = on_a_disk(NO_RESERVE, "256m") else { return };
     pool.start_poold();
     pool.script("web", "exec sleep 1000");
     let is_kept = || {
@@ -149,13 +137,7 @@ fn d10_the_space_kept_for_the_database_is_kept_anew_whenever_its_file_grows() {
 
 #[test]
 fn d10_on_a_full_disk_poold_starts_and_sessions_can_be_removed() {
-    if !is_root() || !has("mount") {
-        return;
-    }
-    let mount;
-    let pool = Pool::bare("[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk = '0B'\n");
-    mount = Mount::new(pool.state(), "48m");
-    let Some(_mount) = &mount else { return };
+    let Some((_mount, pool)) = on_a_disk(NO_RESERVE, "48m") else { return };
     pool.start_all();
     pool.await_complete();
     pool.script("web", "exec sleep 1000");

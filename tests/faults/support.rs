@@ -8,7 +8,7 @@ use std::thread;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::harness::{Output, PATIENCE, Pool, Program, Talk, is_stopped, send_signal, wait_until};
+use crate::harness::{Mount, Output, PATIENCE, Pool, Program, Talk, is_stopped, send_signal, wait_until};
 
 /// A process stopped by a signal; continued on drop, however the test ends.
 #[derive(Debug)]
@@ -141,6 +141,16 @@ pub(crate) fn has(program: &str) -> bool {
         crate::harness::skipped(&format!("needs {program}"));
     }
     found
+}
+
+/// A pool whose state is on a disk of this size; `None`, after a skip, where none may be mounted. The pool, which is
+/// declared last, ends before its disk is unmounted.
+pub(crate) fn on_a_disk(config: &str, size: &str) -> Option<(Mount, Pool)> {
+    if !is_root() || !has("mount") {
+        return None;
+    }
+    let pool = Pool::bare(config);
+    Some((Mount::new(pool.state(), size)?, pool))
 }
 
 /// True if system calls may be traced and failed here; prints a skip otherwise.

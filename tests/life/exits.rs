@@ -10,8 +10,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::support::await_slots;
-use crate::faults::support::{has, is_root};
-use crate::harness::{Mount, PATIENCE, Pool, Program, gone, number, send_signal, wait_until};
+use crate::faults::support::on_a_disk;
+use crate::harness::{PATIENCE, Pool, Program, gone, number, send_signal, wait_until};
 
 /// Exit codes with a meaning to shells or signals, and their neighbours; `POOL_EXITS=N` tests 0 to N-1.
 const CODES: [i32; 40] = [
@@ -204,14 +204,9 @@ fn g25_codes_are_exact_where_poold_and_the_server_are_killed_at_that_moment() {
 
 #[test]
 fn g25_codes_are_exact_where_the_disk_is_full() {
-    if !is_root() || !has("mount") {
+    let Some((mount, pool)) = on_a_disk(&format!("{ROOMY}[queue]\nmin_free_disk = '0B'\n"), "48m") else {
         return;
-    }
-    // Declared first, so that it is unmounted after the pool has ended.
-    let mount;
-    let pool = Pool::bare(&format!("{ROOMY}[queue]\nmin_free_disk = '0B'\n"));
-    mount = Mount::new(pool.state(), "48m");
-    let Some(mount) = &mount else { return };
+    };
     pool.start_all();
     let codes = at_once();
     let go = waiting(&pool, &codes);

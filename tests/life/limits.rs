@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use super::support::{await_slots, bystander, events, running};
-use crate::faults::support::{has, is_root};
-use crate::harness::{Mount, PATIENCE, Pool, alive, pids, skipped, wait_until};
+use crate::faults::support::on_a_disk;
+use crate::harness::{PATIENCE, Pool, alive, pids, skipped, wait_until};
 
 const NO_GROUPS: &str = "[pool]\ncgroup = 'off'\nmin_free_disk = '0B'\n[reaper]\ngrace = '200ms'\n";
 
@@ -56,16 +56,10 @@ fn g06_what_was_ended_for_its_memory_counts_as_failed() {
 
 #[test]
 fn g06_a_disk_filler_is_ended_before_the_disk_is_full() {
-    if !is_root() || !has("mount") {
+    let Some((_mount, pool)) = on_a_disk(&format!("{NO_GROUPS}[queue]\nmin_free_disk = '0B'\n"), "256m")
+    else {
         return;
-    }
-    // Declared first, so that it is unmounted after the pool has ended.
-    let mount;
-    let pool = Pool::bare(&format!("{NO_GROUPS}[queue]\nmin_free_disk = '0B'\n"));
-    mount = Mount::new(pool.state(), "256m");
-    if mount.is_none() {
-        return;
-    }
+    };
     pool.start_all();
     let other = bystander(&pool);
     let script = "while :; do head -c 1000000 /dev/zero >>filler; sleep 0.05; done";
