@@ -10,9 +10,8 @@ mod prompt;
 mod reader;
 mod table;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use protocol::request::New;
-use protocol::{Lifecycle, Request, Response, Session};
 
 use crate::floors::Client;
 use crate::options::Options;
@@ -63,7 +62,7 @@ fn measure(pool: &Pool, agents: &Agents, (options, sessions): (&Options, usize))
     let mut client = Client::connect(pool)?;
     let others = (0..sessions).map(|n| {
         let new = New { name: Some(format!("other-{n}")), command: vec!["cat".into()], ..New::default() };
-        start(&mut client, new).map(|session| session.id)
+        client.start(new).map(|session| session.id)
     });
     let others = others.collect::<Result<Vec<_>>>()?;
     let live = live::measure(pool, &others, options.idle)?;
@@ -71,14 +70,4 @@ fn measure(pool: &Pool, agents: &Agents, (options, sessions): (&Options, usize))
     let prompts = prompt::measure(pool, agents, options.runs)?;
     let peers = peers::measure(pool, agents, &reader, options.runs)?;
     Ok(Measured { runs: options.runs, prompts, missing: agents.missing.clone(), hooks, live, peers })
-}
-
-/// Starts a session.
-fn start(client: &mut Client, new: New) -> Result<Session> {
-    let Response::Session(view) = client.call(Request::New(Box::new(new)))? else {
-        bail!("unexpected reply of poold instead of a session");
-    };
-    let session = view.session;
-    ensure!(session.lifecycle == Lifecycle::Live, "{} is {:?}", session.name, session.lifecycle);
-    Ok(session)
 }

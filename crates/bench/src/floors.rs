@@ -12,9 +12,10 @@ use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity;
 use protocol::blocking::Connection;
-use protocol::request::Label;
+use protocol::reply::Status;
+use protocol::request::{Label, New, Remove};
 use protocol::tmux::TmuxTransport;
-use protocol::{Hello, OpId, Request, Response, Role, SessionId};
+use protocol::{Hello, Lifecycle, OpId, Request, Response, Role, Session, SessionId, SessionRef};
 use tmux::Device;
 use tmux::live::{Live, LiveEvent, Scope};
 use tokio::runtime::{Builder, Runtime};
@@ -123,6 +124,37 @@ impl Client {
             Ok(response) => Ok(response),
             Err(refusal) => bail!("{refusal}"),
         }
+    }
+
+    /// Returns the status.
+    pub(crate) fn status(&mut self) -> Result<Box<Status>> {
+        match self.call(Request::Status)? {
+            Response::Status(status) => Ok(status),
+            other => bail!("poold answers {other:?}"),
+        }
+    }
+
+    /// Sends a request that is answered by a session.
+    pub(crate) fn session(&mut self, request: Request) -> Result<Session> {
+        match self.call(request)? {
+            Response::Session(view) => Ok(view.session),
+            other => bail!("poold answers {other:?}"),
+        }
+    }
+
+    /// Starts a session.
+    pub(crate) fn start(&mut self, new: New) -> Result<Session> {
+        let session = self.session(Request::New(Box::new(new)))?;
+        ensure!(session.lifecycle == Lifecycle::Live, "{} is {:?}", session.name, session.lifecycle);
+        Ok(session)
+    }
+
+    /// Removes a session, with all that it has.
+    pub(crate) fn remove(&mut self, name: &str) -> Result<()> {
+        let session = SessionRef(name.to_owned());
+        let (keep_tmux, force, purge, archive) = (false, true, true, false);
+        let remove = Remove { session, keep_tmux, force, purge, archive, only_ended: false };
+        self.call(Request::Remove(remove)).map(drop)
     }
 
     /// Measures changing a label: the smallest request that is committed before its reply.

@@ -1,8 +1,7 @@
 //! The compared ways to create a session.
 
-use anyhow::{Result, ensure};
-use protocol::request::{New, Remove};
-use protocol::{Lifecycle, Request, Response, SessionRef};
+use anyhow::Result;
+use protocol::request::New;
 
 use super::bare::{Bare, PROGRAM};
 use super::{AT_A_TIME, many};
@@ -61,13 +60,7 @@ impl<'a> Makers<'a> {
         if maker == Maker::Bare {
             return self.bare.remove(names);
         }
-        let remove = |name: &str| {
-            let session = SessionRef(name.to_owned());
-            let (keep_tmux, force, purge, archive) = (false, true, true, false);
-            let remove = Remove { session, keep_tmux, force, purge, archive, only_ended: false };
-            Client::connect(self.pool)?.call(Request::Remove(remove)).map(drop)
-        };
-        many(names, AT_A_TIME, remove).map(drop)
+        many(names, AT_A_TIME, |name| Client::connect(self.pool)?.remove(name)).map(drop)
     }
 
     /// Ends the bare server, but not the pool.
@@ -86,9 +79,5 @@ pub(super) fn fill(pool: &Pool, count: usize) -> Result<()> {
 fn ask(pool: &Pool, name: &str) -> Result<()> {
     let command = PROGRAM.map(Into::into).into();
     let new = New { name: Some(name.to_owned()), command, ..New::default() };
-    let Response::Session(view) = Client::connect(pool)?.call(Request::New(Box::new(new)))? else {
-        anyhow::bail!("unexpected reply of poold instead of a session");
-    };
-    ensure!(view.session.lifecycle == Lifecycle::Live, "{name} is {:?}", view.session.lifecycle);
-    Ok(())
+    Client::connect(pool)?.start(new).map(drop)
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use protocol::{ProcId, Request, Response, SessionRef};
+use protocol::{ProcId, Request, SessionRef};
 
 use super::{OPEN_FILES, makers};
 use crate::floors::Client;
@@ -61,12 +61,8 @@ fn measure(pool: &Pool, time: Duration) -> Result<Vec<Taken>> {
 /// Returns the processes involved, with the init and the log writer of the first session.
 fn parties(pool: &Pool) -> Result<Vec<(String, ProcId)>> {
     let mut client = Client::connect(pool)?;
-    let Response::Status(status) = client.call(Request::Status)? else {
-        anyhow::bail!("unexpected reply of poold instead of its status");
-    };
-    let Response::Session(view) = client.call(Request::Show(SessionRef("old-0".to_owned())))? else {
-        anyhow::bail!("unexpected reply of poold instead of a session");
-    };
+    let status = client.status()?;
+    let session = client.session(Request::Show(SessionRef("old-0".to_owned())))?;
     let mut parties = vec![("poold".to_owned(), status.process)];
     for component in &status.components {
         let id = component.pid.map(process::identity::identify).transpose()?.flatten();
@@ -74,9 +70,9 @@ fn parties(pool: &Pool) -> Result<Vec<(String, ProcId)>> {
     }
     let server = status.tmux.server.context("tmux is not watched")?.process;
     parties.push(("tmux server".to_owned(), server));
-    let run = view.session.incarnation.context("a session without an incarnation")?;
+    let run = session.incarnation.context("a session without an incarnation")?;
     parties.push(("one init".to_owned(), run.init.context("a session without an init")?));
-    let logs = pool.state().join("sessions").join(view.session.id.to_string()).join("logs");
+    let logs = pool.state().join("sessions").join(session.id.to_string()).join("logs");
     parties.extend(writer(&logs.display().to_string())?.map(|id| ("one log writer".to_owned(), id)));
     Ok(parties)
 }

@@ -82,7 +82,7 @@ pub(super) fn measure(pool: &Pool) -> Result<Hooks> {
     let mut client = Client::connect(pool)?;
     let mut session = |name: &str| {
         let command = vec!["sleep".into(), "100000".into()];
-        super::start(&mut client, New { name: Some(name.to_owned()), command, ..New::default() })
+        client.start(New { name: Some(name.to_owned()), command, ..New::default() })
     };
     let sessions = [session("works")?, session("turns")?];
     let subscriber = Subscriber::connect(&pool.socket(), pool::NAME)?;

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::OFlag;
 use protocol::blocking::Connection;
 use protocol::request::{New, Output};
-use protocol::{Frame, Hello, ProcId, Request, Response, Role, SessionId};
+use protocol::{Frame, Hello, ProcId, Request, Role, SessionId};
 
 use crate::child::Spawned;
 use crate::create::bare::Bare;
@@ -68,7 +68,7 @@ fn watch(pool: &Pool, bare: &Bare<'_>, sessions: &[SessionId], idle: Duration) -
     let mut pair = Watched::start(pool, bare)?;
     report(&format!("writing {RUNS} times into two terminals, in turn; then {} s idle", idle.as_secs()));
     let alone = pair.rounds()?;
-    let daemon = daemon(pool)?;
+    let daemon = Client::connect(pool)?.status()?.process;
     let before = rest(daemon, idle)?;
     report(&format!("the same with {OTHERS} other subscribers"));
     let others = sessions.iter().cycle().take(OTHERS).map(|session| subscribe(pool, *session));
@@ -101,7 +101,7 @@ impl Watched {
         let control = Terminal { tty: tty(bare.command(), "=live:")?, seen: lines(output, input) };
         let new =
             New { name: Some("live".to_owned()), command: PROGRAM.map(Into::into).into(), ..New::default() };
-        let session = super::start(&mut Client::connect(pool)?, new)?;
+        let session = Client::connect(pool)?.start(new)?;
         let pane =
             session.incarnation.as_ref().and_then(|run| run.pane).context("a session without a pane")?;
         let seen = frames(subscribe(pool, session.id)?);
@@ -195,13 +195,6 @@ fn subscribe(pool: &Pool, session: SessionId) -> Result<Connection> {
     }
     connection.set_timeout(None);
     Ok(connection)
-}
-
-fn daemon(pool: &Pool) -> Result<ProcId> {
-    let Response::Status(status) = Client::connect(pool)?.call(Request::Status)? else {
-        bail!("unexpected reply of poold instead of its status");
-    };
-    Ok(status.process)
 }
 
 /// Returns the share of a core that an idle process uses over this time.

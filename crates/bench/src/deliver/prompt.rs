@@ -125,7 +125,7 @@ impl<'a> Chat<'a> {
             pinned: true,
             ..New::default()
         };
-        let session = super::start(&mut client, new)?;
+        let session = client.start(new)?;
         let pane =
             session.incarnation.as_ref().and_then(|run| run.pane).context("a session without a pane")?;
         Ok(Self { pool, session: session.id, pane, client, subscriber, said: 0 })

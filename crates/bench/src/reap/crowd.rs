@@ -5,11 +5,11 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use nix::sys::signal::Signal;
 use process::handle::Handle;
-use protocol::request::{Kill, New, Remove};
-use protocol::{Event, Lifecycle, ProcId, Request, Response, SessionId, SessionRef};
+use protocol::request::{Kill, New};
+use protocol::{Event, ProcId, Request, SessionId, SessionRef};
 
 use super::Sample;
 use super::trees::{Program, held};
@@ -42,13 +42,10 @@ pub(super) fn make(pool: &Pool, names: &[String], program: Program) -> Result<Ve
     many(names, AT_A_TIME, |name| {
         let command = program.words().into_iter().map(Into::into).collect();
         let new = New { name: Some(name.to_owned()), command, ..New::default() };
-        let Response::Session(view) = Client::connect(pool)?.call(Request::New(Box::new(new)))? else {
-            anyhow::bail!("unexpected reply of poold instead of a session");
-        };
-        ensure!(view.session.lifecycle == Lifecycle::Live, "{name} is {:?}", view.session.lifecycle);
-        let run = view.session.incarnation.context("a session without an incarnation")?;
+        let session = Client::connect(pool)?.start(new)?;
+        let run = session.incarnation.context("a session without an incarnation")?;
         let agent = run.agent.context("a session without a program")?;
-        made.lock().map_err(|_| anyhow!("a thread panicked"))?.push((view.session.id, agent));
+        made.lock().map_err(|_| anyhow!("a thread panicked"))?.push((session.id, agent));
         Ok(())
     })?;
     made.into_inner().map_err(|_| anyhow!("a thread panicked"))
@@ -114,19 +111,7 @@ impl<'a> Crowd<'a> {
 
     /// Removes the sessions.
     pub(super) fn remove(&self) -> Result<()> {
-        let remove = |name: &str| {
-            let session = SessionRef(name.to_owned());
-            let remove = Remove {
-                session,
-                keep_tmux: false,
-                force: true,
-                purge: true,
-                archive: false,
-                only_ended: false,
-            };
-            Client::connect(self.pool)?.call(Request::Remove(remove)).map(drop)
-        };
-        many(&self.names, AT_A_TIME, remove).map(drop)
+        many(&self.names, AT_A_TIME, |name| Client::connect(self.pool)?.remove(name)).map(drop)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use protocol::{ProcId, Request, Response};
+use anyhow::{Context, Result};
+use protocol::ProcId;
 
 use super::SETTLE;
 use crate::floors::Client;
@@ -53,9 +53,7 @@ pub(super) fn reaper_memory(pool: &Pool) -> Result<Option<Memory>> {
 
 /// Returns the reaper and the daemon.
 fn parties(pool: &Pool) -> Result<[ProcId; 2]> {
-    let Response::Status(status) = Client::connect(pool)?.call(Request::Status)? else {
-        bail!("unexpected reply of poold instead of its status");
-    };
+    let status = Client::connect(pool)?.status()?;
     let reaper = status.components.iter().find(|component| component.name == "reaper");
     let pid = reaper.and_then(|reaper| reaper.pid).context("no reaper runs")?;
     let reaper = process::identity::identify(pid)?.context("the reaper has ended")?;

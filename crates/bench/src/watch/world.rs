@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use process::handle::Handle;
 use protocol::reply::Status;
 use protocol::tmux::TmuxTransport;
-use protocol::{Event, ProcId, Request, Response, SessionId, SessionRef, TmuxSessionId};
+use protocol::{Event, ProcId, Request, SessionId, SessionRef, TmuxSessionId};
 
 use super::Sample;
 use super::load::Parties;
@@ -113,9 +113,7 @@ impl<'a> World<'a> {
     pub(super) fn parties(&mut self) -> Result<(String, Parties)> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let Response::Status(status) = self.client.call(Request::Status)? else {
-                anyhow::bail!("unexpected reply of poold instead of its status");
-            };
+            let status = self.client.status()?;
             let parties = parties(&status)?;
             match (status.tmux.means, parties) {
                 (Some(transport), Some(parties)) => {
@@ -234,13 +232,10 @@ impl<'a> World<'a> {
 
 fn create(pool: &Pool, client: &mut Client, name: &str) -> Result<Ours> {
     pool.create(name)?;
-    let named = SessionRef(name.to_owned());
-    let Response::Session(view) = client.call(Request::Show(named))? else {
-        anyhow::bail!("unexpected reply of poold instead of a session");
-    };
-    let run = view.session.incarnation.context("a new session without an incarnation")?;
+    let session = client.session(Request::Show(SessionRef(name.to_owned())))?;
+    let run = session.incarnation.context("a new session without an incarnation")?;
     let (tmux, init) = run.session.zip(run.init).context("a new session without a pane")?;
-    Ok(Ours { id: view.session.id, tmux, init })
+    Ok(Ours { id: session.id, tmux, init })
 }
 
 /// Returns the processes involved, if all of them run.

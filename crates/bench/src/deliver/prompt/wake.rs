@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use agents::Adapter;
 use agents::screen::{Composer, Screen, composer};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use protocol::request::{Park, Restore};
-use protocol::{ActivityState, Lifecycle, MessageState, Request, Response, Session};
+use protocol::{ActivityState, Lifecycle, MessageState, Request};
 
 use super::{Chat, Way};
 use crate::deliver::agents::{Agents, Kind};
@@ -63,7 +63,7 @@ impl Chat<'_> {
         interrupt::check()?;
         let deadline = Instant::now() + PATIENCE;
         let park = Park { session: self.session.into(), force: true, grace_ms: None };
-        while self.ask(Request::Park(park.clone()))?.lifecycle != Lifecycle::Parked {
+        while self.client.session(Request::Park(park.clone()))?.lifecycle != Lifecycle::Parked {
             ensure!(Instant::now() < deadline, "the session is not parked");
             interrupt::sleep(LOOK)?;
         }
@@ -82,7 +82,7 @@ impl Chat<'_> {
                 accepted
             }
             Way::Hand => {
-                let session = self.ask(Request::Restore(Restore {
+                let session = self.client.session(Request::Restore(Restore {
                     session: Some(self.session.into()),
                     wait_slot_ms: None,
                 }))?;
@@ -96,13 +96,6 @@ impl Chat<'_> {
             }
         };
         Ok(taken.map(|seen| seen.at - began))
-    }
-
-    fn ask(&mut self, request: Request) -> Result<Session> {
-        match self.client.call(request)? {
-            Response::Session(view) => Ok(view.session),
-            _ => bail!("unexpected reply of poold instead of a session"),
-        }
     }
 
     /// Waits until the composer is drawn and empty.
