@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::drive::{Client, Talk, Turn};
-use super::subject::{BODY, Load, Server, Work};
+use super::subject::{BODY, Server, Work};
 use crate::child::Spawned;
 
 pub(super) const PROGRAM: &str = "beanstalkd";
@@ -34,10 +34,6 @@ impl Beanstalkd {
 impl Server for Beanstalkd {
     fn name(&self) -> &'static str {
         "beanstalkd -f0"
-    }
-
-    fn can(&self, _load: Load) -> bool {
-        true
     }
 
     fn client(&self, work: Work, number: usize) -> Result<Client> {

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use super::drive::{Client, Talk, Turn};
-use super::subject::{BODY, Load, Server, Work};
+use super::subject::{BODY, Server, Work};
 use crate::child::Spawned;
 
 pub(super) const PROGRAM: &str = "redis-server";
@@ -36,10 +36,6 @@ impl Redis {
 impl Server for Redis {
     fn name(&self) -> &'static str {
         "Redis appendfsync always"
-    }
-
-    fn can(&self, _load: Load) -> bool {
-        true
     }
 
     fn client(&self, work: Work, number: usize) -> Result<Client> {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::drive::{Client, Talk, Turn};
-use super::subject::{BODY, Load, Server, Work};
+use super::subject::{BODY, Server, Work};
 use crate::child::Spawned;
 use std::io::Write;
 
@@ -43,10 +43,6 @@ impl Sqlite {
 impl Server for Sqlite {
     fn name(&self) -> &'static str {
         "SQLite WAL FULL"
-    }
-
-    fn can(&self, _load: Load) -> bool {
-        true
     }
 
     fn client(&self, work: Work, number: usize) -> Result<Client> {

@@ -43,7 +43,9 @@ pub(super) trait Server {
     fn name(&self) -> &'static str;
 
     /// True if it supports this load.
-    fn can(&self, load: Load) -> bool;
+    fn can(&self, _load: Load) -> bool {
+        true
+    }
 
     /// Connects the client with this number.
     fn client(&self, work: Work, number: usize) -> Result<Client>;
