@@ -26,18 +26,12 @@ struct Subject {
 
 /// Runs the suite and prints its table.
 pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
-    let pool = Pool::start(&options.bin_dir, sessions)?;
-    let measured = measure(&pool, options.runs, sessions);
-    let stopped = pool.stop();
-    print(&table(&measured?, options.runs, sessions))?;
-    stopped
+    let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), sessions, "")?;
+    pool.while_up(|pool| print(&table(&measure(pool, options.runs, sessions)?, options.runs, sessions)))
 }
 
 fn measure(pool: &Pool, runs: usize, sessions: usize) -> Result<Vec<Subject>> {
-    report(&format!("creating {sessions} sessions"));
-    for n in 0..sessions {
-        pool.create(&format!("bench-{n}"))?;
-    }
+    pool.create_all(sessions)?;
     let mut subjects = subjects(pool);
     check(&mut subjects, sessions)?;
     report(&format!("measuring {} commands {runs} times each, in turn", subjects.len()));

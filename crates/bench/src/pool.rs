@@ -24,15 +24,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Starts a pool with this many slots.
-    pub(crate) fn start(bin_dir: &Path, sessions: usize) -> Result<Self> {
-        // `/tmp` itself: a socket's path must be short, and TMPDIR may be long.
-        let pool = Self::new(bin_dir, Path::new("/tmp"), sessions, "")?;
-        pool.up()?;
-        Ok(pool)
-    }
-
-    /// Creates a stopped pool below `parent` with this many slots and additional configuration.
+    /// Creates a stopped pool below `parent` with this many slots and additional configuration. A socket's path must be
+    /// short, and TMPDIR may be long: most are in `/tmp` itself.
     pub(crate) fn new(bin_dir: &Path, parent: &Path, sessions: usize, config: &str) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("pool-bench.").tempdir_in(parent)?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700))?;
@@ -140,7 +133,7 @@ impl Pool {
 
     /// Ends the sessions, the daemons and the tmux server with everything in it. The directory is removed
     /// on drop.
-    pub(crate) fn stop(&self) -> Result<()> {
+    fn stop(&self) -> Result<()> {
         let processes = self.processes();
         let down = self.poolctl(&["--timeout", "120s", "down", "--stop-sessions"]);
         // Fails where `poold` has ended its empty server, as it usually has; what is left is ended below.

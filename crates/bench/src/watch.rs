@@ -124,12 +124,8 @@ pub(crate) fn run(options: &Options, sessions: usize) -> Result<()> {
     process::runtime::rlimit::raise_open_files(OPEN_FILES)?;
     let ours = OURS.min(sessions / 2).max(OURS_AT_LEAST);
     // Ended sessions keep their slot until they are gone.
-    let pool = Pool::start(&options.bin_dir, 2 * ours)?;
-    let measured = measure(&pool, options, (sessions, ours));
-    report("cleaning up");
-    let stopped = pool.stop();
-    print(&table::text(&measured?))?;
-    stopped
+    let pool = Pool::new(&options.bin_dir, "/tmp".as_ref(), 2 * ours, "")?;
+    pool.while_up(|pool| print(&table::text(&measure(pool, options, (sessions, ours))?)))
 }
 
 fn measure(pool: &Pool, options: &Options, (sessions, ours): (usize, usize)) -> Result<Measured> {
