@@ -301,10 +301,10 @@ impl SimTmux {
     }
 
     /// Performs a call that has an effect, all of it in `effect`.
-    fn call<'a, T: Send + 'static>(
+    fn call<'a, T: Send + 'static, F: Future<Output = Result<T, TmuxError>> + Send + 'static>(
         &'a self,
         name: &'static str,
-        effect: impl FnOnce(Self) -> Call<'static, T> + Send + 'static,
+        effect: impl FnOnce(Self) -> F + Send + 'static,
     ) -> Call<'a, T> {
         // The tmux client is a process of its own, which goes on when its daemon dies.
         let (server, (sender, answer)) = (self.clone(), oneshot::channel());
