@@ -124,25 +124,14 @@ mod tests {
     use protocol::reap::CandidateKind;
     use protocol::{ProcId, SessionId, Tag};
     use tmux::fake::{Fake, Fault};
-    use tmux::{Create, Created, Size};
+    use tmux::{Create, Created};
 
     use super::*;
 
     const TAG: Tag = Tag([9; 16]);
 
     async fn create(tmux: &Fake) -> Created {
-        let create = Create {
-            token: protocol::Token::default(),
-            name: "one".parse().unwrap(),
-            tag: TAG,
-            size: Size { width: 80, height: 24 },
-            history_limit: None,
-            init: "/i".into(),
-            job: "/j".into(),
-            log: tmux::LogOptions::new("/l"),
-            start_server: true,
-        };
-        tmux.create(&create).await.unwrap()
+        tmux.create(&Create::sample("one".parse().unwrap(), TAG)).await.unwrap()
     }
 
     /// Returns a candidate whose server process has this start time; no process has 0.

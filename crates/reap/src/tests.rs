@@ -25,7 +25,7 @@ use protocol::{
 };
 use tempfile::TempDir;
 use tmux::fake::{Fake, Fault};
-use tmux::{Create, Created, Device, Driver, LogOptions, Size};
+use tmux::{Create, Created, Device, Driver, LogOptions};
 use tokio::task::JoinHandle;
 
 use crate::{Options, list, once, operator_command, reap_job, run};
@@ -54,17 +54,8 @@ impl Tmux {
     async fn create(&mut self, name: &str, script: &str) -> Created {
         let job = self.dir.path().join(format!("{name}.sh"));
         fs::write(&job, script).unwrap();
-        let create = Create {
-            token: protocol::Token::default(),
-            name: name.parse().unwrap(),
-            tag: tag(name),
-            size: Size { width: 80, height: 24 },
-            history_limit: None,
-            init: self.dir.path().join("init"),
-            job,
-            log: LogOptions::new(self.dir.path()),
-            start_server: true,
-        };
+        let (init, log) = (self.dir.path().join("init"), LogOptions::new(self.dir.path()));
+        let create = Create { init, job, log, ..Create::sample(name.parse().unwrap(), tag(name)) };
         let created = self.device.create(&create).await.unwrap();
         self.server = identity::identify(created.pane.server.pid).unwrap();
         self.panes.extend(identity::identify(created.pid).unwrap());
@@ -535,18 +526,7 @@ async fn a_silent_server_is_no_proof() {
 /// lives on.
 async fn in_pane(tagged: &str, kind: CandidateKind, remove_pane: bool) -> (Outcome, bool) {
     let tmux = Fake::default();
-    let create = Create {
-        token: protocol::Token::default(),
-        name: "one".parse().unwrap(),
-        tag: tag(tagged),
-        size: Size { width: 80, height: 24 },
-        history_limit: None,
-        init: "/i".into(),
-        job: "/j".into(),
-        log: LogOptions::new("/l"),
-        start_server: true,
-    };
-    let created = tmux.create(&create).await.unwrap();
+    let created = tmux.create(&Create::sample("one".parse().unwrap(), tag(tagged))).await.unwrap();
     let mut victim = Stubborn::start(Some(tag("one")));
     let process = ProcId { pid: created.pane.server.pid, start: 0 };
     let server = Some(ServerId { process, started_at: created.pane.server.started_at });

@@ -47,6 +47,16 @@ pub struct Create {
     pub start_server: bool,
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl Create {
+    /// Returns a session for a test, whose files need not be there.
+    pub fn sample(name: Name, tag: Tag) -> Self {
+        let (token, size) = (Token::default(), Size { width: 80, height: 24 });
+        let (init, job, log) = ("/i".into(), "/j".into(), LogOptions::new("/l"));
+        Self { name, tag, token, size, history_limit: None, init, job, log, start_server: true }
+    }
+}
+
 /// A created session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Created {
@@ -216,17 +226,7 @@ mod tests {
 
     #[test]
     fn ids_and_end_mark_are_both_needed() {
-        let create = Create {
-            token: Token::default(),
-            name: "a".parse().unwrap(),
-            tag: Tag([1; 16]),
-            size: Size { width: 80, height: 24 },
-            history_limit: None,
-            init: "/i".into(),
-            job: "/j".into(),
-            log: LogOptions::new("/l"),
-            start_server: true,
-        };
+        let create = Create::sample("a".parse().unwrap(), Tag([1; 16]));
         let nonce = Nonce::new();
         let read = |text: &str| create.read(nonce, text.as_bytes());
         let ids = "$3\t@4\t%7\t4242\t10\t99\n";

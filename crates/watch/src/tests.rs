@@ -25,7 +25,7 @@ use protocol::{
     Welcome, frame,
 };
 use tempfile::TempDir;
-use tmux::{Create, Created, Device, LogOptions, Size};
+use tmux::{Create, Created, Device, LogOptions};
 use tokio::task::JoinHandle;
 
 use crate::{Options, print, run};
@@ -53,17 +53,8 @@ impl Tmux {
     async fn create(&mut self, name: &str, script: &str) -> Created {
         let job = self.dir.path().join(format!("{name}.sh"));
         fs::write(&job, script).unwrap();
-        let create = Create {
-            token: protocol::Token::default(),
-            name: name.parse().unwrap(),
-            tag: tag(name),
-            size: Size { width: 80, height: 24 },
-            history_limit: None,
-            init: self.dir.path().join("init"),
-            job,
-            log: LogOptions::new(self.dir.path()),
-            start_server: true,
-        };
+        let (init, log) = (self.dir.path().join("init"), LogOptions::new(self.dir.path()));
+        let create = Create { init, job, log, ..Create::sample(name.parse().unwrap(), tag(name)) };
         let created = self.device.create(&create).await.unwrap();
         self.server = identity::identify(created.pane.server.pid).unwrap();
         created
