@@ -9,7 +9,9 @@ use pool::session::NextRun;
 use protocol::diff::Change;
 use protocol::event::EventKind;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
-use protocol::{Event, Exit, Incarnation, Lifecycle, PaneId, Reason, Tag, Timestamp, TmuxSessionId};
+use protocol::{
+    Event, Exit, Incarnation, Lifecycle, PaneId, Reason, SessionId, Tag, Timestamp, TmuxSessionId,
+};
 
 use crate::world::{World, pane, process, server, settings, up};
 
@@ -32,12 +34,28 @@ fn named(
     crate::world::candidates(&world.pool, &settings(), &inputs)
 }
 
-#[test]
-fn t02_first_absence_is_published_and_the_second_is_proof() {
+/// A session that is live.
+fn live() -> (World, SessionId) {
     let mut world = World::default();
     let id = world.live("a", server(1), 1);
-    let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
-    world.emit(Event::SessionPlaced { session: id, incarnation: Incarnation { init: None, ..run } });
+    (world, id)
+}
+
+/// Changes what is known of where a session runs.
+fn place(world: &mut World, session: SessionId, change: impl FnOnce(&mut Incarnation)) {
+    let mut incarnation = world.pool.session(session).unwrap().incarnation.clone().unwrap();
+    change(&mut incarnation);
+    world.emit(Event::SessionPlaced { session, incarnation });
+}
+
+fn on_no_known_server(run: &mut Incarnation) {
+    (run.server, run.session, run.pane) = (None, None, None);
+}
+
+#[test]
+fn t02_first_absence_is_published_and_the_second_is_proof() {
+    let (mut world, id) = live();
+    place(&mut world, id, |run| run.init = None);
     let empty = up(1, vec![]);
     world.now = 1000;
     world.see(&empty, &[]);
@@ -54,8 +72,7 @@ fn t02_first_absence_is_published_and_the_second_is_proof() {
 
 #[test]
 fn t02_nothing_is_left_over_before_a_second_listing_lacks_it() {
-    let mut world = World::default();
-    let id = world.live("a", server(1), 1);
+    let (mut world, id) = live();
     let there = up(1, vec![pane(&world, id, 1)]);
     world.now = 1000;
     world.see(&up(1, vec![]), &[]);
@@ -90,8 +107,7 @@ fn one_tmux_session_names_one_session() {
 
 #[test]
 fn what_is_being_adopted_is_not_missing_before_it_has_its_mark() {
-    let mut world = World::default();
-    let id = world.live("a", server(1), 1);
+    let (mut world, id) = live();
     let mut record = world.pool.session(id).unwrap().clone();
     record.lifecycle = Lifecycle::Starting;
     world.emit(Event::SessionCreated(Box::new(record)));
@@ -105,8 +121,7 @@ fn what_is_known_to_live_keeps_its_slot_until_the_reaper_ended_it() {
         (up(1, vec![]), vec![], Lifecycle::Stopped),
         (TmuxState::default(), vec![server(1).process], Lifecycle::Lost),
     ] {
-        let mut world = World::default();
-        let id = world.live("a", server(1), 1);
+        let (mut world, id) = live();
         for now in [1000, 3000, 9000] {
             world.now = now;
             world.see(&state, &dead);
@@ -125,11 +140,8 @@ fn a_program_that_outlives_its_init_keeps_its_slot_until_its_end_is_proved() {
         (up(1, vec![]), vec![process(101)], Lifecycle::Stopped),
         (TmuxState::default(), vec![process(101), server(1).process], Lifecycle::Lost),
     ] {
-        let mut world = World::default();
-        let id = world.live("a", server(1), 1);
-        let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
-        let agent = Some(process(201));
-        world.emit(Event::SessionPlaced { session: id, incarnation: Incarnation { agent, ..run } });
+        let (mut world, id) = live();
+        place(&mut world, id, |run| run.agent = Some(process(201)));
         for now in [1000, 3000] {
             world.now = now;
             world.see(&state, &dead);
@@ -144,8 +156,7 @@ fn a_program_that_outlives_its_init_keeps_its_slot_until_its_end_is_proved() {
 
 #[test]
 fn what_drains_and_cannot_work_its_queue_any_more_is_ended() {
-    let mut world = World::default();
-    let id = world.live("a", server(1), 1);
+    let (mut world, id) = live();
     crate::queue::send_prompt(&mut world, id).unwrap();
     let drained = session::drain(&world.pool, world.pool.session(id).unwrap(), None).unwrap();
     world.emit_all(drained);
@@ -174,8 +185,7 @@ fn a_drain_that_is_cut_off_while_its_program_works_is_told_as_such() {
         (false, exit(Some(0), None), done),
         (true, None, done),
     ] {
-        let mut world = World::default();
-        let id = world.live("a", server(1), 1);
+        let (mut world, id) = live();
         let drained = session::drain(&world.pool, world.pool.session(id).unwrap(), None).unwrap();
         world.emit_all(drained);
         if is_at_rest {
@@ -263,8 +273,7 @@ fn w05_a_session_renamed_in_tmux_keeps_its_record() {
 #[test]
 fn w32_a_program_whose_pane_went_with_it_was_ended_by_tmux() {
     let ends = |dead: bool, server_dead: bool| {
-        let mut world = World::default();
-        let id = world.live("one", server(1), 1);
+        let (mut world, id) = live();
         let (at, mut seen) = pane(&world, id, 1);
         (seen.exited, seen.exit_signal) = (true, Some(1));
         world.see(&up(1, vec![(at, seen.clone())]), &[process(101)]);
@@ -289,8 +298,7 @@ fn w32_a_program_whose_pane_went_with_it_was_ended_by_tmux() {
 fn a_process_seen_to_end_is_the_end_of_its_session() {
     // An init exits as its program did, except for KILL, which only others can send to it.
     for (signal, told) in [(15, Some(15)), (9, None)] {
-        let mut world = World::default();
-        let id = world.live("one", server(1), 1);
+        let (mut world, id) = live();
         let (at, mut seen) = pane(&world, id, 1);
         (seen.exited, seen.exit_signal) = (true, Some(signal));
         let state = up(1, vec![(at, seen)]);
@@ -304,16 +312,14 @@ fn a_process_seen_to_end_is_the_end_of_its_session() {
 
 #[test]
 fn t02_absence_with_the_processs_end_is_proof_at_once() {
-    let mut world = World::default();
-    let id = world.live("a", server(1), 1);
+    let (mut world, id) = live();
     world.see(&up(1, vec![]), &[process(101)]);
     assert_eq!(world.lifecycle(id), Lifecycle::Stopped);
 }
 
 #[test]
 fn t01_unknown_and_silence_remove_nothing() {
-    let mut world = World::default();
-    let id = world.live("a", server(1), 1);
+    let (mut world, id) = live();
     for state in
         [TmuxState { server: Server::unknown("timed out"), ..TmuxState::default() }, TmuxState::default()]
     {
@@ -329,8 +335,7 @@ fn t01_unknown_and_silence_remove_nothing() {
 
 #[test]
 fn t03_a_recycled_id_in_a_new_server_is_never_the_old_pane() {
-    let mut world = World::default();
-    let id = world.live("a", server(1), 1);
+    let (mut world, id) = live();
     let (number, mut stranger) = pane(&world, id, 1);
     stranger.tag = Some(Tag([0xee; 16]));
     let replaced = up(2, vec![(number, stranger)]);
@@ -342,8 +347,7 @@ fn t03_a_recycled_id_in_a_new_server_is_never_the_old_pane() {
 
 #[test]
 fn a_pane_that_comes_back_is_live_again() {
-    let mut world = World::default();
-    let id = world.live("a", server(1), 1);
+    let (mut world, id) = live();
     let there = pane(&world, id, 1);
     world.see(&up(1, vec![]), &[]);
     world.see(&up(1, vec![there]), &[]);
@@ -352,8 +356,7 @@ fn a_pane_that_comes_back_is_live_again() {
 
 #[test]
 fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
-    let mut world = World::default();
-    let id = world.live("a", server(1), 1);
+    let (mut world, id) = live();
     let (number, old) = pane(&world, id, 1);
     world.emit(Event::SessionStopped { session: id, reason: Reason::Restarted, exit: None });
     let (tag, now) = (world.tag(), Timestamp(world.now));
@@ -365,16 +368,7 @@ fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
     let state = up(1, vec![(number, old)]);
     world.see(&state, &[]);
     assert_eq!(world.lifecycle(id), Lifecycle::Starting);
-    let inputs = ReapInputs {
-        state: &state,
-        exited: &BTreeSet::new(),
-        now: Timestamp(world.now),
-        listed_from: Some(world.pool.moment(Timestamp(world.now), Timestamp(world.now))),
-        grace_ms: 1,
-        drained: &BTreeSet::new(),
-        orphans: &Orphans::default(),
-    };
-    let found = crate::world::candidates(&world.pool, &settings(), &inputs);
+    let found = named(&world, &state, &[], world.now);
     assert_eq!(
         found.iter().map(|c| (c.kind, c.pane)).collect::<Vec<_>>(),
         [(protocol::reap::CandidateKind::RetiredTag, Some(number))]
@@ -383,22 +377,12 @@ fn w13_a_tag_of_an_ended_incarnation_is_removed_and_never_adopted() {
 
 #[test]
 fn p06_a_pane_without_a_record_is_never_a_candidate() {
-    let mut world = World::default();
-    let id = world.live("a", server(1), 1);
+    let (world, id) = live();
     let (number, mut stranger) = pane(&world, id, 7);
     stranger.tag = Some(Tag([0xaa; 16]));
     stranger.dead = true;
     let state = up(1, vec![pane(&world, id, 1), (number, stranger)]);
-    let inputs = ReapInputs {
-        state: &state,
-        exited: &BTreeSet::new(),
-        now: Timestamp(world.now),
-        listed_from: Some(world.pool.moment(Timestamp(world.now), Timestamp(world.now))),
-        grace_ms: 1,
-        drained: &BTreeSet::new(),
-        orphans: &Orphans::default(),
-    };
-    assert_eq!(crate::world::candidates(&world.pool, &settings(), &inputs), vec![]);
+    assert_eq!(named(&world, &state, &[], world.now), vec![]);
 }
 
 /// Found by the simulator: tmux did not answer the creation, the init was killed, and the server died; nobody
@@ -412,11 +396,8 @@ fn what_runs_on_no_known_server_is_over_once_its_init_is() {
         (TmuxState::default(), false, Reason::Exited),
         (TmuxState::default(), true, Reason::Exited),
     ] {
-        let mut world = World::default();
-        let id = world.live("a", server(1), 1);
-        let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
-        let unplaced = Incarnation { server: None, session: None, pane: None, ..run };
-        world.emit(Event::SessionPlaced { session: id, incarnation: unplaced });
+        let (mut world, id) = live();
+        place(&mut world, id, on_no_known_server);
         (world.now, world.is_first) = (5000, is_first);
         world.see(&state, &[]);
         assert_eq!(world.lifecycle(id), Lifecycle::Live, "its init lives");
@@ -430,12 +411,9 @@ fn what_runs_on_no_known_server_is_over_once_its_init_is() {
 fn what_runs_on_no_known_server_without_its_init_is_left_over() {
     // Where tmux cannot be reached, nobody knows that the pane is gone.
     for (state, reason) in [(up(1, vec![]), Reason::TmuxGone), (TmuxState::default(), Reason::Exited)] {
-        let mut world = World::default();
-        let id = world.live("a", server(1), 1);
-        let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
-        let agent = Some(process(201));
-        let unplaced = Incarnation { server: None, session: None, pane: None, agent, ..run };
-        world.emit(Event::SessionPlaced { session: id, incarnation: unplaced });
+        let (mut world, id) = live();
+        place(&mut world, id, on_no_known_server);
+        place(&mut world, id, |run| run.agent = Some(process(201)));
         for now in [5000, 7000] {
             world.now = now;
             world.see(&state, &[process(101)]);
@@ -454,11 +432,8 @@ fn what_runs_on_no_known_server_without_its_init_is_left_over() {
 #[test]
 fn what_ended_on_no_known_server_keeps_its_reason_where_tmux_cannot_be_reached() {
     for (state, reason) in [(up(1, vec![]), Reason::TmuxGone), (TmuxState::default(), Reason::Exited)] {
-        let mut world = World::default();
-        let id = world.live("a", server(1), 1);
-        let run = world.pool.session(id).unwrap().incarnation.clone().unwrap();
-        let unplaced = Incarnation { server: None, session: None, pane: None, ..run };
-        world.emit(Event::SessionPlaced { session: id, incarnation: unplaced });
+        let (mut world, id) = live();
+        place(&mut world, id, on_no_known_server);
         let exit = Some(Exit { code: Some(3), signal: None, at: Timestamp(world.now) });
         world.emit(Event::SessionDraining { session: id, reason: Reason::Exited, exit, missing_since: None });
         world.now = 5000;
