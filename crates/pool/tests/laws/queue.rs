@@ -1,6 +1,6 @@
 //! The laws of queues: by table, and against a reference under random commands.
 
-mod command;
+pub(crate) mod command;
 mod machine;
 mod model;
 mod named;

@@ -8,6 +8,8 @@ use protocol::policy::RestartPolicy;
 use protocol::reap::{Action, Rule};
 use protocol::request::New;
 
+use crate::queue::command::Bits;
+
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
     /// A user requests a session, and waits for a slot if none is free.
@@ -58,22 +60,6 @@ pub(crate) enum Command {
     Jump(i64),
     /// The daemon dies, and another one starts from disk.
     Crash,
-}
-
-/// Bits of a number, taken from its low end.
-struct Bits(u64);
-
-impl Bits {
-    fn below(&mut self, n: usize) -> usize {
-        let n = n as u64;
-        let taken = self.0 % n;
-        self.0 /= n;
-        usize::try_from(taken).unwrap()
-    }
-
-    fn of<T: Clone>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())].clone()
-    }
 }
 
 const SECOND: u64 = 1000;

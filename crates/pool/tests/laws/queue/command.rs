@@ -78,17 +78,17 @@ pub(crate) enum Moves {
 }
 
 /// Bits of a number, taken from its low end.
-struct Bits(u64);
+pub(crate) struct Bits(pub(crate) u64);
 
 impl Bits {
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         let n = n as u64;
         let taken = self.0 % n;
         self.0 /= n;
         usize::try_from(taken).unwrap()
     }
 
-    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+    pub(crate) fn of<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())].clone()
     }
 
