@@ -25,17 +25,6 @@ fn t13_external_kill_is_detected() {
 }
 
 #[test]
-fn t13_sync_happens_by_itself() {
-    let pool = Pool::new();
-    let id = pool.script("web", "exec sleep 1000");
-    pool.tmux_text(&["kill-session", "-t", "=web"]);
-    // Reads the journal only, which makes the pool look at nothing.
-    wait_until("the end is in the journal", PATIENCE, || {
-        pool.event_kinds(&id).contains(&"session_stopped".to_owned())
-    });
-}
-
-#[test]
 fn t13_externally_created_session_is_foreign_and_untouched() {
     let pool = Pool::new();
     pool.script("ours", "exec sleep 1000");
@@ -128,6 +117,7 @@ fn t08_kill_is_idempotent_and_a_miss_is_told() {
 #[test]
 fn t09_no_server_is_an_answer_and_no_failure() {
     let pool = Pool::new();
+    assert!(!pool.tmux_socket().exists());
     let status = pool.status();
     assert_eq!((&status["healthy"], &status["tmux"]["state"]), (&true.into(), &"absent".into()), "{status}");
     assert_eq!(pool.json(&["sync"])["sessions"], 0);
@@ -150,23 +140,6 @@ fn t14_only_the_exact_name_is_meant() {
 }
 
 #[test]
-fn t24_a_stopped_server_removes_nothing() {
-    let pool = Pool::new();
-    let id = pool.script("web", "exec sleep 1000");
-    let (agent, server) = (pool.pane_pids(&id).0, pool.tmux_pid().unwrap());
-    send_signal(server, Signal::SIGSTOP);
-    wait_until("the pool says so", PATIENCE, || pool.ctl(&["status"]).code == 1);
-    let unseen = pool.ctl(&["--json", "--timeout", "30s", "sync"]).expect(7);
-    assert_eq!(unseen.error()["code"], "unavailable", "a typed error, whatever the text");
-    assert_eq!(pool.lifecycle(&id), "live");
-    assert_eq!(pool.status()["tmux"]["state"], "stopped");
-    send_signal(server, Signal::SIGCONT);
-    pool.await_complete();
-    assert_eq!((pool.lifecycle(&id).as_str(), pool.pane_pids(&id).0), ("live", agent));
-    assert!(!pool.event_kinds(&id).iter().any(|kind| kind.contains("drain") || kind.contains("stop")));
-}
-
-#[test]
 fn t28_stopping_the_daemons_ends_no_session() {
     let pool = Pool::new();
     let id = pool.script("web", "exec sleep 1000");
@@ -178,15 +151,6 @@ fn t28_stopping_the_daemons_ends_no_session() {
     assert!(alive(before.0) && alive(before.1));
     pool.start_all();
     assert_eq!((pool.lifecycle(&id).as_str(), pool.pane_pids(&id)), ("live", before));
-}
-
-#[test]
-fn w07_a_server_that_never_ran_counts_as_none() {
-    let pool = Pool::new();
-    assert!(!pool.tmux_socket().exists());
-    assert_eq!(pool.status()["tmux"]["state"], "absent");
-    pool.script("web", "exec sleep 1000");
-    wait_until("it is seen", PATIENCE, || pool.status()["tmux"]["state"] == "up");
 }
 
 #[test]

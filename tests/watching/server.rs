@@ -50,7 +50,8 @@ fn t01_a_stopped_server_is_named_with_its_cure_and_loses_nothing() {
     assert!(status["tmux"]["detail"].as_str().unwrap().contains(&cure), "{status}");
     assert!(status["problems"].to_string().contains(&cure), "{status}");
     assert!(pool.ctl(&["status"]).expect(1).stdout.contains("stopped"));
-    pool.ctl(&["--timeout", "30s", "sync"]).expect(7);
+    let unseen = pool.ctl(&["--json", "--timeout", "30s", "sync"]).expect(7);
+    assert_eq!(unseen.error()["code"], "unavailable", "a typed error, whatever the text");
     let unread = pool.ctl(&["--timeout", "30s", "capture", "a"]).expect(7).stderr;
     assert!(unread.contains("its screen was not read") && !unread.contains("done"), "{unread}");
     assert_nothing_ended(&pool, &ids.each_ref());
