@@ -56,8 +56,14 @@ fn is_time(value: &serde_json::Value) {
 fn w35_documents_have_every_key_of_the_contract() {
     let pool = Pool::new();
     let made = pool.json(&["new", "web", "--label", "a=b", "--", "cat"]);
+    pool.ok(&["thought", "set", "web", "--state", "active", "Reading"]);
+    pool.ok(&["wait", "web", "--for", "idle"]);
     let shown = pool.show("web");
     let listed = pool.lines(&["ls"]);
+    // Fields looked up for a single session may be null in the list; the others agree.
+    for key in ["activity", "activity_source", "ask", "status", "rest_state", "thought", "confirm", "waits"] {
+        assert_eq!(shown[key], listed[0][key], "{key}");
+    }
     let messages = [pool.json(&["send", "web", "one"]), pool.lines(&["queue", "ls", "web"])[0].clone()];
     for session in [&made, &shown, &listed[0]] {
         has_keys_of(session, "JSON of a session");
