@@ -270,7 +270,6 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Its events of this kind.
     #[track_caller]
     pub(super) fn events(&self, kind: &str) -> Vec<Value> {
         self.pool.lines(&["events", "--session", &self.id, "--kind", kind])

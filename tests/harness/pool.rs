@@ -210,13 +210,11 @@ impl Pool {
         }
     }
 
-    /// A session's directory.
     #[track_caller]
     pub(crate) fn dir(&self, session: &str) -> PathBuf {
         PathBuf::from(self.show(session)["dir"].as_str().unwrap())
     }
 
-    /// A session's lifecycle.
     #[track_caller]
     pub(crate) fn lifecycle(&self, session: &str) -> String {
         self.show(session)["lifecycle"].as_str().unwrap().to_owned()

@@ -103,7 +103,6 @@ pub(super) fn states(pool: &Pool) -> BTreeMap<String, usize> {
     states
 }
 
-/// Events of one kind.
 #[track_caller]
 pub(super) fn events(pool: &Pool, kind: &str) -> Vec<Value> {
     pool.lines(&["events", "--kind", kind])

@@ -71,7 +71,6 @@ pub(super) fn await_state(pool: &Pool, id: impl ToString, wanted: &str) {
     wait_until(&format!("message {id} is {wanted}"), PATIENCE, || state(pool, &id) == wanted);
 }
 
-/// Events of these kinds.
 #[track_caller]
 pub(crate) fn events(pool: &Pool, kinds: &[&str]) -> Vec<Value> {
     let mut args = vec!["events"];

@@ -106,7 +106,6 @@ impl Outside {
         command
     }
 
-    /// The server's process.
     pub(super) fn server(&self) -> Process {
         self.server.0[0]
     }

@@ -126,7 +126,6 @@ impl Client {
         }
     }
 
-    /// Returns the status.
     pub(crate) fn status(&mut self) -> Result<Box<Status>> {
         match self.call(Request::Status)? {
             Response::Status(status) => Ok(status),
@@ -142,7 +141,6 @@ impl Client {
         }
     }
 
-    /// Starts a session.
     pub(crate) fn start(&mut self, new: New) -> Result<Session> {
         let session = self.session(Request::New(Box::new(new)))?;
         ensure!(session.lifecycle == Lifecycle::Live, "{} is {:?}", session.name, session.lifecycle);

@@ -101,7 +101,6 @@ fn worker(pool: &Pool, lane: &StuckLane, now: Timestamp) -> Option<InboxItem> {
     Some(items.item("worker", *since, (text, reason.next_command(&lane.name.for_people(), &lane.kind))))
 }
 
-/// The items of one session.
 struct SessionItems<'a> {
     pool: &'a Pool,
     session: &'a Session,

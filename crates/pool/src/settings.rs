@@ -14,7 +14,6 @@ use protocol::{InDoubt, Limits, OsBytes, Size, Timestamp, env};
 
 use crate::agent::screen::ScreenReading;
 
-/// The rules for queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueRules {
     /// Maximum number of pending messages in a session's queue.
@@ -81,7 +80,6 @@ pub struct Settings {
     pub sessions_dir: PathBuf,
     /// The agent kinds.
     pub agents: BTreeMap<String, Agent>,
-    /// The rules for queues.
     pub queue: QueueRules,
     /// Time between TERM and KILL, in milliseconds.
     pub grace_ms: u64,
@@ -101,7 +99,6 @@ pub struct Settings {
     pub idle_settle: Duration,
     /// The limits that control groups can enforce now.
     pub enforceable: EnforceableLimits,
-    /// The rules of the reaper.
     pub reap: ReapRules,
     /// Time for which prompts wait after an attached client typed.
     pub typing_pause: Duration,
@@ -116,11 +113,9 @@ pub struct Settings {
 /// A worker of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSettings {
-    /// The worker.
     pub spec: WorkerSpec,
     /// The working directory; that of its session if absent.
     pub cwd: Option<OsBytes>,
-    /// The environment.
     pub env: Vec<(OsBytes, OsBytes)>,
     /// Resource limits of its host with all handlers.
     pub limits: Limits,

@@ -37,7 +37,6 @@ const INIT_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause between two scans, which take a few milliseconds each.
 const SCAN_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
-/// Options of a kill.
 #[derive(Debug, Clone)]
 pub struct KillOptions {
     /// Time between TERM and KILL.
@@ -94,7 +93,6 @@ pub fn kill(evidence: &Evidence, options: &KillOptions) -> Result<KillReport, Er
     kill_with_hook(evidence, options, &|_| ())
 }
 
-/// A step of a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillStep {
     /// Scan for members.

@@ -38,7 +38,6 @@ impl Link {
         }
     }
 
-    /// Returns all candidates.
     pub(crate) async fn candidates(&mut self) -> Result<Vec<Candidate>, Error> {
         match self.call(Request::Candidates, PATIENCE).await? {
             Response::Candidates(named) => Ok(named),

@@ -76,7 +76,6 @@ impl Client {
         frame::decode(&payload).ok()
     }
 
-    /// Sends bytes.
     pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> Option<()> {
         while !bytes.is_empty() {
             self.sender.ready().await.ok()?;

@@ -154,7 +154,6 @@ impl Judge {
         *self.state().counts.entry(what.into()).or_default() += 1;
     }
 
-    /// Returns the counts.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.state().counts.clone()
     }

@@ -42,7 +42,6 @@ pub enum StoreError {
     /// One record is damaged; the others are not affected.
     #[error("{} record {}: {why}", .table, key.escape_ascii())]
     Record {
-        /// The name of its table.
         table: &'static str,
         key: Vec<u8>,
         /// The damage.

@@ -130,7 +130,6 @@ impl Table {
     }
 }
 
-/// Returns the key for a number.
 pub(crate) fn number_key(n: u64) -> [u8; 8] {
     n.to_be_bytes()
 }
@@ -148,7 +147,6 @@ pub(crate) fn op_key(op: &OpId) -> Vec<u8> {
     }
 }
 
-/// Returns the key of a breaker.
 pub(crate) fn breaker_key(session: SessionId, kind: &str) -> Vec<u8> {
     [number_key(session.0).as_slice(), kind.as_bytes()].concat()
 }

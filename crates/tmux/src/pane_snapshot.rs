@@ -16,7 +16,6 @@ pub struct PaneSnapshot {
     pub size: Size,
     /// Column and row of the cursor, from 0.
     pub cursor: (u16, u16),
-    /// True if the cursor is shown.
     pub cursor_shown: bool,
     /// True if the program uses the alternate screen.
     pub alternate: bool,

@@ -49,7 +49,6 @@ pub(crate) struct ProcessWatch {
     failed: bool,
 }
 
-/// Exit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessExit {
     /// Exit of a pane's process, with its status if known exactly.

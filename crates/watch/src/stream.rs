@@ -22,7 +22,6 @@ use crate::source::{Source, SourceEvent};
 pub(crate) trait Sink: Send {
     /// True if another report may be sent before a reply arrives.
     fn has_room(&self) -> bool;
-    /// Number of the next call.
     fn next_call(&self) -> u64;
     /// Sends an observation. Not cancel-safe.
     fn observe(&mut self, observe: Observe) -> impl Future<Output = Result<(), Error>> + Send;

@@ -213,7 +213,6 @@ impl<'a> Chat<'a> {
         Ok(times.map(|(begun, over)| Turn { begun: begun.at - began, over: over.at - began }))
     }
 
-    /// Sends the text as a message.
     pub(super) fn send(&mut self, text: &str) -> Result<MessageId> {
         match self.client.call(message(self.session.into(), PROMPT, text.as_bytes()))? {
             Response::Sent(sent) => Ok(sent.message.id),

@@ -40,12 +40,10 @@ impl Daemon {
         self.process.kill()
     }
 
-    /// Returns its memory.
     pub(super) fn memory(&self) -> Result<Memory> {
         usage::memory(self.process.id()?).context("this system does not report a process's memory")
     }
 
-    /// Returns its status.
     pub(super) fn status(&mut self) -> Result<Box<Status>> {
         match self.ask(Request::Status)? {
             Response::Status(status) => Ok(status),

@@ -33,7 +33,6 @@ pub(super) trait Subject {
     /// True if it supports this load.
     fn can(&self, load: Load) -> bool;
 
-    /// Runs the load for this time.
     fn run(&mut self, load: Load, time: Duration) -> Result<Done>;
 }
 

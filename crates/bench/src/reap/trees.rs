@@ -14,7 +14,6 @@ pub(super) const SIZE: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(5);
 
-/// A program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Program {
     /// One process.

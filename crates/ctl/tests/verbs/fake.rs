@@ -26,7 +26,6 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// The daemon's reaction to a call.
 pub(crate) enum Answer {
-    /// Replies.
     Reply(Reply),
     /// Replies in parts.
     Parts(Vec<Response>, Response),
@@ -50,7 +49,6 @@ pub(crate) fn shown(view: SessionView) -> Answer {
     ok(Response::Session(Box::new(view)))
 }
 
-/// A refusal.
 pub(crate) fn refused(code: ErrorCode, message: &str) -> Answer {
     Answer::Reply(Err(Refusal::new(code, message)))
 }

@@ -176,7 +176,6 @@ pub(crate) fn end_with_record(turn: &mut Turn<'_>, session: SessionId) {
     end_user_lock(turn, session, LockEnd::Released("the session was removed"));
 }
 
-/// Grants a user the lock.
 pub(crate) fn grant_to_user(turn: &mut Turn<'_>, session: SessionId, (ticket, lock): (Ticket, SessionLock)) {
     let lock = SessionLock { since: turn.now(), ..lock };
     begin_lease(turn, session, (ticket, &lock));

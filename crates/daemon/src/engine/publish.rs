@@ -21,7 +21,6 @@ pub(crate) struct ObservedTmux {
     pub(crate) complete: bool,
     /// Time since the observation began.
     pub(crate) age: Duration,
-    /// The observer.
     pub(crate) by: Observer,
 }
 

@@ -201,12 +201,10 @@ impl<'a> Turn<'a> {
         self.publish.events.subscribe()
     }
 
-    /// Subscribes to observations of tmux.
     pub(crate) fn subscribe_to_tmux(&self) -> broadcast::Receiver<Arc<ObservedTmux>> {
         self.publish.tmux.subscribe()
     }
 
-    /// Publishes an observation of tmux.
     pub(crate) fn publish_tmux(&self, observed: &ObservedTmux) {
         if self.publish.tmux.receiver_count() > 0 {
             drop(self.publish.tmux.send(Arc::new(observed.clone())));

@@ -22,13 +22,11 @@ pub(crate) struct ShutdownProgress {
 }
 
 impl ShutdownProgress {
-    /// Begins a step.
     pub(crate) fn begin(&self, step: Step) {
         self.step.store(step as u8, Ordering::SeqCst);
         self.begun.notify_waiters();
     }
 
-    /// True if this step was begun.
     pub(crate) fn has_begun(&self, step: Step) -> bool {
         self.step.load(Ordering::SeqCst) >= step as u8
     }

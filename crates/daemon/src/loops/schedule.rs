@@ -65,7 +65,6 @@ async fn decide(daemon: &Arc<Daemon>, sampled: bool) -> Option<Tick> {
     Some(tick)
 }
 
-/// Performs an action.
 async fn perform(daemon: Arc<Daemon>, action: Action) {
     match action {
         Action::Start(before) => {

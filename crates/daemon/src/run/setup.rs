@@ -43,7 +43,6 @@ pub struct Host {
 pub struct Site {
     /// Where the pool's files are.
     pub paths: Paths,
-    /// The configuration.
     pub config: LoadedConfig,
     /// Clocks, randomness, tasks, processes.
     pub world: World,

@@ -49,7 +49,6 @@ pub(crate) fn is_fresh(daemon: &Daemon) -> bool {
     latest(daemon).age().is_some_and(|age| age < AGE_MAX)
 }
 
-/// The last sample.
 pub(crate) fn latest(daemon: &Daemon) -> MachineSample {
     *daemon.machine.borrow()
 }

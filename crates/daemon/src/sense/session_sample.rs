@@ -46,7 +46,6 @@ pub(crate) struct SampleState {
     /// The record when it was last read: its length, its modification time, and how many bytes were to be
     /// read.
     record: (u64, u64, u64),
-    /// The path of the record.
     record_path: Option<PathBuf>,
     /// Time of the last output.
     pub(crate) quiet_since: Option<Timestamp>,

@@ -55,7 +55,6 @@ struct Creation {
 
 /// The result of the decision. A slot is taken if the session needs one.
 enum Outcome {
-    /// A new session.
     Created(SessionId),
     /// An existing session is to start again; this is its record from before that.
     Started(Box<Session>),

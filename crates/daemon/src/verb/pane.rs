@@ -9,7 +9,6 @@ use crate::decide::idempotency::ClientOperation;
 use crate::engine::{Daemon, Turn, pane_of};
 use crate::verb::session_view;
 
-/// An effect on a pane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PaneEffect {
     /// Its user presses keys, which give these characters.

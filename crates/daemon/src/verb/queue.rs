@@ -115,7 +115,6 @@ pub(super) async fn resolve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
     settle(daemon, op, asked.id, move |turn, _| pool::queue::resolve(turn.pool(), &asked, turn.now())).await
 }
 
-/// Cancels a message.
 pub(super) async fn cancel(daemon: &Arc<Daemon>, op: &ClientOperation, id: MessageId) -> Reply {
     let decide = move |turn: &mut Turn<'_>, _: &Daemon| {
         let held = turn.pool().find_held(id).and_then(|open| Some((open.holder?.clone(), open.token)));

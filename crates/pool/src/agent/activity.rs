@@ -43,7 +43,6 @@ pub struct AgentObservation {
     pub interrupted_at: Option<Timestamp>,
     /// The last reading of its screen.
     pub screen: Option<ScreenReading>,
-    /// The window title.
     pub title: WindowTitle,
     /// True if an agent runs in it whose screen the pool can read.
     pub has_known_screen: bool,

@@ -14,7 +14,6 @@ use crate::settings::{Agent, QueueRules};
 pub struct HookInputs<'a> {
     /// The table of its agent kind.
     pub agent: &'a Agent,
-    /// The rules for queues.
     pub rules: &'a QueueRules,
     /// The agent's name for the turn that its present prompt began, if known.
     pub turn: Option<&'a str>,

@@ -16,7 +16,6 @@ pub(crate) struct AgentRecords {
 }
 
 impl AgentRecords {
-    /// Applies an event.
     pub(crate) fn apply(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::ActivityChanged { session, activity, .. } => {

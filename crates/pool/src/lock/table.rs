@@ -48,7 +48,6 @@ pub enum OuterLock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotHeld;
 
-/// A request for a lock.
 #[derive(Debug, Clone, Copy)]
 pub struct LockRequest<'a> {
     /// An unused ticket.
@@ -68,7 +67,6 @@ pub struct LockStatus<'a> {
     pub is_user_lock: bool,
     /// The purpose of the operation inside it.
     pub inside: Option<&'a str>,
-    /// Number of waiters.
     pub waiting: usize,
 }
 
@@ -252,7 +250,6 @@ impl LockTable {
         Some(Grant { ticket, token: self.issue_token() })
     }
 
-    /// The holder of a session's lock.
     pub fn holder(&self, session: SessionId) -> Option<LockStatus<'_>> {
         self.sessions.get(&session).map(|locks| LockStatus {
             token: locks.holder.0,

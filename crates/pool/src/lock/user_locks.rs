@@ -27,12 +27,10 @@ pub struct UserLock {
 pub struct UserLocks(BTreeMap<SessionId, UserLock>);
 
 impl UserLocks {
-    /// The lock on a session.
     pub fn get(&self, session: SessionId) -> Option<&UserLock> {
         self.0.get(&session)
     }
 
-    /// Grants the lock on a session.
     pub fn grant(&mut self, session: SessionId, lock: UserLock) {
         self.0.insert(session, lock);
     }

@@ -249,7 +249,6 @@ impl Observed {
         self.adopting.insert(pane)
     }
 
-    /// Ends the adoption of a pane.
     pub fn end_adoption(&mut self, pane: PaneId) {
         self.adopting.remove(&pane);
     }

@@ -7,7 +7,6 @@ use agents::screen::Composer;
 use crate::agent::screen::ScreenReading;
 use crate::settings::Settings;
 
-/// A snapshot of a pane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PaneSnapshot {
     /// True if it is in copy mode.

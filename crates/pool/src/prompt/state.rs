@@ -61,7 +61,6 @@ impl Prompts {
         self.delivering.insert(session)
     }
 
-    /// Ends the delivery to a session.
     pub fn end_delivery(&mut self, session: SessionId) {
         self.delivering.remove(&session);
     }

@@ -31,7 +31,6 @@ pub fn enter_delay(bytes: u32) -> Duration {
 /// A prompt that was typed and that nothing confirmed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unconfirmed {
-    /// Number of checks.
     pub checks: u32,
     /// Number of times that Enter was pressed again.
     pub enters: u32,

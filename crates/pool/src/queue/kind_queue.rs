@@ -85,7 +85,6 @@ impl KindQueue {
         Some((priority, entry))
     }
 
-    /// Returns a message.
     pub(crate) fn get(&self, id: MessageId) -> Option<(i8, QueueEntry)> {
         self.rows.iter().find_map(|(priority, row)| {
             let entry = row.entries[row.find(id).ok()?];

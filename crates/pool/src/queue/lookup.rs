@@ -7,7 +7,6 @@ use crate::pool::Pool;
 use crate::queue::pending::PendingMessage;
 
 impl Pool {
-    /// A pending message of a session.
     pub fn pending_message(&self, session: SessionId, id: MessageId) -> Option<PendingMessage<'_>> {
         self.queues.queue(session)?.get(session, id)
     }
@@ -175,7 +174,6 @@ impl Pool {
         self.sessions().flat_map(move |session| of(session.id))
     }
 
-    /// The prompts of a session.
     pub fn prompts(&self, session: SessionId) -> PromptCounts {
         let prompts = self.queues.queue(session).and_then(|queue| queue.kind(PROMPT));
         prompts.map_or_else(PromptCounts::default, |(_, prompts)| PromptCounts {

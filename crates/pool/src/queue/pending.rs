@@ -6,7 +6,6 @@ use protocol::{Holder, InDoubt, MessageId, MessageState, SessionId, Timestamp, T
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingMessage<'a> {
     pub id: MessageId,
-    /// The session that it is for.
     pub session: SessionId,
     pub kind: &'a str,
     /// The priority; higher ones are worked first.

@@ -139,7 +139,6 @@ fn check(send: &Send, body: &Body) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks the name of a kind.
 pub(crate) fn check_kind(text: &str) -> Result<(), Refusal> {
     let follows = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
     let starts = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());

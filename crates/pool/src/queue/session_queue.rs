@@ -11,7 +11,6 @@ use crate::queue::entry::{EntryState, QueueEntry};
 use crate::queue::kind_queue::KindQueue;
 use crate::queue::pending::PendingMessage;
 
-/// The queue of one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SessionQueue {
     kinds: BTreeMap<Arc<str>, KindQueue>,
@@ -313,7 +312,6 @@ impl SessionQueue {
         self.kind_mut(&moving.kind).put(moving.priority, moving.entry.with_state(state));
     }
 
-    /// A pending message.
     pub(crate) fn get(&self, session: SessionId, id: MessageId) -> Option<PendingMessage<'_>> {
         if let Some(held) = self.held.get(&id) {
             let (kind, messages) = self.kinds.get_key_value(&held.kind)?;

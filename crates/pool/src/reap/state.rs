@@ -68,7 +68,6 @@ impl Reaping {
         Self { reaper_since: now, ..Self::default() }
     }
 
-    /// Connects a reaper.
     pub fn reaper_connected(&mut self, reaper: Peer, now: Timestamp) {
         if self.reapers.is_empty() {
             self.reaper_since = now;
@@ -108,7 +107,6 @@ impl Reaping {
         self.leases.begin(tag, connection, (grace_ms, now));
     }
 
-    /// Ends a lease.
     pub fn end_lease(&mut self, tag: Tag) {
         self.leases.end(tag);
     }
@@ -161,7 +159,6 @@ impl Reaping {
         self.guarded.insert(tag);
     }
 
-    /// Ends a guard.
     pub fn end_guard(&mut self, tag: Tag) {
         self.guarded.remove(&tag);
     }
@@ -265,7 +262,6 @@ impl Reaping {
         (settings.reap.max_kills_per_minute as usize).saturating_sub(recent)
     }
 
-    /// Counts a kill by a rule.
     pub(crate) fn count_kill(&mut self, found: (Tag, Rule), now: Mono) {
         self.kills.retain(|_, at| at.until(now) < MINUTE);
         self.kills.insert(found, now);

@@ -34,7 +34,6 @@ const LATER: Duration = Duration::from_secs(60);
 /// Time after which a session that is being parked no longer counts as freeing its slot.
 const LEAVING_LIMIT: Duration = Duration::from_secs(10);
 
-/// Inputs to a tick.
 pub struct TickInputs<'a> {
     pub settings: &'a Settings,
     /// Retention of ended sessions; none for ever.
@@ -58,7 +57,6 @@ pub enum Action {
     Park(SessionId, Tag),
     /// Check whether the conversation of an ended incarnation is lost.
     CheckConversation(SessionId, Tag),
-    /// Remove a session.
     Remove(SessionId, Reason),
 }
 

@@ -72,7 +72,6 @@ impl Scheduler {
         self.starting.insert(session)
     }
 
-    /// Ends the start of a session.
     pub fn end_start(&mut self, session: SessionId) {
         self.starts_ended += usize::from(self.starting.remove(&session));
     }
@@ -138,7 +137,6 @@ impl Scheduler {
         self.removing.insert(session)
     }
 
-    /// Ends the removal of a session.
     pub fn end_removal(&mut self, session: SessionId) {
         self.removing.remove(&session);
     }

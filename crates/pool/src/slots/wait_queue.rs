@@ -62,7 +62,6 @@ impl WaitQueue {
         self.0.is_empty()
     }
 
-    /// Number of slots that are wanted.
     pub fn slots_wanted(&self, pool: &Pool) -> usize {
         slots_for(&self.0, pool)
     }
@@ -124,7 +123,6 @@ impl WaitQueue {
     }
 }
 
-/// Number of slots that these waiters want.
 fn slots_for(waiters: &[(Waiter, Wanted)], pool: &Pool) -> usize {
     let lacking = waiters.iter().map(|(_, wanted)| wanted).filter(|wanted| wanted.lacks_slot(pool));
     lacking.collect::<BTreeSet<_>>().len()

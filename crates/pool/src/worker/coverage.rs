@@ -14,12 +14,10 @@ impl Pool {
         sessions.filter_map(|session| Some((session, session.worker.as_deref()?)))
     }
 
-    /// The session of the worker with this name.
     pub fn worker(&self, name: &str) -> Option<&Session> {
         self.workers().find(|(_, worker)| worker.name == name).map(|(session, _)| session)
     }
 
-    /// All sessions of users.
     pub fn user_sessions(&self) -> impl Iterator<Item = &Session> {
         self.sessions().filter(|session| session.worker.is_none())
     }
@@ -38,7 +36,6 @@ pub(crate) fn named<'a>(
     sessions.iter().filter_map(|session| resolve(pool, session).ok())
 }
 
-/// True if a session is selected.
 pub(crate) fn is_selected(pool: &Pool, selection: &Selection, session: &Session) -> bool {
     match selection {
         Selection::Named(sessions) => named(pool, sessions).any(|named| named.id == session.id),

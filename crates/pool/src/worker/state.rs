@@ -100,7 +100,6 @@ impl Worker {
         self.registration.as_ref()
     }
 
-    /// Time at which it connected.
     pub fn connected_at(&self) -> Timestamp {
         self.connected_at
     }
@@ -175,7 +174,6 @@ impl Workers {
         Some(WaitingRequest { _shared: Arc::clone(&worker.requests) })
     }
 
-    /// The worker at a connection.
     pub fn get(&self, connection: u64) -> Option<&Worker> {
         self.workers.get(&connection)
     }
@@ -256,7 +254,6 @@ impl Workers {
         self.cancelled.retain(|_, claim| claim.process != process);
     }
 
-    /// True if the holder of a message is connected.
     pub fn is_holder_connected(&self, id: MessageId) -> bool {
         self.claims.contains_key(&id)
     }

@@ -34,7 +34,6 @@ fn named(
     crate::world::candidates(&world.pool, &settings(), &inputs)
 }
 
-/// A session that is live.
 fn live() -> (World, SessionId) {
     let mut world = World::default();
     let id = world.live("a", server(1), 1);

@@ -53,7 +53,6 @@ pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) agent: Agent,
     pub(crate) id: SessionId,
-    /// The rules for queues.
     pub(crate) rules: QueueRules,
     hooks: u64,
     /// The agent's questions behind the one that is shown.

@@ -21,7 +21,6 @@ fn parse_group(text: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_vec(path.strip_suffix(DELETED).unwrap_or(path).to_vec())))
 }
 
-/// Returns the directory of a group.
 pub(super) fn directory(group: &Path) -> io::Result<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo")?;
     let found = mounts.split(|b| *b == b'\n').filter_map(parse_mount).find_map(|(root, mount_point)| {

@@ -170,7 +170,6 @@ fn is_alive(daemon: &Daemon, membership: &Membership) -> bool {
     entry.is_some_and(|entry| entry.info.id == daemon.id && entry.info.is_alive())
 }
 
-/// Returns the pids of spared processes.
 pub(crate) fn pids(spared: &[SparedProcess]) -> HashSet<u32> {
     spared.iter().map(|spared| spared.member.id.pid).collect()
 }

@@ -20,7 +20,6 @@ use super::writer_options::WriterOptions;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(2);
 
-/// The directory of a log.
 #[derive(Debug)]
 pub(super) struct LogDir {
     dir: PathBuf,

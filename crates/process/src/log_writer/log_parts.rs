@@ -21,7 +21,6 @@ pub struct Part {
     pub length: u64,
     /// Size on disk, in bytes.
     pub size: u64,
-    /// True if it is compressed.
     pub compressed: bool,
 }
 

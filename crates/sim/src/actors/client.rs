@@ -33,7 +33,6 @@ pub(crate) struct Actor {
     name: String,
     rng: Rng,
     client: Option<Client>,
-    /// The messages that it sent.
     sent: Vec<MessageId>,
     lost: Option<LostAnswer>,
 }

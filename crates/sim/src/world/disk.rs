@@ -114,7 +114,6 @@ pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
 }
 
-/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FaultKind {
     /// The process ends.
@@ -162,7 +161,6 @@ impl Faults {
         }
     }
 
-    /// Plans a fault.
     pub(crate) fn plan(&self, fault: Fault) {
         self.planned().fault = Some(fault);
     }

@@ -77,7 +77,6 @@ struct Table {
 }
 
 impl Machine {
-    /// Starts a process.
     pub(crate) fn start(&self, kind: Kind, tag: Option<Tag>, is_stubborn: bool) -> ProcId {
         let mut table = self.table();
         loop {
@@ -167,7 +166,6 @@ impl Machine {
         self.change(process, |found| found.tag = Some(tag));
     }
 
-    /// True if the process lives.
     pub(crate) fn lives(&self, process: ProcId) -> bool {
         self.table().living.get(&process.pid).is_some_and(|found| found.id == process)
     }
@@ -177,7 +175,6 @@ impl Machine {
         self.table().living.get(&pid).map(|found| found.id)
     }
 
-    /// Returns the living processes.
     pub(crate) fn living(&self) -> Vec<Proc> {
         self.table().living.values().cloned().collect()
     }

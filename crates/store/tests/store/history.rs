@@ -142,7 +142,6 @@ impl History {
         }
     }
 
-    /// Creates a session.
     pub(crate) fn create(&mut self) -> SessionId {
         self.step(0);
         self.now.pool.sessions().last().unwrap().id
@@ -154,7 +153,6 @@ impl History {
         *self.now.messages.keys().next_back().unwrap()
     }
 
-    /// Changes the state of a message.
     pub(crate) fn change_state(&mut self, id: MessageId, state: MessageState) {
         let session = self.now.messages[&id].0.session;
         let changed_at = Timestamp(self.clock);

@@ -154,7 +154,6 @@ impl Log {
     }
 }
 
-/// Reads the next block.
 fn next(mut reader: Reader) -> Result<Block, PeerGone> {
     let mut bytes = vec![0; BLOCK_MAX];
     let read = reader.read(&mut bytes).map_err(|error| {

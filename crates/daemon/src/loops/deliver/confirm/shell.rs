@@ -35,7 +35,6 @@ const RESTS: u32 = 3;
 
 /// A shell's terminal before Enter was pressed.
 pub(crate) struct ShellBefore {
-    /// The end of its log.
     log_end: u64,
     /// True if the shell was at its line editor.
     edits_line: bool,
@@ -111,7 +110,6 @@ async fn finish_untaken(
     advance(daemon, (session, prompt.id), MessageState::Dead, why).await
 }
 
-/// Returns the end of a session's log.
 async fn log_end(daemon: &Daemon, session: SessionId) -> Option<u64> {
     let dir = daemon.paths.logs_of(session);
     daemon.blocking.with_timeout(Purpose::Logs, move || logs::bounds(&dir)).await?.ok().map(|(_, end)| end)
