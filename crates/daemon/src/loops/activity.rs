@@ -145,7 +145,7 @@ fn decide(
         }
         note_foreground(turn, &target, &sample);
         note_sampled(turn, target.tag, began);
-        if sample.edits_lines {
+        if sample.edits_lines == Some(true) {
             turn.volatile.prompts.note_line_editor(target.tag);
         }
         if let Some(at) = sample.quiet_since.filter(|_| sample.has_output) {

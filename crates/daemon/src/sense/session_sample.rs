@@ -47,30 +47,17 @@ pub(crate) struct SampleState {
     /// read.
     record: (u64, u64, u64),
     record_path: Option<PathBuf>,
-    /// Time of the last output.
-    pub(crate) quiet_since: Option<Timestamp>,
-    /// True if there is any output: the log of an adopted session begins empty.
-    has_output: bool,
-    screen: Option<ScreenReading>,
     screen_read_at: Option<Timestamp>,
-    said: Arc<Vec<RecordedPrompt>>,
-    ended: Option<TurnEnd>,
-    tokens: Option<u64>,
-    /// The program in the foreground of a shell's terminal.
-    foreground: Option<Foreground>,
-    /// The state of the shell that is in the foreground.
-    shell: Option<ShellState>,
-    /// True if the shell is known to edit its lines; `None` if nobody looked.
-    edits_lines: Option<bool>,
-    /// True if its program had ended after all of it was read.
-    has_ended: bool,
+    /// What was found so far, except for the marks and the title.
+    found: Sample,
 }
 
 /// The result of a sample.
+#[derive(Clone, Default)]
 pub(crate) struct Sample {
     /// Time of the last output.
     pub(crate) quiet_since: Option<Timestamp>,
-    /// True if there is any output.
+    /// True if there is any output: the log of an adopted session begins empty.
     pub(crate) has_output: bool,
     pub(crate) marks: TerminalMarks,
     pub(crate) title: WindowTitle,
@@ -84,8 +71,8 @@ pub(crate) struct Sample {
     pub(crate) foreground: Option<Foreground>,
     /// The state of the shell that is in the foreground.
     pub(crate) shell: Option<ShellState>,
-    /// True if the shell is known to edit its lines.
-    pub(crate) edits_lines: bool,
+    /// True if the shell is known to edit its lines; `None` if nobody looked.
+    pub(crate) edits_lines: Option<bool>,
     /// True if its program had ended by then. The silence of the session, and that the shell is alone in its terminal,
     /// then mean nothing.
     pub(crate) has_ended: bool,
@@ -95,7 +82,7 @@ impl SampleState {
     /// True if the agent's own record is worth reading: the agent has stopped, has fallen silent, or may have
     /// got a prompt that it did not confirm.
     pub(crate) fn wants_record(&self, target: &SampleTarget, now: Timestamp) -> bool {
-        let silent = self.quiet_since.is_some_and(|since| since > now || now.since(since) >= STALL);
+        let silent = self.found.quiet_since.is_some_and(|since| since > now || now.since(since) >= STALL);
         let works = target.known.state.is_at_work();
         target.agent.adapter != Adapter::None && (!works || silent || target.unconfirmed.is_some())
     }
@@ -119,7 +106,8 @@ impl SampleState {
         if (asks || target.known.state == ActivityState::Busy) && self.is_title_unresolved(now) {
             return true;
         }
-        let told = target.notes.heard_at.into_iter().chain(self.quiet_since).chain([target.known.since]);
+        let told =
+            target.notes.heard_at.into_iter().chain(self.found.quiet_since).chain([target.known.since]);
         let last = told.filter(|at| *at <= now).max();
         let silent = last.is_none_or(|last| now.since(last) >= SILENCE);
         works && silent && self.screen_read_at(now) <= last
@@ -127,20 +115,7 @@ impl SampleState {
 
     /// Returns the result of the last sample.
     pub(crate) fn sample(&self) -> Sample {
-        Sample {
-            quiet_since: self.quiet_since,
-            has_output: self.has_output,
-            marks: self.log.marks.clone(),
-            title: self.log.title,
-            screen: self.screen.clone(),
-            said: Arc::clone(&self.said),
-            ended: self.ended.clone(),
-            tokens: self.tokens,
-            foreground: self.foreground.clone(),
-            shell: self.shell,
-            edits_lines: self.edits_lines == Some(true),
-            has_ended: self.has_ended,
-        }
+        Sample { marks: self.log.marks.clone(), title: self.log.title, ..self.found.clone() }
     }
 
     /// Returns when the last successful read of its screen began; `None` if there was none, or if the clock was set
@@ -152,7 +127,7 @@ impl SampleState {
     /// True if it wrote something after its screen was last read.
     fn wrote_since_screen_read(&self, now: Timestamp) -> bool {
         self.screen_read_at(now)
-            .is_none_or(|at| self.quiet_since.is_some_and(|wrote| wrote.after(MTIME_LAG) >= at))
+            .is_none_or(|at| self.found.quiet_since.is_some_and(|wrote| wrote.after(MTIME_LAG) >= at))
     }
 
     /// True if the window's title says that the agent asks, and its screen was not read since, or is due
@@ -164,32 +139,32 @@ impl SampleState {
 
     /// Stores the interpretation of its screen; the read began at this time.
     pub(crate) fn set_screen(&mut self, screen: ScreenReading, began: Timestamp) {
-        (self.screen, self.screen_read_at) = (Some(screen), Some(began));
+        (self.found.screen, self.screen_read_at) = (Some(screen), Some(began));
     }
 
     /// Reads what is new in its files, and whether its program runs.
     pub(crate) fn read(&mut self, processes: &dyn Processes, target: &SampleTarget, now: Timestamp) {
         self.read_files(processes, target, now);
         // Last: what was read before is of a living program.
-        self.has_ended = target.process.is_some_and(|process| processes.has_exited(process));
+        self.found.has_ended = target.process.is_some_and(|process| processes.has_exited(process));
     }
 
     fn read_files(&mut self, processes: &dyn Processes, target: &SampleTarget, now: Timestamp) {
         let init = target.shell.as_ref().and_then(|shell| shell.init);
-        self.foreground = init.and_then(|init| processes.foreground(init));
+        self.found.foreground = init.and_then(|init| processes.foreground(init));
         if target.attached {
             // The attached client hears it.
             self.log.marks.bell_at = None;
         }
         let log = std::fs::metadata(&target.log);
-        if log.is_err() && self.quiet_since.is_some() {
+        if log.is_err() && self.found.quiet_since.is_some() {
             // A log that cannot be looked at counts as being written.
-            self.quiet_since = Some(now);
+            self.found.quiet_since = Some(now);
         }
         if let Ok(meta) = log {
-            self.has_output = self.has_output || meta.len() > 0 || files::has_output(&target.log);
-            let before = target.active_before_adoption.filter(|_| !self.has_output);
-            self.quiet_since = quiet_since((&target.log, &meta, now), before);
+            self.found.has_output = self.found.has_output || meta.len() > 0 || files::has_output(&target.log);
+            let before = target.active_before_adoption.filter(|_| !self.found.has_output);
+            self.found.quiet_since = quiet_since((&target.log, &meta, now), before);
             match target.agent.adapter {
                 Adapter::None => self.log.read_marks(target, &meta, now),
                 Adapter::Codex if target.known.state.is_at_work() => self.log.read_title(target, &meta, now),
@@ -208,19 +183,20 @@ impl SampleState {
     /// not looked at.
     fn read_shell(&mut self, processes: &dyn Processes, target: &SampleTarget, now: Timestamp) {
         let Some(shell) = &target.shell else { return };
-        let is_in_front = shell.is_in_foreground(self.foreground.as_ref()) == Some(true);
-        let stays = self.shell.is_some_and(|state| !shell.runs_builtin(self.foreground.as_ref(), &state));
-        if !is_in_front || !stays || self.quiet_since.is_none_or(|at| now.since(at) < SHELL_REST) {
+        let is_in_front = shell.is_in_foreground(self.found.foreground.as_ref()) == Some(true);
+        let stays =
+            self.found.shell.is_some_and(|state| !shell.runs_builtin(self.found.foreground.as_ref(), &state));
+        if !is_in_front || !stays || self.found.quiet_since.is_none_or(|at| now.since(at) < SHELL_REST) {
             let found =
                 shell.program.filter(|_| is_in_front).and_then(|program| processes.shell_state(program));
-            self.shell = found.map(|state| with_question(state, target));
+            self.found.shell = found.map(|state| with_question(state, target));
         }
-        if self.shell.is_some_and(|state| state.is_at_line_editor()) {
-            self.edits_lines = Some(true);
+        if self.found.shell.is_some_and(|state| state.is_at_line_editor()) {
+            self.found.edits_lines = Some(true);
         }
         // The shell may have been at its line editor before this start of the daemon, and have run something since.
         let logs = target.log.parent().filter(|_| shell.is_line_editor);
-        self.edits_lines.get_or_insert_with(|| {
+        self.found.edits_lines.get_or_insert_with(|| {
             logs.is_some_and(|logs| logs::has_line_editor(logs, target.tag).unwrap_or_default())
         });
     }
@@ -229,7 +205,7 @@ impl SampleState {
     fn follow_record(&mut self, path: Option<&PathBuf>) {
         if self.record_path.as_ref() != path {
             (self.record, self.record_path) = (Default::default(), path.cloned());
-            (self.said, self.ended, self.tokens) = Default::default();
+            (self.found.said, self.found.ended, self.found.tokens) = Default::default();
         }
     }
 
@@ -247,9 +223,9 @@ impl SampleState {
         if let Some(last) = said.last_mut() {
             last.at = last.at.or(Some(written_at(&meta)));
         }
-        self.said = Arc::new(said);
-        self.ended = transcript::turn_end(adapter, &tail);
-        self.tokens = transcript::tokens(adapter, &tail).or(self.tokens);
+        self.found.said = Arc::new(said);
+        self.found.ended = transcript::turn_end(adapter, &tail);
+        self.found.tokens = transcript::tokens(adapter, &tail).or(self.found.tokens);
     }
 }
 
@@ -314,7 +290,7 @@ mod tests {
         for (path, prompts) in [(&path, 1), (&path, 1), (&dir.path().join("next"), 0)] {
             state.follow_record(Some(path));
             state.read_record(Adapter::Claude, path, RECORD_TAIL);
-            state.tokens = Some(9).filter(|_| prompts > 0);
+            state.found.tokens = Some(9).filter(|_| prompts > 0);
             assert_eq!((state.sample().said.len(), state.sample().tokens.is_some()), (prompts, prompts > 0));
         }
     }
@@ -371,7 +347,8 @@ mod tests {
         let mut target = SampleTarget::plain((SessionId(1), Tag([1; 16])), Path::new("log"));
         target.agent = Arc::new(pool::Agent { adapter: Adapter::Claude, ..pool::Agent::default() });
         target.hooked = true;
-        let mut state = SampleState { quiet_since: Some(at(9_900)), ..SampleState::default() };
+        let mut state = SampleState::default();
+        state.found.quiet_since = Some(at(9_900));
         for (answerable, is_read) in [(true, false), (false, true)] {
             let ask = Ask { id: 1, kind: AskKind::Permission, text: String::new(), tool: None, answerable };
             target.known =
@@ -397,7 +374,7 @@ mod tests {
         };
         state.set_screen(screen, at(100));
         for (wrote, again) in [(0, false), (95, true), (100, true), (110, true)] {
-            state.quiet_since = Some(at(wrote));
+            state.found.quiet_since = Some(at(wrote));
             assert_eq!(state.wrote_since_screen_read(now), again, "{wrote}");
         }
         assert!(state.wrote_since_screen_read(at(50)), "the clock was set back since");
