@@ -118,24 +118,16 @@ mod tests {
     #[test]
     fn the_rungs_in_order() {
         let mut ladder = Ladder::new(GRACE, VERIFY);
-        let seconds = Duration::from_secs;
-        assert_eq!(ladder.step(seconds(0), &ids(&[7, 8]), &HashMap::new()), Step::Term(ids(&[7, 8])));
-        assert_eq!(
-            ladder.step(seconds(1), &ids(&[7, 9]), &HashMap::new()),
-            Step::Term(ids(&[9])),
-            "each gets TERM once"
-        );
-        assert_eq!(ladder.step(seconds(2), &ids(&[]), &HashMap::new()), Step::Rescan);
-        assert_eq!(
-            ladder.step(seconds(3), &ids(&[7]), &HashMap::new()),
-            Step::Term(vec![]),
-            "one empty scan proves nothing"
-        );
-        assert_eq!(ladder.step(seconds(5), &ids(&[7]), &HashMap::new()), Step::Kill(ids(&[7])));
-        assert_eq!(ladder.step(seconds(10), &ids(&[7]), &HashMap::new()), Step::Kill(ids(&[7])));
-        assert_eq!(ladder.step(seconds(11), &ids(&[7]), &HashMap::new()), Step::GiveUp(ids(&[7])));
-        assert_eq!(ladder.step(seconds(12), &ids(&[]), &HashMap::new()), Step::Rescan);
-        assert_eq!(ladder.step(seconds(13), &ids(&[]), &HashMap::new()), Step::Done);
+        let mut step = |at, found: &[u32]| ladder.step(Duration::from_secs(at), &ids(found), &HashMap::new());
+        assert_eq!(step(0, &[7, 8]), Step::Term(ids(&[7, 8])));
+        assert_eq!(step(1, &[7, 9]), Step::Term(ids(&[9])), "each gets TERM once");
+        assert_eq!(step(2, &[]), Step::Rescan);
+        assert_eq!(step(3, &[7]), Step::Term(vec![]), "one empty scan proves nothing");
+        assert_eq!(step(5, &[7]), Step::Kill(ids(&[7])));
+        assert_eq!(step(10, &[7]), Step::Kill(ids(&[7])));
+        assert_eq!(step(11, &[7]), Step::GiveUp(ids(&[7])));
+        assert_eq!(step(12, &[]), Step::Rescan);
+        assert_eq!(step(13, &[]), Step::Done);
     }
 
     #[test]
