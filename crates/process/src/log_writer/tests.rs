@@ -3,8 +3,6 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -18,6 +16,7 @@ use super::copy::write_fully;
 use super::directory::LogDir;
 use super::rotating_log::RotatingLog;
 use super::{Parts, WriterOptions, clear, has_writer, times};
+use crate::testing::wait_until;
 
 fn open(options: &WriterOptions) -> RotatingLog {
     RotatingLog::open(LogDir::create(&options.dir).unwrap(), options).unwrap()
@@ -90,6 +89,12 @@ fn obstruct(path: &Path) {
     }
 }
 
+fn remove_obstacles(dir: &Path) {
+    for name in [logs::NEXT, logs::COMPRESSING, logs::NEW_TIMES] {
+        let _none = fs::remove_dir(dir.join(name));
+    }
+}
+
 fn story(options: &WriterOptions, steps: Vec<Step>) {
     let dir = &options.dir;
     let (mut log, mut all) = (open(options), Vec::<u8>::new());
@@ -102,15 +107,11 @@ fn story(options: &WriterOptions, steps: Vec<Step>) {
             }
             Step::Obstacle(name) => obstruct(&dir.join(name)),
             Step::Killed => {
-                for name in [logs::NEXT, logs::COMPRESSING, logs::NEW_TIMES] {
-                    let _none = fs::remove_dir(dir.join(name));
-                }
+                remove_obstacles(dir);
                 log = open(options);
             }
             Step::Beside(length) => {
-                for name in [logs::NEXT, logs::COMPRESSING, logs::NEW_TIMES] {
-                    let _none = fs::remove_dir(dir.join(name));
-                }
+                remove_obstacles(dir);
                 let text = bytes(all.len(), length, false);
                 let mut other = open(options);
                 assert_eq!(write_fully(&mut other, &text), 0);
@@ -191,11 +192,7 @@ fn what_a_writer_left_half_done_is_done_again() {
     assert!(!path(&part_name(0, true)).exists() && !path(logs::COMPRESSING).exists());
     let log = open(&options);
     let compressed = || Parts::list_stable(dir.path()).unwrap().0.iter().all(|part| part.compressed);
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while !compressed() {
-        assert!(std::time::Instant::now() < deadline, "not compressed");
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
+    wait_until("the compression", compressed);
     assert_eq!(kept(dir.path()), (0, text));
     log.finish();
     let names = |name: &std::ffi::OsStr| logs::parse_part(name.to_str().unwrap()).is_none();
@@ -294,11 +291,7 @@ fn a_writer_is_seen_as_long_as_one_is_there() {
     assert!(has_writer(dir.path()));
     drop(second);
     // A child that another test has just forked holds the lock until it executes its program.
-    let until = Instant::now() + Duration::from_secs(10);
-    while has_writer(dir.path()) {
-        assert!(Instant::now() < until, "a writer is left");
-        thread::yield_now();
-    }
+    wait_until("the end of the last writer", || !has_writer(dir.path()));
     let earlier = File::create(dir.path().join(logs::CURRENT)).unwrap();
     earlier.lock().unwrap();
     assert!(has_writer(dir.path()), "a writer of an earlier release");
