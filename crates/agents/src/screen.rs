@@ -20,7 +20,7 @@ use cells::Cell;
 use crate::adapter::Adapter;
 
 pub use dialogs::{QUESTION, USAGE_LIMIT};
-pub use patterns::{Pattern, Patterns, ScreenState};
+pub use patterns::{Pattern, Patterns, ScreenReading};
 
 /// A screen, as `tmux capture-pane -p -e` prints it.
 #[derive(Debug, Clone, Default)]

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use agents::screen::{Patterns, Screen, ScreenState};
+use agents::screen::{Patterns, Screen, ScreenReading};
 use agents::{Adapter, Confirm, screen};
 use protocol::policy::{Naming, OnFailedTurn, OnInterrupted, RestartPolicy};
 use protocol::reap::{Action, Leftovers, Rule};
 use protocol::worker::WorkerSpec;
 use protocol::{InDoubt, Limits, OsBytes, Size, Timestamp, env};
-
-use crate::agent::screen::ScreenReading;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueRules {
@@ -322,16 +320,15 @@ impl Agent {
     /// Reads its screen. `cursor` is the column and row of the terminal's cursor, from 0.
     pub fn read_screen(&self, screen: &Screen, cursor: (u16, u16), at: Timestamp) -> ScreenReading {
         let adapter = self.adapter;
-        let ScreenState { composer, dialog, works, background } = if adapter.knows_screen() {
-            ScreenState {
-                composer: screen::composer(adapter, screen, cursor),
-                dialog: screen::dialog(adapter, screen),
-                works: screen::is_working(adapter, screen),
-                background: screen::background(adapter, screen),
-            }
-        } else {
-            self.screen.read(screen, cursor.1)
-        };
-        ScreenReading { at, composer, dialog, works, background }
+        if !adapter.knows_screen() {
+            return self.screen.read(screen, cursor.1, at);
+        }
+        ScreenReading {
+            at,
+            composer: screen::composer(adapter, screen, cursor),
+            dialog: screen::dialog(adapter, screen),
+            works: screen::is_working(adapter, screen),
+            background: screen::background(adapter, screen),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use protocol::Timestamp;
 use protocol::activity::ASK_MAX;
 use protocol::bounds::cut;
 use regex::{Captures, Regex, RegexBuilder};
@@ -66,10 +67,12 @@ pub struct Patterns {
     pub background: Option<Pattern>,
 }
 
-/// The state of an agent as its screen shows it.
+/// A reading of an agent's screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScreenState {
-    /// The composer.
+pub struct ScreenReading {
+    /// Time of the reading.
+    pub at: Timestamp,
+    /// The composer, in which prompts are typed.
     pub composer: Composer,
     /// The open dialog.
     pub dialog: Option<Dialog>,
@@ -92,11 +95,12 @@ impl Patterns {
     }
 
     /// Reads a screen. `cursor` is the row of the terminal's cursor, from 0.
-    pub fn read(&self, screen: &Screen, cursor: u16) -> ScreenState {
+    pub fn read(&self, screen: &Screen, cursor: u16, at: Timestamp) -> ScreenReading {
         let text = screen.texts[..screen.bottom().map_or(0, |bottom| bottom + 1)].join("\n");
         let dialog = self.dialog(&text);
         let works = self.works.as_ref().filter(|_| dialog.is_none());
-        ScreenState {
+        ScreenReading {
+            at,
             composer: if dialog.is_some() { Composer::Hidden } else { self.composer(&text, cursor) },
             works: works.map(|Pattern(works)| works.is_match(&text)),
             background: self.background(&text),
@@ -134,6 +138,8 @@ impl Patterns {
 mod tests {
     use super::*;
 
+    const AT: Timestamp = Timestamp(7);
+
     fn described() -> Patterns {
         let pattern = |text: &str| Some(text.parse().unwrap());
         Patterns {
@@ -147,8 +153,8 @@ mod tests {
     fn seen(text: &str) -> (Composer, Option<bool>, Option<String>, Option<String>) {
         let screen = Screen::new(text.as_bytes());
         let bottom = u16::try_from(screen.bottom().unwrap_or(0)).unwrap();
-        let ScreenState { composer, dialog, works, background } = described().read(&screen, bottom);
-        (composer, works, background, dialog.map(|dialog| dialog.text))
+        let seen = described().read(&screen, bottom, AT);
+        (seen.composer, seen.works, seen.background, seen.dialog.map(|dialog| dialog.text))
     }
 
     #[test]
@@ -164,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_is_not_described_is_not_guessed() {
-        let seen = Patterns::default().read(&Screen::new(b"> "), 0);
+        let seen = Patterns::default().read(&Screen::new(b"> "), 0, AT);
         assert_eq!((seen.composer, seen.works), (Composer::Unknown, None));
         assert_eq!((seen.dialog, seen.background), (None, None));
     }
@@ -172,15 +178,15 @@ mod tests {
     #[test]
     fn a_prompt_that_was_taken_and_stands_there_still_is_no_draft() {
         let screen = Screen::new(b"> before\n> the prompt\n");
-        assert_eq!(described().read(&screen, 2).composer, Composer::Unknown, "the cursor is below");
-        assert_eq!(described().read(&screen, 1).composer, Composer::Holds("the prompt".to_owned()));
+        assert_eq!(described().read(&screen, 2, AT).composer, Composer::Unknown, "the cursor is below");
+        assert_eq!(described().read(&screen, 1, AT).composer, Composer::Holds("the prompt".to_owned()));
     }
 
     #[test]
     fn of_several_groups_the_one_counts_that_matched() {
         let composer = Some("^a> (.*)$|^b> (.*)$".parse().unwrap());
         let patterns = Patterns { composer, ..Patterns::default() };
-        assert_eq!(patterns.read(&Screen::new(b"a> x"), 0).composer, Composer::Holds("x".to_owned()));
+        assert_eq!(patterns.read(&Screen::new(b"a> x"), 0, AT).composer, Composer::Holds("x".to_owned()));
     }
 
     #[test]

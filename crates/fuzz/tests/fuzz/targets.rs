@@ -13,7 +13,7 @@ use protocol::hello::HelloReply;
 use protocol::hook::SpooledHook;
 use protocol::reap::Candidate;
 use protocol::tmux::TmuxState;
-use protocol::{Call, Event, Frame, Hello, Message, Session, Stamped};
+use protocol::{Call, Event, Frame, Hello, Message, Session, Stamped, Timestamp};
 
 use crate::corpus;
 use crate::engine::{Target, run};
@@ -133,7 +133,7 @@ fn screens() {
             used(screen::dialog(adapter, &screen));
             used(screen::is_working(adapter, &screen));
             used(screen::background(adapter, &screen));
-            used(Patterns::of(adapter).read(&screen, cursor.1));
+            used(Patterns::of(adapter).read(&screen, cursor.1, Timestamp(0)));
         }
         let text = text(input);
         used(screen::strip_markers(&text));

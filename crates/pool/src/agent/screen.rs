@@ -1,6 +1,6 @@
 //! Readings of an agent's terminal.
 
-use agents::screen::{Composer, Dialog};
+pub use agents::screen::ScreenReading;
 use protocol::Timestamp;
 
 /// The window title of an agent's terminal, as far as it tells the agent's activity.
@@ -47,19 +47,4 @@ impl TerminalMarks {
     pub(crate) fn runs_command(&self) -> bool {
         self.command > self.prompt
     }
-}
-
-/// A reading of an agent's screen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScreenReading {
-    /// Time of the reading.
-    pub at: Timestamp,
-    /// The composer, in which prompts are typed.
-    pub composer: Composer,
-    /// The open dialog.
-    pub dialog: Option<Dialog>,
-    /// True if the screen says that the agent works; none if it does not tell.
-    pub works: Option<bool>,
-    /// Work in the background that the screen reports.
-    pub background: Option<String>,
 }
