@@ -37,6 +37,7 @@ use crate::adapter::Adapter;
 use fields::Fields;
 
 pub use limit_reset::limit_reset;
+pub(crate) use limit_reset::rfc3339;
 pub use skill::last_skill;
 
 /// True if an agent's error says that its user is not logged in: Claude Code 2.1.197 (`Please run /login`),

@@ -19,7 +19,7 @@ use cells::Cell;
 
 use crate::adapter::Adapter;
 
-pub use dialogs::{QUESTION, USAGE_LIMIT};
+pub use dialogs::{QUESTION, USAGE_LIMIT, answerable_dialogs, choices};
 pub use patterns::{Pattern, Patterns, ScreenReading};
 
 /// A screen, as `tmux capture-pane -p -e` prints it.
@@ -112,21 +112,10 @@ pub fn dialog(adapter: Adapter, screen: &Screen) -> Option<Dialog> {
     if free { None } else { dialogs::find(adapter, screen) }
 }
 
-/// Returns the names of the dialogs that appear unprompted and can be answered with keys: startup dialogs and
-/// those about the usage limit. A name is repeated for each form of its dialog.
-pub fn answerable_dialogs(adapter: Adapter) -> impl Iterator<Item = &'static str> {
-    dialogs::answerable(adapter)
-}
-
 /// Removes the marks before the lines of a dialog's text, one of which moves with the selection.
 pub fn strip_markers(text: &str) -> String {
     let strip = |line: &str| line.trim_start_matches(|c: char| !c.is_alphanumeric()).to_owned();
     text.lines().map(strip).collect::<Vec<_>>().join("\n")
-}
-
-/// Returns the numbered choices in a dialog's text.
-pub fn choices(text: &str) -> Vec<(u8, &str)> {
-    dialogs::choices(text)
 }
 
 /// True if the agent is in the middle of a turn; none if the screen does not tell, for instance behind a

@@ -8,12 +8,11 @@ mod claude;
 mod codex;
 mod gemini;
 
-use std::time::UNIX_EPOCH;
-
-use protocol::{Timestamp, millis};
+use protocol::Timestamp;
 use serde_json::Value;
 
 use crate::adapter::Adapter;
+use crate::payload::rfc3339;
 
 /// True if the output of an agent says that the conversation to resume does not exist: Claude Code 2.1.197,
 /// Codex 0.169.0, OpenCode 1.18.33, Gemini CLI 0.61.0, for which a conversation without a prompt is none.
@@ -150,6 +149,5 @@ fn lines(tail: &[u8]) -> impl DoubleEndedIterator<Item = Value> + '_ {
 
 /// Returns the `timestamp` of a line, which is in the form of RFC 3339.
 fn time(line: &Value) -> Option<Timestamp> {
-    let at = humantime::parse_rfc3339(line.get("timestamp")?.as_str()?).ok()?;
-    at.duration_since(UNIX_EPOCH).ok().map(|since| Timestamp(millis(since)))
+    rfc3339(line.get("timestamp")?.as_str()?)
 }

@@ -82,7 +82,7 @@ fn nearest_date(now: Timestamp, month: usize, day: u64, time_of_day: u64) -> Opt
     })
 }
 
-fn rfc3339(text: &str) -> Option<Timestamp> {
+pub(crate) fn rfc3339(text: &str) -> Option<Timestamp> {
     let time = humantime::parse_rfc3339(text).ok()?;
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     Some(Timestamp(protocol::time::millis(since)))

@@ -74,14 +74,15 @@ const KNOWN: [KnownDialog; 30] = [
     known(Adapter::Opencode, "permission", "△ Permission required", &["Allow once", "Reject"], false),
 ];
 
-/// Returns the names of the dialogs that appear unprompted and can be answered with keys.
-pub(super) fn answerable(adapter: Adapter) -> impl Iterator<Item = &'static str> {
+/// Returns the names of the dialogs that appear unprompted and can be answered with keys: startup dialogs and
+/// those about the usage limit. A name is repeated for each form of its dialog.
+pub fn answerable_dialogs(adapter: Adapter) -> impl Iterator<Item = &'static str> {
     let is_answerable = |known: &&KnownDialog| known.is_startup || known.name == USAGE_LIMIT;
     KNOWN.iter().filter(move |known| known.adapter == adapter && is_answerable(known)).map(|known| known.name)
 }
 
 /// Returns the numbered lines of a dialog's text in order: `› 2. Keep current model`.
-pub(super) fn choices(text: &str) -> Vec<(u8, &str)> {
+pub fn choices(text: &str) -> Vec<(u8, &str)> {
     text.lines().filter_map(choice).collect()
 }
 
