@@ -99,6 +99,13 @@ pub fn wire(adapter: Adapter, options: &WiringOptions<'_>) -> Wiring {
     wiring
 }
 
+/// Options with the same directory for all files.
+#[cfg(test)]
+fn options_in(dir: &str, approve_ms: u64, hook_ms: u64) -> WiringOptions<'_> {
+    let (poolctl, dir) = (Path::new("/bin/poolctl"), Path::new(dir));
+    WiringOptions { poolctl, dir, own_dir: dir, approve_ms, hook_ms }
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
@@ -108,22 +115,15 @@ mod tests {
 
     #[test]
     fn an_agent_without_hooks_is_launched_as_it_is() {
-        let dir = Path::new("/state/s1");
-        let named = |poolctl| WiringOptions { poolctl, dir, own_dir: dir, approve_ms: 1, hook_ms: 1 };
-        assert_eq!(wire(Adapter::None, &named(Path::new("/bin/poolctl"))), Wiring::default());
-        let odd = Path::new(OsStr::from_bytes(b"/b\xff/poolctl"));
-        assert_eq!(wire(Adapter::Claude, &named(odd)), Wiring::default());
+        let named = options_in("/state/s1", 1, 1);
+        assert_eq!(wire(Adapter::None, &named), Wiring::default());
+        let odd = WiringOptions { poolctl: Path::new(OsStr::from_bytes(b"/b\xff/poolctl")), ..named };
+        assert_eq!(wire(Adapter::Claude, &odd), Wiring::default());
     }
 
     #[test]
     fn hooks_that_the_user_installed_keep_quiet_beside_ours() {
-        let named = WiringOptions {
-            poolctl: Path::new("/bin/poolctl"),
-            dir: Path::new("/state/s1"),
-            own_dir: Path::new("/state/s1"),
-            approve_ms: 0,
-            hook_ms: 1,
-        };
+        let named = options_in("/state/s1", 0, 1);
         for adapter in Adapter::ALL.into_iter().filter(|adapter| *adapter != Adapter::None) {
             let hooked = ("POOL_HOOKED".into(), adapter.to_string().into());
             assert!(wire(adapter, &named).env.contains(&hooked), "{adapter}");

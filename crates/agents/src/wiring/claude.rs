@@ -64,18 +64,13 @@ pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::wiring::options_in;
 
     fn plugin(approve_ms: u64) -> Value {
-        let dir = Path::new("/state/s1");
-        let wiring = wire(
-            "/opt/poolctl",
-            &WiringOptions { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms, hook_ms: 4200 },
-        );
+        let wiring = wire("/opt/poolctl", &options_in("/state/s1", approve_ms, 4200));
         assert_eq!(wiring.args, ["--plugin-dir".into(), "/state/s1/tmux-pool".into()]);
         assert_eq!(wiring.files[0].0, "tmux-pool/hooks/hooks.json");
         serde_json::from_slice(&wiring.files[0].1).unwrap()

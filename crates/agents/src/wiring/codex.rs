@@ -101,14 +101,11 @@ fn toml_string(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+    use crate::wiring::options_in;
 
     fn args(poolctl: &str, approve_ms: u64, hook_ms: u64) -> Vec<String> {
-        let dir = Path::new("/state/s1");
-        let wiring =
-            wire(poolctl, &WiringOptions { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms, hook_ms });
+        let wiring = wire(poolctl, &options_in("/state/s1", approve_ms, hook_ms));
         assert!(wiring.files.is_empty());
         wiring.args.iter().map(OsBytes::to_string_lossy).collect()
     }

@@ -51,19 +51,14 @@ pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::wiring::options_in;
 
     #[test]
     fn every_event_calls_poolctl() {
-        let dir = Path::new("/state/s1");
-        let wiring = wire(
-            "/my tools/poolctl",
-            &WiringOptions { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms: 1, hook_ms: 4200 },
-        );
+        let wiring = wire("/my tools/poolctl", &options_in("/state/s1", 1, 4200));
         assert_eq!(wiring.env, [(DEFAULTS_ENV.into(), "/state/s1/gemini-hooks.json".into())]);
         let settings: Value = serde_json::from_slice(&wiring.files[0].1).unwrap();
         let ours = json!([{"hooks": [{

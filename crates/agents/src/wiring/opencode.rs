@@ -39,17 +39,12 @@ fn percent_encode(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+    use crate::wiring::options_in;
 
     #[test]
     fn its_configuration_names_the_plugin_and_the_plugin_poolctl() {
-        let dir = Path::new("/my state/s1");
-        let wiring = wire(
-            "/my \"tools\"/poolctl",
-            &WiringOptions { poolctl: Path::new("/"), dir, own_dir: dir, approve_ms: 90, hook_ms: 1 },
-        );
+        let wiring = wire("/my \"tools\"/poolctl", &options_in("/my state/s1", 90, 1));
         assert_eq!(wiring.env, [("OPENCODE_CONFIG".into(), "/my state/s1/opencode.json".into())]);
         let file = |name: &str| {
             let (_, bytes) = wiring.files.iter().find(|(file, _)| file == name).unwrap();
