@@ -167,8 +167,7 @@ fn c06_an_agent_begins_with_nothing_and_what_is_kept_of_it_does_not_grow_with_wh
     let after = kept(&pool);
     assert!(after < before + 100, "{before} bytes became {after}");
     // `oldest_at` is the oldest waiting message's time, while another one is being worked.
-    let slow = agent.send("SLOW one");
-    agent.await_state(&slow, "accepted");
+    let slow = agent.send_until("SLOW one", "accepted");
     let waiting = ["two", "three"].map(|text| agent.send(text));
     let shown = agent.show();
     assert_eq!((&shown["queue"]["queued"], &shown["activity"]), (&json!(2), &json!("busy")));

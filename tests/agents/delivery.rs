@@ -56,8 +56,7 @@ fn a_second_prompt_waits_with_its_reason_and_is_typed_at_the_end_of_the_turn() {
     let pool = fakes::pool("");
     for kind in ["claude", "codex"] {
         let agent = Agent::new(&pool, kind);
-        let one = agent.send("SLOW one");
-        agent.await_state(&one, "accepted");
+        let one = agent.send_until("SLOW one", "accepted");
         assert_eq!(agent.await_activity("busy")["activity_source"], "hook");
         let two = agent.send("two");
         let shown = agent.await_shown("waiting with a reason", |shown| shown["waits"].is_string());
@@ -120,8 +119,7 @@ fn an_enter_that_the_agent_swallows_is_pressed_again_and_the_text_is_not_typed_a
 fn a_prompt_that_was_typed_a_moment_ago_is_not_typed_anew_by_a_user() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
-    let id = agent.send("STUCK here");
-    agent.await_state(&id, "typed");
+    let id = agent.send_until("STUCK here", "typed");
     let refused = pool.ctl(&["queue", "resolve", &agent.id, &id, "--as", "retry"]);
     assert!(refused.code == 4 && refused.stderr.contains("may still take it"), "{refused:?}");
     assert_eq!(agent.pastes(), ["STUCK here"]);
@@ -140,8 +138,7 @@ fn an_agent_that_dies_with_a_prompt_ends_it_and_the_queue_goes_on_with_the_next_
     let pool = fakes::pool("");
     for kind in ["claude", "codex"] {
         let agent = Agent::new(&pool, kind);
-        let one = agent.send("SLOW one");
-        agent.await_state(&one, "accepted");
+        let one = agent.send_until("SLOW one", "accepted");
         let two = agent.send("two");
         kill_agent(&pool, &agent);
         let dead = agent.await_state(&one, "dead");
@@ -215,8 +212,7 @@ fn an_outage_holds_the_lane_and_the_agent_is_told_to_go_on_until_it_is_over() {
 fn an_interruption_that_a_hook_tells_of_ends_the_prompt_at_once() {
     let pool = fakes::pool("");
     let agent = Agent::codex(&pool);
-    let id = agent.send("SLOW work");
-    agent.await_state(&id, "accepted");
+    let id = agent.send_until("SLOW work", "accepted");
     agent.keys(&["Escape"]);
     assert_eq!(agent.await_state(&id, "dead")["reason"], "interrupted");
     assert_eq!(agent.show()["activity"], "idle");
@@ -228,8 +224,7 @@ fn an_interruption_that_a_hook_tells_of_ends_the_prompt_at_once() {
 fn an_interruption_that_only_the_agents_record_tells_of_ends_the_prompt() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
-    let id = agent.send("SLOW work, NOTED");
-    agent.await_state(&id, "accepted");
+    let id = agent.send_until("SLOW work, NOTED", "accepted");
     agent.keys(&["Escape"]);
     assert_eq!(agent.await_state(&id, "dead")["reason"], "interrupted");
     let shown = agent.show();
@@ -242,8 +237,7 @@ fn an_interruption_that_only_the_agents_record_tells_of_ends_the_prompt() {
 fn an_interruption_that_nothing_tells_of_is_seen_on_the_screen_after_a_silence() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
-    let id = agent.send("SLOW work");
-    agent.await_state(&id, "accepted");
+    let id = agent.send_until("SLOW work", "accepted");
     agent.keys(&["Escape"]);
     assert_eq!(agent.await_state(&id, "dead")["reason"], "interrupted");
     let shown = agent.show();
@@ -257,8 +251,7 @@ fn an_interrupted_prompt_is_sent_again_where_that_is_configured() {
     let again = fakes::kind("again", "codex", "", "on_interrupted = 'retry'\n");
     let pool = fakes::pool(&again);
     let agent = Agent::new(&pool, "again");
-    let id = agent.send("SLOW work");
-    agent.await_state(&id, "accepted");
+    let id = agent.send_until("SLOW work", "accepted");
     agent.keys(&["Escape"]);
     agent.await_prompts(&["SLOW work", "SLOW work"]);
     agent.await_state(&id, "accepted");

@@ -84,8 +84,7 @@ fn a_prompt_that_is_only_in_the_agents_own_record_was_accepted() {
 fn a_person_may_end_a_typed_prompt_at_once_and_the_next_one_is_typed() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
-    let one = agent.send("LOST one");
-    agent.await_state(&one, "typed");
+    let one = agent.send_until("LOST one", "typed");
     let two = agent.send("two");
     pool.ok(&["queue", "resolve", &agent.id, &one, "--as", "done"]);
     assert_eq!(agent.state(&one), "done");
@@ -283,8 +282,7 @@ fn what_an_agent_left_in_a_file_goes_before_the_end_of_the_turn_that_it_tells_of
     let agent = Agent::claude(&pool);
     for n in 0..5 {
         let text = format!("LOST {n}");
-        let id = agent.send(&text);
-        agent.await_state(&id, "typed");
+        let id = agent.send_until(&text, "typed");
         let [taken, over] = hooks(&agent, &text);
         agent.unheard("claude", &taken);
         agent.hook("claude", &over).expect(0);
@@ -305,8 +303,7 @@ fn record(agent: &Agent<'_>, mut line: serde_json::Value) {
 fn a_prompt_that_waits_in_the_agents_own_queue_is_not_accepted_yet() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
-    let id = agent.send("LOST hello");
-    agent.await_state(&id, "typed");
+    let id = agent.send_until("LOST hello", "typed");
     record(&agent, json!({ "type": "queue-operation", "operation": "enqueue", "content": "LOST hello" }));
     let usage = json!({ "input_tokens": 7, "output_tokens": 0 });
     record(&agent, json!({ "type": "assistant", "message": { "usage": usage } }));
@@ -328,8 +325,7 @@ fn what_hooks_left_in_files_goes_before_what_the_agent_recorded_and_before_its_n
     let agent = Agent::claude(&pool);
     for n in 0..4 {
         let text = format!("LOST {n}");
-        let id = agent.send(&text);
-        agent.await_state(&id, "typed");
+        let id = agent.send_until(&text, "typed");
         for hook in hooks(&agent, &text) {
             agent.unheard("claude", &hook);
         }
@@ -348,8 +344,7 @@ fn what_hooks_left_in_files_goes_before_what_the_agent_recorded_and_before_its_n
 fn a_kill_of_poold_while_a_prompt_is_typed_types_nothing_again() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
-    let id = agent.send("LOST hello");
-    agent.await_state(&id, "typed");
+    let id = agent.send_until("LOST hello", "typed");
     for _ in 0..3 {
         pool.restart_poold();
         assert_eq!(agent.state(&id), "typed");
@@ -359,8 +354,7 @@ fn a_kill_of_poold_while_a_prompt_is_typed_types_nothing_again() {
     }
     agent.await_state(&id, "done");
     assert_eq!((agent.pastes().len(), agent.enters()), (1, 1));
-    let slow = agent.send("SLOW work");
-    agent.await_state(&slow, "accepted");
+    let slow = agent.send_until("SLOW work", "accepted");
     pool.restart_poold();
     assert_eq!(agent.state(&slow), "accepted");
     agent.go();
@@ -374,8 +368,7 @@ fn a_kill_of_poold_while_a_prompt_is_typed_types_nothing_again() {
 fn a_turn_that_ends_while_poold_is_away_is_over_when_it_is_back() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
-    let one = agent.send("SLOW one");
-    agent.await_state(&one, "accepted");
+    let one = agent.send_until("SLOW one", "accepted");
     let two = agent.send("two");
     agent.await_all_read();
     pool.kill9(Program::Poold);

@@ -192,6 +192,14 @@ impl<'a> Agent<'a> {
         self.pool.ok(&["send", &self.id, text])
     }
 
+    /// Sends a prompt and waits until it is in `state`; returns its id.
+    #[track_caller]
+    pub(super) fn send_until(&self, text: &str, state: &str) -> String {
+        let id = self.send(text);
+        self.await_state(&id, state);
+        id
+    }
+
     /// Sends a prompt and waits until it is done; returns the agent's reply.
     #[track_caller]
     pub(super) fn tell(&self, text: &str) -> String {

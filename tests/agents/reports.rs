@@ -38,8 +38,7 @@ fn nothing_is_reported_unless_it_is_asked_for() {
 fn each_use_of_a_tool_and_each_end_of_a_turn_is_a_message_for_workers() {
     let pool = pool();
     let agent = Agent::claude(&pool);
-    let id = agent.send("TOOL it");
-    agent.await_state(&id, "done");
+    let id = agent.send_until("TOOL it", "done");
     let waiting = queued(&agent, "observation");
     assert_eq!(waiting.len(), 2, "{waiting:?}");
     // A message of a hook does not count as a prompt of the session.
@@ -62,8 +61,7 @@ fn c04_an_observation_tells_of_the_prompt_that_it_belongs_to() {
     let pool = pool();
     let agent = Agent::claude(&pool);
     for n in 1..4 {
-        let id = agent.send(&format!("TOOL {n}"));
-        agent.await_state(&id, "done");
+        let id = agent.send_until(&format!("TOOL {n}"), "done");
         for _ in 0..2 {
             assert_eq!(worked(&agent, "observation")["prompt"].to_string(), id);
         }
@@ -87,8 +85,7 @@ fn c04_a_use_of_a_tool_that_is_told_late_belongs_to_its_prompt_too() {
     let pool = pool();
     let agent = Agent::claude(&pool);
     for n in 0..3 {
-        let id = agent.send(&format!("SLOW {n}"));
-        agent.await_state(&id, "accepted");
+        let id = agent.send_until(&format!("SLOW {n}"), "accepted");
         agent.unheard("claude", &used(&agent, &format!("late {n}")));
         agent.go();
         agent.await_state(&id, "done");
@@ -181,8 +178,7 @@ fn c08_summaries_that_fail_again_and_again_are_held_back_and_not_lost() {
 fn a_worker_gets_observations_while_the_agent_works() {
     let pool = fakes::pool(&fakes::kind("watched", "codex", "", BOTH));
     let agent = Agent::new(&pool, "watched");
-    let id = agent.send("SLOW work");
-    agent.await_state(&id, "accepted");
+    let id = agent.send_until("SLOW work", "accepted");
     agent.hook("codex", &used(&agent, "now")).expect(0);
     assert_eq!(worked(&agent, "observation")["tool_name"], "Edit");
     assert_eq!(agent.state(&id), "accepted");

@@ -30,8 +30,7 @@ fn a_report_of_an_earlier_incarnation_changes_nothing() {
     let agent = Agent::claude(&pool);
     let old = agent.tag();
     pool.ok(&["restart", &agent.id]);
-    let id = agent.send("SLOW work");
-    agent.await_state(&id, "accepted");
+    let id = agent.send_until("SLOW work", "accepted");
     assert_ne!(agent.tag(), old);
     let before = known(&agent);
     let reports = [
@@ -54,8 +53,7 @@ fn an_agent_that_runs_inside_of_this_one_is_not_heard() {
     let pool = fakes::pool("");
     for kind in ["claude", "codex"] {
         let agent = Agent::new(&pool, kind);
-        let id = agent.send("SLOW work");
-        agent.await_state(&id, "accepted");
+        let id = agent.send_until("SLOW work", "accepted");
         let before = known(&agent);
         // A child agent inherited the environment, and has a conversation of its own.
         let of = |event: &str| json!({ "hook_event_name": event, "session_id": "a-child", "turn_id": "c1" });
@@ -98,8 +96,7 @@ fn what_a_hook_says_late_is_not_news() {
         agent.leave(name, &json!({ "version": 1, "hook": hook }).to_string());
     };
     let long_ago = 1_000_000_000_000;
-    let id = agent.send("SLOW work");
-    agent.await_state(&id, "accepted");
+    let id = agent.send_until("SLOW work", "accepted");
     // A report of a turn long ago: it ends neither the agent's turn nor the prompt.
     spool("old", long_ago, json!({ "turn_over": { "turn": null, "said": "long ago" } }));
     agent.await_all_read();
@@ -158,8 +155,7 @@ fn hooks_never_fail_whatever_they_are_given_and_wherever_they_are() {
 fn reports_are_read_in_their_order_when_poold_is_back() {
     let pool = fakes::pool("");
     let agent = Agent::claude(&pool);
-    let id = agent.send("SLOW work");
-    agent.await_state(&id, "accepted");
+    let id = agent.send_until("SLOW work", "accepted");
     agent.await_all_read();
     pool.kill9(Program::Poold);
     let tool = json!({ "tool_name": "Bash", "tool_input": { "command": "make" }, "tool_use_id": "t" });
