@@ -112,23 +112,22 @@ fn exact_or_unknown(pool: &Pool, ends: &[(i32, Value)]) -> usize {
     exact
 }
 
+/// Waits until all have ended, and asserts that each code is exact; returns the document of each.
 #[track_caller]
-fn all_exact(pool: &Pool, ends: &[(i32, Value)]) {
-    assert_eq!(exact_or_unknown(pool, ends), ends.len(), "{ends:#?}");
-}
-
-/// Prints past the test runner, which hides the output of passing tests.
-fn tell(what: &str, exact: usize, of: usize) {
-    drop(writeln!(std::io::stderr(), "exits: {what}: {exact} of {of} exact"));
+fn all_exact(what: &str, pool: &Pool, codes: &[i32]) -> Vec<(i32, Value)> {
+    let ends = ends(pool, codes);
+    let exact = exact_or_unknown(pool, &ends);
+    // Past the test runner, which hides the output of passing tests.
+    drop(writeln!(std::io::stderr(), "exits: {what}: {exact} of {} exact", codes.len()));
+    assert_eq!(exact, codes.len(), "{ends:#?}");
+    ends
 }
 
 #[test]
 fn g10_what_exits_at_once_has_its_exact_code() {
     let (pool, codes) = (Pool::with(ROOMY), codes());
     each(&codes, |code| drop(pool.script(&name(code), &format!("exit {code}"))));
-    let ends = ends(&pool, &codes);
-    all_exact(&pool, &ends);
-    for (code, shown) in ends {
+    for (code, shown) in all_exact("at once", &pool, &codes) {
         assert_eq!(
             (&shown["lifecycle"], &shown["reason"]),
             (&"stopped".into(), &"exited".into()),
@@ -150,10 +149,7 @@ fn g25_codes_are_exact_where_the_server_is_killed_at_that_moment() {
         send_signal(server, Signal::SIGKILL);
     });
     wait_until("the server is gone", PATIENCE, || gone(server));
-    let ends = ends(&pool, &codes);
-    let exact = exact_or_unknown(&pool, &ends);
-    tell("tmux killed at that moment", exact, codes.len());
-    assert_eq!(exact, codes.len(), "{ends:#?}");
+    all_exact("tmux killed at that moment", &pool, &codes);
 }
 
 #[test]
@@ -164,10 +160,7 @@ fn g25_codes_are_exact_where_the_server_is_told_to_end_at_that_moment() {
         scope.spawn(|| go.go(&codes));
         pool.tmux_text(&["kill-server"]);
     });
-    let ends = ends(&pool, &codes);
-    let exact = exact_or_unknown(&pool, &ends);
-    tell("kill-server at that moment", exact, codes.len());
-    assert_eq!(exact, codes.len(), "{ends:#?}");
+    all_exact("kill-server at that moment", &pool, &codes);
 }
 
 #[test]
@@ -182,7 +175,7 @@ fn g25_codes_are_exact_where_poold_is_away() {
         files.filter(|file| file.path().extension().is_some_and(|e| e == "exit")).count() == codes.len()
     });
     pool.start_poold();
-    all_exact(&pool, &ends(&pool, &codes));
+    all_exact("poold away", &pool, &codes);
 }
 
 #[test]
@@ -196,10 +189,7 @@ fn g25_codes_are_exact_where_poold_and_the_server_are_killed_at_that_moment() {
         send_signal(server, Signal::SIGKILL);
     });
     pool.start_poold();
-    let ends = ends(&pool, &codes);
-    let exact = exact_or_unknown(&pool, &ends);
-    tell("tmux and poold killed at that moment", exact, codes.len());
-    assert_eq!(exact, codes.len(), "{ends:#?}");
+    all_exact("tmux and poold killed at that moment", &pool, &codes);
 }
 
 #[test]
@@ -230,8 +220,5 @@ fn g25_codes_are_exact_where_the_disk_is_full() {
     if pool.ended(Program::Poold).is_some() {
         pool.restart_poold();
     }
-    let ends = ends(&pool, &codes);
-    let exact = exact_or_unknown(&pool, &ends);
-    tell("on a full disk", exact, codes.len());
-    assert_eq!(exact, codes.len(), "{ends:#?}");
+    all_exact("on a full disk", &pool, &codes);
 }
