@@ -236,17 +236,29 @@ fn data(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-#[test]
-fn d09_a_database_of_a_newer_version_is_refused_and_left_alone() {
-    let file = data("tests/data/newer.redb");
+/// Asserts that `poold` refuses this database with these words, and that nothing changes it.
+#[track_caller]
+fn is_refused_and_left_alone(path: &str, says: &str) {
+    let file = data(path);
     let pool = with_database("", &file);
     pool.start(Program::Poold);
     assert_eq!(pool.await_end(Program::Poold), 9, "{}", pool.logs());
-    assert!(pool.logs().contains("9999"), "{}", pool.logs());
+    assert!(pool.logs().contains(says), "{}", pool.logs());
     for verb in [&["check", "--offline"][..], &["compact", "--offline"]] {
         pool.ctl(verb).expect(9);
     }
     assert_eq!(fs::read(pool.database()).unwrap(), fs::read(&file).unwrap());
+}
+
+#[test]
+fn d09_a_database_of_a_newer_version_is_refused_and_left_alone() {
+    is_refused_and_left_alone("tests/data/newer.redb", "9999");
+}
+
+/// It says what to do.
+#[test]
+fn d09_a_database_of_a_development_build_is_refused_and_left_alone() {
+    is_refused_and_left_alone("tests/data/unreleased.redb", "poolctl export");
 }
 
 #[test]
@@ -298,19 +310,6 @@ fn d09_a_database_of_the_first_version_is_opened_and_used() {
         assert_eq!(pool.json(&["queue", "show", &name, &id])["state"], "queued");
         pool.restart_poold();
     }
-}
-
-#[test]
-fn d09_a_database_of_a_development_build_is_refused_and_left_alone() {
-    let file = data("tests/data/unreleased.redb");
-    let pool = with_database("", &file);
-    pool.start(Program::Poold);
-    assert_eq!(pool.await_end(Program::Poold), 9, "{}", pool.logs());
-    assert!(pool.logs().contains("poolctl export"), "it says what to do: {}", pool.logs());
-    for verb in [&["check", "--offline"][..], &["compact", "--offline"]] {
-        pool.ctl(verb).expect(9);
-    }
-    assert_eq!(fs::read(pool.database()).unwrap(), fs::read(&file).unwrap());
 }
 
 #[test]
