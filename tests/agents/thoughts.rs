@@ -413,18 +413,6 @@ fn w25_the_colours_of_a_repository_are_its_own_or_made_of_its_path_and_nothing_i
 }
 
 #[test]
-fn w25_colours_that_are_no_file_keep_nobody_waiting() {
-    let pool = Pool::new();
-    let dir = pool.path("work/.swimmers");
-    fs::create_dir_all(&dir).unwrap();
-    nix::unistd::mkfifo(&dir.join("colors.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    pool.ok(&["new", "web", "--cwd", pool.path("work").to_str().unwrap(), "--", "cat"]);
-    for _ in 0..5 {
-        assert_eq!(pool.ctl(&["--json", "--timeout", "5s", "show", "web"]).expect(0).json()["name"], "web");
-    }
-}
-
-#[test]
 fn w16_w17_w18_what_a_new_session_is_told_arrives_once_and_as_it_is() {
     let pool = Pool::new();
     let out = pool.path("out");
