@@ -114,42 +114,28 @@ fn what_is_being_adopted_is_not_missing_before_it_has_its_mark() {
     assert_eq!(world.lifecycle(id), Lifecycle::Starting);
 }
 
+/// Without a program of its own that is known, and with one that outlives its init.
 #[test]
 fn what_is_known_to_live_keeps_its_slot_until_the_reaper_ended_it() {
-    for (state, dead, end) in [
-        (up(1, vec![]), vec![], Lifecycle::Stopped),
-        (TmuxState::default(), vec![server(1).process], Lifecycle::Lost),
-    ] {
-        let (mut world, id) = live();
-        for now in [1000, 3000, 9000] {
-            world.now = now;
-            world.see(&state, &dead);
-            assert_eq!(world.lifecycle(id), Lifecycle::Draining);
+    let (init, program) = (process(101), process(201));
+    for (agent, ended, last) in [(None, None, init), (Some(program), Some(init), program)] {
+        for (state, gone, end) in [
+            (up(1, vec![]), None, Lifecycle::Stopped),
+            (TmuxState::default(), Some(server(1).process), Lifecycle::Lost),
+        ] {
+            let (mut world, id) = live();
+            place(&mut world, id, |run| run.agent = agent.or(run.agent));
+            let dead: Vec<_> = ended.into_iter().chain(gone).collect();
+            for now in [1000, 3000, 9000] {
+                world.now = now;
+                world.see(&state, &dead);
+                assert_eq!(world.lifecycle(id), Lifecycle::Draining);
+            }
+            let kinds: Vec<_> = named(&world, &state, &dead, world.now).iter().map(|c| c.kind).collect();
+            assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
+            world.see(&state, &[dead, vec![last]].concat());
+            assert_eq!(world.lifecycle(id), end);
         }
-        let kinds: Vec<_> = named(&world, &state, &dead, world.now).iter().map(|c| c.kind).collect();
-        assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
-        world.see(&state, &[dead, vec![process(101)]].concat());
-        assert_eq!(world.lifecycle(id), end);
-    }
-}
-
-#[test]
-fn a_program_that_outlives_its_init_keeps_its_slot_until_its_end_is_proved() {
-    for (state, dead, end) in [
-        (up(1, vec![]), vec![process(101)], Lifecycle::Stopped),
-        (TmuxState::default(), vec![process(101), server(1).process], Lifecycle::Lost),
-    ] {
-        let (mut world, id) = live();
-        place(&mut world, id, |run| run.agent = Some(process(201)));
-        for now in [1000, 3000] {
-            world.now = now;
-            world.see(&state, &dead);
-            assert_eq!(world.lifecycle(id), Lifecycle::Draining);
-        }
-        let kinds: Vec<_> = named(&world, &state, &dead, world.now).iter().map(|c| c.kind).collect();
-        assert_eq!(kinds, [protocol::reap::CandidateKind::Leftover]);
-        world.see(&state, &[dead, vec![process(201)]].concat());
-        assert_eq!(world.lifecycle(id), end);
     }
 }
 
