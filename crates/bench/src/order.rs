@@ -5,7 +5,6 @@ const STRIDE: usize = 1_000_003;
 
 /// Returns the indices 0 to `len` in the order of this run. All orders take their turn, so that nothing is
 /// always measured right after the same other thing.
-#[must_use]
 pub(crate) fn order(run: usize, len: usize) -> Vec<usize> {
     let mut choice = run.wrapping_mul(STRIDE);
     let mut rest: Vec<usize> = (0..len).collect();

@@ -77,7 +77,6 @@ impl Pool {
 
     /// Returns a command in the pool's environment; its program comes from the pool's directory if it
     /// exists there.
-    #[must_use]
     pub(crate) fn command(&self, program: &str) -> Command {
         let own = self.bin_dir.join(program);
         let mut command = Command::new(if own.exists() { own.as_os_str() } else { OsStr::new(program) });
@@ -92,7 +91,6 @@ impl Pool {
     }
 
     /// Returns a `tmux` command for the pool's server.
-    #[must_use]
     pub(crate) fn tmux(&self) -> Command {
         let mut command = self.command("tmux");
         command.arg("-S").arg(self.tmux_socket());
@@ -100,25 +98,21 @@ impl Pool {
     }
 
     /// Path of its tmux server's socket.
-    #[must_use]
     pub(crate) fn tmux_socket(&self) -> PathBuf {
         self.state().join("run/tmux.sock")
     }
 
     /// Path of its daemon's socket.
-    #[must_use]
     pub(crate) fn socket(&self) -> PathBuf {
         self.state().join("run/poold.sock")
     }
 
     /// Directory of the pool, with everything it owns.
-    #[must_use]
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// State directory.
-    #[must_use]
     pub(crate) fn state(&self) -> PathBuf {
         self.dir().join("state")
     }

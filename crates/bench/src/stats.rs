@@ -20,7 +20,6 @@ impl Times {
     }
 
     /// Returns the quantile `share` (0 to 1) in microseconds, by nearest rank; 0 without measurements.
-    #[must_use]
     pub(crate) fn quantile_us(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -48,7 +47,6 @@ pub(crate) struct Figures {
 
 impl Figures {
     /// Returns the median of each figure.
-    #[must_use]
     pub(crate) fn median(rounds: &[Self]) -> Self {
         let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure));
         Self { rate: of(|round| round.rate), p50: of(|round| round.p50), p99: of(|round| round.p99) }
@@ -56,7 +54,6 @@ impl Figures {
 }
 
 /// Returns the median: the lower of the middle two for an even number, NaN for none.
-#[must_use]
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -64,7 +61,6 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Returns the load averages over 1, 5 and 15 minutes, as the system writes them.
-#[must_use]
 pub(crate) fn load() -> String {
     let file = std::fs::read_to_string("/proc/loadavg").ok();
     let from_file = file.map(|text| text.split_whitespace().take(3).collect::<Vec<_>>().join(" "));

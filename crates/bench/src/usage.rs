@@ -34,13 +34,11 @@ fn precise(_pid: u32) -> Option<Duration> {
 }
 
 /// Returns its memory; `None` where the system does not tell.
-#[must_use]
 pub(crate) fn memory(id: ProcId) -> Option<Memory> {
     parse(&std::fs::read_to_string(format!("/proc/{}/status", id.pid)).ok()?)
 }
 
 /// Returns the memory shared with no other process, in bytes; `None` where the system does not tell.
-#[must_use]
 pub(crate) fn own_memory(id: ProcId) -> Option<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", id.pid)).ok()?;
     let own = rollup.lines().filter(|line| line.starts_with("Private_"));

@@ -247,7 +247,6 @@ pub enum Request {
 
 impl Request {
     /// True if the request needs an operation id, or for a claim, if a retry under one gets the same answer.
-    #[must_use]
     pub fn needs_operation_id(&self) -> bool {
         match self {
             variants!(Self:

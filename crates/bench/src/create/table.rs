@@ -12,7 +12,6 @@ const AT_LEAST: f64 = 1.0;
 const AT_LEAST_BEYOND: f64 = 2.0;
 
 /// Formats the tables.
-#[must_use]
 pub(super) fn text(rows: &[Row], existing: usize, runs: usize) -> String {
     let mut text = format!(
         "creating sessions beside {existing} others, {runs} rounds of {ONE_BY_ONE} one by one and {TOGETHER} together, \

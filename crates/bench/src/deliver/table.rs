@@ -19,7 +19,6 @@ const HOOK_TIMES: f64 = 2.0;
 const BEYOND_MS: f64 = 5.0;
 
 /// Formats the tables.
-#[must_use]
 pub(super) fn text(measured: &Measured) -> String {
     let Measured { runs, prompts, missing, hooks, live, peers } = measured;
     let [prompts, hooks, live] = [self::prompts(prompts, *runs), self::hooks(hooks), self::live(live)];
@@ -79,7 +78,6 @@ fn prompts(rows: &[prompt::Row], runs: usize) -> String {
 }
 
 /// Formats the table of wakes.
-#[must_use]
 pub(super) fn wakes(rows: &[prompt::wake::Row]) -> String {
     let mut text = format!(
         "from a wake until the agent has its first prompt, in s; load {}\nby hand: it is started, and typed to once its \

@@ -30,7 +30,6 @@ const AIMS: [Aim; 4] = [
 const OF_FLOOR: f64 = 2.2;
 
 /// Formats the tables.
-#[must_use]
 pub(super) fn text(measured: &Measured, options: &Options, sessions: usize) -> String {
     let mut text = format!(
         "messages of 256 bytes, kept on disk below {}; medians over {} rounds of {} s each, in turn; load {}\n\

@@ -18,7 +18,6 @@ const REAPER_PERCENT: f64 = 0.05;
 const REAPER_BYTES: u64 = 8_000_000;
 
 /// Formats the tables.
-#[must_use]
 pub(super) fn text(measured: &Measured) -> String {
     let (ends, looks) = (ends(&measured.ends, measured.runs), looks(&measured.scan));
     format!("{ends}\n{looks}\n{}\n{}", locks(&measured.locks), idle(measured.fresh, &measured.idle))

@@ -57,7 +57,6 @@ fn label(item: Item) -> &'static str {
 }
 
 /// Formats the tables.
-#[must_use]
 pub(super) fn text(measured: &Measured) -> String {
     let Measured { sessions, ours, runs, transport, rows, load } = measured;
     let floors = Floors::of(rows);
