@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow};
 
 use crate::options::Options;
 use crate::order::order;
-use crate::pool::Pool;
+use crate::pool::{OPEN_FILES, Pool};
 use crate::stats::Times;
 use crate::{interrupt, print, report};
 use makers::{Maker, Makers};
@@ -23,8 +23,6 @@ const ONE_BY_ONE: usize = 10;
 const TOGETHER: usize = 40;
 /// Number of concurrent requests.
 const AT_A_TIME: usize = 8;
-/// Limit of open files here and in child processes.
-const OPEN_FILES: u64 = 65_536;
 /// Time for removals to settle.
 const SETTLE: Duration = Duration::from_millis(300);
 

@@ -15,13 +15,11 @@ use protocol::request::New;
 
 use crate::floors::Client;
 use crate::options::Options;
-use crate::pool::Pool;
+use crate::pool::{OPEN_FILES, Pool};
 use crate::{print, report};
 use agents::Agents;
 use reader::Reader;
 
-/// Limit of open files here and in child processes.
-const OPEN_FILES: u64 = 65_536;
 /// Number of sessions that the measurements need.
 const OURS: usize = 8;
 

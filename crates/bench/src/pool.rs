@@ -13,6 +13,8 @@ use tempfile::TempDir;
 
 use crate::{interrupt, remains, report};
 
+/// Limit of open files here and in child processes: a thousand sessions need more than a thousand.
+pub(crate) const OPEN_FILES: u64 = 65_536;
 /// Name of the pool.
 pub(crate) const NAME: &str = "bench";
 

@@ -16,7 +16,7 @@ use anyhow::Result;
 use crate::create::bare::Bare;
 use crate::options::Options;
 use crate::order::order;
-use crate::pool::Pool;
+use crate::pool::{OPEN_FILES, Pool};
 use crate::stats::Times;
 use crate::usage::Memory;
 use crate::{interrupt, print, report};
@@ -25,8 +25,6 @@ use trees::Program;
 
 /// Rounds before the first that counts.
 const WARM_UP: usize = 1;
-/// Limit of open files here and in child processes.
-const OPEN_FILES: u64 = 65_536;
 /// Number of sessions of the idle measurement.
 const AT_REST: usize = 100;
 /// Time for earlier work to settle.

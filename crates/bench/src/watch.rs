@@ -12,7 +12,7 @@ use anyhow::Result;
 use crate::floors::{self, Control, Journal};
 use crate::options::Options;
 use crate::order::order;
-use crate::pool::Pool;
+use crate::pool::{OPEN_FILES, Pool};
 use crate::stats::Times;
 use crate::{interrupt, print, report};
 use load::Load;
@@ -24,8 +24,6 @@ const WARM_UP: usize = 2;
 const OURS: usize = 40;
 /// Number of own sessions that the measurements need.
 const OURS_AT_LEAST: usize = 4;
-/// Limit of open files here and in child processes: a thousand sessions need more than a thousand.
-const OPEN_FILES: u64 = 65_536;
 /// Time without an event after which the pool counts as quiet.
 const QUIET: Duration = Duration::from_millis(30);
 

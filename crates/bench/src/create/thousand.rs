@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use protocol::{ProcId, Request, SessionRef};
 
-use super::{OPEN_FILES, makers};
+use super::makers;
 use crate::floors::Client;
 use crate::options::Options;
-use crate::pool::Pool;
+use crate::pool::{OPEN_FILES, Pool};
 use crate::usage::{self, Memory};
 use crate::{interrupt, print, report, stats};
 
