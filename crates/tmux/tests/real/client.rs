@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -10,7 +9,7 @@ use tmux::act::Lines;
 use tmux::version::{OLDEST, Version};
 use tmux::{Device, Direct, TmuxError};
 
-use crate::support::{Rig, executable, send, until};
+use crate::support::{Rig, executable, in_an_environment, send, until};
 
 /// Returns a device whose clients record their pids before they run `then`; asked for its version alone, it
 /// is tmux.
@@ -163,25 +162,18 @@ async fn a_tmux_that_is_too_old_is_asked_for_nothing_but_its_version() {
     );
 }
 
-/// Runs itself in a subprocess whose environment must not reach the server.
 #[test]
 fn private_variables_reach_neither_server_nor_pane() {
-    if std::env::var_os("LC_TEST").is_some() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        return runtime.block_on(in_a_private_environment());
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "client::private_variables_reach_neither_server_nor_pane"]);
-    command.envs([
+    let private = [
         ("POOL_SOCKET", "x"),
         ("NOTIFY_SOCKET", "x"),
         ("LISTEN_FDS", "1"),
         ("ANTHROPIC_API_KEY", "x"),
-    ]);
-    command.envs([("TMUX", "/elsewhere,1,0"), ("TMUX_PANE", "%99"), ("LC_TEST", "kept")]);
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        ("TMUX", "/elsewhere,1,0"),
+        ("TMUX_PANE", "%99"),
+    ];
+    let name = "client::private_variables_reach_neither_server_nor_pane";
+    in_an_environment(name, &private, in_a_private_environment());
 }
 
 async fn in_a_private_environment() {

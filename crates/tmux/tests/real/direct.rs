@@ -4,7 +4,6 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use nix::sys::signal::Signal;
 use tmux::act::Lines;
 use tmux::{Answer, Device, Direct, TmuxError};
 
-use crate::support::{Rig, eventually, executable, until};
+use crate::support::{Rig, eventually, executable, in_an_environment, until};
 
 /// Returns a device whose calls fail if they start a client.
 fn without_client(rig: &Rig) -> Device {
@@ -125,25 +124,11 @@ async fn a_server_that_wants_a_client_gets_one() {
     }
 }
 
-/// Runs itself in a subprocess with a known environment.
 #[test]
 fn a_session_is_the_same_with_and_without_a_client() {
-    if std::env::var_os("LC_TEST").is_some() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        return runtime.block_on(in_a_known_environment());
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "direct::a_session_is_the_same_with_and_without_a_client"]);
-    command.envs([
-        ("POOL_SOCKET", "x"),
-        ("TMUX_PANE", "%99"),
-        ("LC_TEST", "kept"),
-        ("SPOOL_DIR", "x"),
-        ("DISPLAY", ":9"),
-    ]);
-    let output = command.env_remove("SSH_AUTH_SOCK").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let known = [("POOL_SOCKET", "x"), ("TMUX_PANE", "%99"), ("SPOOL_DIR", "x"), ("DISPLAY", ":9")];
+    let name = "direct::a_session_is_the_same_with_and_without_a_client";
+    in_an_environment(name, &known, in_a_known_environment());
 }
 
 async fn in_a_known_environment() {

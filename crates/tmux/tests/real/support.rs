@@ -147,6 +147,19 @@ pub(crate) fn executable(path: &Path, text: &str) -> PathBuf {
     path.to_owned()
 }
 
+/// Runs the rest of the test `name` in a process of its own, with these variables and `LC_TEST=kept`.
+pub(crate) fn in_an_environment(name: &str, variables: &[(&str, &str)], rest: impl Future<Output = ()>) {
+    if std::env::var_os("LC_TEST").is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        return runtime.block_on(rest);
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name]).envs(variables.iter().copied()).env("LC_TEST", "kept");
+    let output = command.env_remove("SSH_AUTH_SOCK").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(what, async || holds()).await;
 }
