@@ -132,6 +132,12 @@ async fn the_end_of_a_process_is_known_from_the_kernel() {
     assert!(peer.diffs_since(seq).iter().all(|(complete, _)| !complete));
 }
 
+/// True if `sleep` is in the foreground of the pane, in `/usr`.
+fn sleeps_in_usr(state: &TmuxState) -> bool {
+    let pane = of(state, "one").unwrap();
+    (&pane.current_command, &pane.current_dir) == (&Some("sleep".into()), &Some("/usr".into()))
+}
+
 #[tokio::test]
 async fn what_runs_in_the_foreground_is_known_with_its_directory() {
     let (mut tmux, poold) = (Tmux::new(), Poold::new());
@@ -142,12 +148,7 @@ async fn what_runs_in_the_foreground_is_known_with_its_directory() {
     let mut peer = poold.welcome_to(&tmux, no_sweep).await;
     peer.until("it is there", |state| of(state, "one").is_some()).await;
     fs::write(go, "").unwrap();
-    let is = |bytes: &Option<OsBytes>, text: &str| bytes.as_ref().is_some_and(|b| b.0 == text.as_bytes());
-    peer.until("where it is", |state| {
-        let pane = of(state, "one").unwrap();
-        is(&pane.current_command, "sleep") && is(&pane.current_dir, "/usr")
-    })
-    .await;
+    peer.until("where it is", sleeps_in_usr).await;
 }
 
 #[tokio::test]
@@ -171,12 +172,7 @@ async fn the_init_of_a_session_is_not_what_runs_in_it() {
     let pane = of(&peer.state, "one").unwrap();
     assert_eq!((&pane.current_command, &pane.current_dir), (&None, &None));
     fs::write(go, "").unwrap();
-    let is = |bytes: &Option<OsBytes>, text: &str| bytes.as_ref().is_some_and(|b| b.0 == text.as_bytes());
-    peer.until("what it started", |state| {
-        let pane = of(state, "one").unwrap();
-        is(&pane.current_command, "sleep") && is(&pane.current_dir, "/usr")
-    })
-    .await;
+    peer.until("what it started", sleeps_in_usr).await;
 }
 
 #[tokio::test]
