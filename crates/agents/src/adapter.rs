@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 /// A word that is none of those expected; the message is for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{word:?} is none of {of}")]
@@ -18,8 +16,7 @@ pub struct UnknownWord {
 protocol::names! {
     /// The built-in support for one agent: its hooks, its screen, its transcript, the way in which prompts are
     /// typed.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Default)]
     pub enum Adapter {
         /// Claude Code.
         Claude = "claude",
@@ -90,8 +87,7 @@ impl FromStr for Adapter {
 
 protocol::names! {
     /// The way in which a program confirms that it took a prompt.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Default)]
     pub enum Confirm {
         /// Its hook reports the text of the prompt.
         Hook = "hook",

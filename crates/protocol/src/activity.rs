@@ -30,8 +30,7 @@ pub struct Activity {
 
 crate::names! {
     /// The states of an agent.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Default)]
     pub enum ActivityState {
         /// The agent waits for the next prompt.
         Idle = "idle",
@@ -56,8 +55,7 @@ impl ActivityState {
 
 crate::names! {
     /// Sources of an activity, the most reliable first.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Default)]
     pub enum Source {
         /// A hook of the agent.
         Hook = "hook",
@@ -111,8 +109,6 @@ impl Ask {
 
 crate::names! {
     /// The kinds of questions.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
     pub enum AskKind {
         /// Permission to use a tool.
         Permission = "permission",

@@ -1,7 +1,7 @@
 //! Names of the values of an enum, as in options, in the configuration and in the documents of `poolctl`. They are the
 //! names on the wire, too, except those of restart policies.
 
-/// Defines an enum with `ALL`, `as_str` and `of_name`, where each variant has its name beside it; or adds these three
+/// Defines a plain enum with `ALL`, `as_str` and `of_name`, where each variant has its name beside it; or adds these three
 /// to an enum that is defined elsewhere. A sentence after the enum also gives it `FromStr`, with the sentence as its
 /// error.
 #[macro_export]
@@ -12,6 +12,8 @@ macro_rules! names {
         $(else $error:literal)?
     ) => {
         $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "snake_case")]
         $vis enum $type {
             $($(#[$of])* $variant),+
         }

@@ -32,8 +32,7 @@ pub struct Policy {
 
 crate::names! {
     /// Restart policy of a session whose program ended by itself.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Default)]
     pub enum RestartPolicy {
         /// Never.
         #[default]

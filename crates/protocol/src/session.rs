@@ -252,8 +252,6 @@ impl Size {
 
 crate::names! {
     /// The lifecycle states of a session.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
     pub enum Lifecycle {
         /// The creation was decided; the outcome is not known yet.
         Starting = "starting",

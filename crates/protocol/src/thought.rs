@@ -54,8 +54,7 @@ pub struct StreamPosition {
 
 crate::names! {
     /// The activity levels of an agent.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Default)]
     pub enum ThoughtState {
         /// The agent works.
         Active = "active",
@@ -69,8 +68,7 @@ crate::names! {
 
 crate::names! {
     /// The origins of a thought.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Default)]
     pub enum ThoughtSource {
         /// The previous thought, carried forward.
         #[default]
@@ -84,8 +82,6 @@ crate::names! {
 
 crate::names! {
     /// The levels of a session's rest.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
     pub enum RestState {
         /// The session does not rest.
         Active = "active",

@@ -53,8 +53,6 @@ pub struct NoAnswer {
 
 crate::names! {
     /// The problem of a server that does not answer. Each has a different remedy.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
     pub enum ServerProblem {
         /// The server was not examined yet, or the cause was not found.
         Unknown = "unknown",
@@ -87,8 +85,6 @@ impl Server {
 
 crate::names! {
     /// The transport through which a watcher learns of changes.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
     pub enum TmuxTransport {
         /// A connection in tmux's own socket protocol; changes are noticed at once.
         Native = "native",

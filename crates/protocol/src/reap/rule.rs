@@ -2,12 +2,8 @@
 
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 crate::names! {
     /// A reap rule.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
     pub enum Rule {
         /// A pane whose program or incarnation has ended.
         ZombiePane = "zombie_pane",
@@ -40,8 +36,6 @@ crate::names! {
 
 crate::names! {
     /// The action of a rule.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
     pub enum Action {
         /// Ends it.
         Kill = "kill",
