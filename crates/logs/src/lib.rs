@@ -18,11 +18,8 @@ mod replay;
 mod time_index;
 mod writer_state;
 
-use std::io;
-use std::path::Path;
-
 pub use last_lines::last_lines;
-pub use log_reader::Reader;
+pub use log_reader::{Reader, bounds};
 pub use paused_line::{
     PausedLine, asks_about_line, has_line_editor, pastes_enabled, paused_line, was_line_taken,
 };
@@ -30,12 +27,6 @@ pub use process::log_writer::is_writer_lost;
 pub use replay::replay;
 pub use time_index::{Times, offset_at, recorded_start_offset, start_offset};
 pub use writer_state::{is_complete, should_wait, wait_for_writer};
-
-/// Returns the offset of the first byte that is kept and the offset of the next byte to be written; both are
-/// 0 for a log that does not exist.
-pub fn bounds(dir: &Path) -> io::Result<(u64, u64)> {
-    log_reader::bounds(dir)
-}
 
 #[cfg(test)]
 mod tests;

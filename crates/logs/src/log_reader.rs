@@ -177,8 +177,9 @@ pub(crate) fn extents(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
     Ok(extents)
 }
 
-/// See [`crate::bounds`].
-pub(crate) fn bounds(dir: &Path) -> io::Result<(u64, u64)> {
+/// Returns the offset of the first byte that is kept and the offset of the next byte to be written; both are
+/// 0 for a log that does not exist.
+pub fn bounds(dir: &Path) -> io::Result<(u64, u64)> {
     let extents = extents(dir)?;
     Ok((extents.first().map_or(0, |extent| extent.0), extents.last().map_or(0, |extent| extent.1)))
 }
