@@ -137,6 +137,10 @@ mod tests {
     use super::*;
     use crate::testing::session;
 
+    fn observe(seq: u64, view: View) -> Observe {
+        Observe { watcher: 7, seq, asked: 0, age_ms: 3, sent_at_ms: Some(9), complete: true, view }
+    }
+
     #[tokio::test]
     async fn a_reader_that_does_not_read_holds_nobody_up() {
         let (mut reads, writes) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -147,17 +151,7 @@ mod tests {
         let view = View::Snapshot { state, part: 0, more: false };
         // One report is being written, and the others wait.
         for _ in 0..=WINDOW {
-            let view = view.clone();
-            let observe = Observe {
-                watcher: 7,
-                seq: 1,
-                asked: 0,
-                age_ms: 3,
-                sent_at_ms: Some(9),
-                complete: true,
-                view,
-            };
-            printer.observe(observe).await.unwrap();
+            printer.observe(observe(1, view.clone())).await.unwrap();
         }
         assert!(!printer.has_room());
         let reader = {
@@ -180,15 +174,6 @@ mod tests {
     #[tokio::test]
     async fn a_line_is_the_observation_as_it_goes_over_the_wire() {
         let state = TmuxState { sessions: [session(1, "a")].into(), ..TmuxState::default() };
-        let observe = |seq, view| Observe {
-            watcher: 7,
-            seq,
-            asked: 0,
-            age_ms: 3,
-            sent_at_ms: Some(9),
-            complete: true,
-            view,
-        };
         let all = [observe(1, View::Snapshot { state, part: 0, more: false }), observe(2, View::Unchanged)];
         let (mut reads, writes) = std::os::unix::net::UnixStream::pair().unwrap();
         let (lines, written) = writer(writes).unwrap();
