@@ -131,16 +131,18 @@ impl Fixture {
     fn write_then(&self, work: bool, written: &mut dyn FnMut(&Path)) -> Result<PathBuf, ArchiveError> {
         let mut pages = [&b"{\"id\":1}\n"[..], b"{\"id\":2}\n{\"id\":3}\n"].map(<[u8]>::to_vec).into_iter();
         let mut messages = || Ok(pages.next());
-        let contents = Contents {
-            sessions: &self.sessions,
-            meta: &self.metas,
-            session: SessionId(5),
-            record: b"{}",
-            messages: &mut messages,
-            now: Timestamp(1_700_000_000_000),
-            work,
-        };
-        write_then(&self.archives, NAME, contents, written)
+        write_then(&self.archives, NAME, self.contents(&mut messages, work), written)
+    }
+
+    /// Returns what is archived of the session, with these messages.
+    fn contents<'a>(
+        &'a self,
+        messages: &'a mut dyn FnMut() -> io::Result<Option<Vec<u8>>>,
+        work: bool,
+    ) -> Contents<'a> {
+        let (sessions, meta) = (&self.sessions, &self.metas);
+        let now = Timestamp(1_700_000_000_000);
+        Contents { sessions, meta, session: SessionId(5), record: b"{}", messages, now, work }
     }
 
     /// Returns the files in the directory of archives.
@@ -297,15 +299,8 @@ fn only_a_plain_name_is_taken() {
     let fixture = fixture();
     let long = "x".repeat(201);
     for name in ["", ".", "..", "../x", "a/b", "/x", ".x", "a\0", "a b", &long] {
-        let contents = Contents {
-            sessions: &fixture.sessions,
-            meta: &fixture.metas,
-            session: SessionId(5),
-            record: b"",
-            messages: &mut || panic!("it is refused first"),
-            now: Timestamp(1_700_000_000_000),
-            work: false,
-        };
+        let mut messages = || panic!("it is refused first");
+        let contents = fixture.contents(&mut messages, false);
         let error = write(&fixture.archives, name, contents).unwrap_err();
         assert!(matches!(error, ArchiveError::Name(_)), "{name:?}: {error}");
     }
@@ -477,15 +472,7 @@ fn a_full_disk_leaves_nothing() {
         pages += 1;
         Ok((pages < 1000).then(|| vec![b' '; 1000]))
     };
-    let contents = Contents {
-        sessions: &fixture.sessions,
-        meta: &fixture.metas,
-        session: SessionId(5),
-        record: b"{}",
-        messages: &mut messages,
-        now: Timestamp(1_700_000_000_000),
-        work: false,
-    };
+    let contents = fixture.contents(&mut messages, false);
     full(write(&fixture.archives, NAME, contents).unwrap_err());
     assert!(fixture.left().is_empty());
     // A process that another test is just starting has the removed files open until it runs its program.
@@ -517,15 +504,8 @@ fn what_cannot_be_read_is_an_error_that_names_it() {
         }
         fixture.write(true).unwrap();
     });
-    let contents = Contents {
-        sessions: &fixture.sessions,
-        meta: &fixture.metas,
-        session: SessionId(5),
-        record: b"{}",
-        messages: &mut || Err(io::Error::other("the database is gone")),
-        now: Timestamp(1_700_000_000_000),
-        work: false,
-    };
+    let mut messages = || Err(io::Error::other("the database is gone"));
+    let contents = fixture.contents(&mut messages, false);
     let error = write(&fixture.archives, "other", contents).unwrap_err().to_string();
     assert_eq!(error, "cannot read the messages: the database is gone");
     assert_eq!(fixture.left().len(), 1);
