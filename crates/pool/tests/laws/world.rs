@@ -219,6 +219,12 @@ impl World {
     }
 }
 
+/// Returns the number of cases of a law: so few for every run, and more if `POOL_CASES` asks for them.
+#[expect(clippy::disallowed_methods, reason = "how long a test runs is asked of it from outside")]
+pub(crate) fn cases(few: u32) -> u32 {
+    std::env::var("POOL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(few)
+}
+
 pub(crate) fn process(pid: u32) -> ProcId {
     ProcId { pid, start: u64::from(pid) * 10 }
 }
