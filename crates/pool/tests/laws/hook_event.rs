@@ -465,18 +465,23 @@ fn the_last_word_is_the_result_and_is_cut_at_a_letter() {
     assert_eq!(stage.ask().unwrap().text.len(), ASK_MAX);
 }
 
-#[test]
-fn the_end_of_the_turn_before_told_late_is_not_the_end_of_this_one() {
+/// Asserts that the end of the turn before is not that of this one, if `passes` lies between.
+fn is_not_the_end_of_this_turn(passes: impl FnOnce(&mut Stage)) {
     let mut stage = Stage::new("claude");
     let id = stage.typed();
     let before = stage.hook(signal::over());
     stage.pass(70);
     stage.says(signal::prompt());
-    stage.pass(3000);
+    passes(&mut stage);
     stage.handle_hook(&before, TextMatch::Exact);
     assert_eq!((stage.message(id), stage.state()), (MessageState::Accepted, Busy));
     stage.says(signal::over());
     assert_eq!((stage.message(id), stage.state()), (MessageState::Done, Idle));
+}
+
+#[test]
+fn the_end_of_the_turn_before_told_late_is_not_the_end_of_this_one() {
+    is_not_the_end_of_this_turn(|stage| stage.pass(3000));
 }
 
 #[test]
@@ -581,16 +586,7 @@ fn a_prompt_is_not_over_when_the_clock_shows_the_start_of_its_agent_once_more() 
 
 #[test]
 fn the_end_of_the_turn_before_told_after_the_clock_was_set_back_is_not_the_end_of_this_one() {
-    let mut stage = Stage::new("claude");
-    let id = stage.typed();
-    let before = stage.hook(signal::over());
-    stage.pass(70);
-    stage.says(signal::prompt());
-    stage.sets_clock(START - 500_000);
-    stage.handle_hook(&before, TextMatch::Exact);
-    assert_eq!((stage.message(id), stage.state()), (MessageState::Accepted, Busy));
-    stage.says(signal::over());
-    assert_eq!((stage.message(id), stage.state()), (MessageState::Done, Idle));
+    is_not_the_end_of_this_turn(|stage| stage.sets_clock(START - 500_000));
 }
 
 #[test]
