@@ -81,8 +81,7 @@ fn t21_the_cap_holds_under_many_at_once() {
     assert_eq!(codes.iter().filter(|code| **code == 5).count(), 5, "{codes:?}");
     let status = pool.status();
     assert_eq!((&status["slots"]["used"], &status["slots"]["max"]), (&3.into(), &3.into()));
-    pool.configure("[pool]\nmax_sessions = 4\n");
-    pool.ok(&["config", "reload"]);
+    pool.reload("[pool]\nmax_sessions = 4\n");
     pool.ok(&["new", "more", "--", "sleep", "1000"]);
     fs::write(pool.path("config.toml"), "[pool]\nmax_session = 4\n").unwrap();
     assert!(pool.ctl(&["config", "reload"]).expect(2).stderr.contains("max_sessions"));

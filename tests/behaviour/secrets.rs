@@ -146,8 +146,7 @@ fn a_session_starts_as_in_the_callers_shell_without_what_is_of_its_terminal() {
     fs::remove_file(pool.path("home/env")).unwrap();
     let clean = environment_of(&pool, "clean", &["--clean-env"]);
     assert!(clean.contains("LC_TIME=C\n") && !clean.contains(SECRET) && !clean.contains("EDITOR"), "{clean}");
-    pool.configure("[env]\npass = ['*']\ndrop = ['AWS_*']\n");
-    pool.ok(&["config", "reload"]);
+    pool.reload("[env]\npass = ['*']\ndrop = ['AWS_*']\n");
     let dropped = environment_of(&pool, "dropped", &[]);
     assert!(dropped.contains("EDITOR=ed\n") && !dropped.contains(SECRET), "{dropped}");
 }

@@ -145,6 +145,13 @@ impl Pool {
         fs::write(self.path("config.toml"), of_a_roomy_machine(text)).unwrap();
     }
 
+    /// Replaces the configuration file, and has `poold` read it.
+    #[track_caller]
+    pub(crate) fn reload(&self, text: &str) {
+        self.configure(text);
+        self.ok(&["config", "reload"]);
+    }
+
     // ---- poolctl ----
 
     /// `poolctl` in the test's environment, for further arguments.

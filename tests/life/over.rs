@@ -110,8 +110,7 @@ fn what_is_over_is_removed_when_its_time_is_up() {
     assert_eq!(events(&pool, "session_deleted")[0]["reason"], "ttl");
     assert_eq!(pool.await_lifecycle(&busy, "stopped")["queue"]["queued"], 1, "not with work that is left");
     pool.restart_poold();
-    pool.configure("[pool]\nkeep_stopped = '100ms'\n");
-    pool.ok(&["config", "reload"]);
+    pool.reload("[pool]\nkeep_stopped = '100ms'\n");
     pool.script("other", "exec sleep 1000");
     wait_until("it is removed", PATIENCE, || pool.ctl(&["show", &kept]).code == 3);
     assert_eq!((pool.lifecycle("other").as_str(), pool.lifecycle(&busy).as_str()), ("live", "stopped"));

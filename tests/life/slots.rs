@@ -121,8 +121,7 @@ fn g08_who_waits_leaves_the_line_when_it_goes() {
 fn g07_nothing_starts_below_what_is_to_be_left_free_and_status_says_so() {
     let pool = Pool::with("");
     for setting in ["min_free_memory", "min_free_disk"] {
-        pool.configure(&format!("[pool]\n{setting} = '90000GiB'\n"));
-        pool.ok(&["config", "reload"]);
+        pool.reload(&format!("[pool]\n{setting} = '90000GiB'\n"));
         let refused = pool.ctl(&["new", "--", "true"]).expect(5);
         let kept = format!("[pool] {setting} keeps 92160000");
         assert!(refused.stderr.contains(&kept), "{refused:?}");
@@ -131,8 +130,7 @@ fn g07_nothing_starts_below_what_is_to_be_left_free_and_status_says_so() {
         assert!(line.is_some_and(|line| line.contains(&kept)), "{told}");
     }
     assert_eq!(pool.lines(&["ls", "--all"]).len(), 0);
-    pool.configure("");
-    pool.ok(&["config", "reload"]);
+    pool.reload("");
     pool.ok(&["new", "--", "true"]);
 }
 
@@ -144,8 +142,7 @@ fn who_waits_for_a_slot_waits_for_memory_as_well() {
     thread::scope(|scope| {
         let waiter = scope.spawn(|| pool.ctl(&["new", "web", "--wait-slot", "1m", "--", "sleep", "1000"]));
         wait_until("it waits", PATIENCE, || pool.status()["room"]["waiting"] == 1);
-        pool.configure("");
-        pool.ok(&["config", "reload"]);
+        pool.reload("");
         drop(waiter.join().unwrap().expect(0));
     });
     assert_eq!(pool.lifecycle("web"), "live");

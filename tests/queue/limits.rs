@@ -37,8 +37,7 @@ fn q08_a_full_queue_refuses_and_nothing_is_evicted() {
     // The limits survive a restart, and change when the configuration is reloaded.
     pool.restart_poold();
     send("5", "x").expect(5);
-    pool.configure("[queue]\nmax_messages = 4\n");
-    pool.ok(&["config", "reload"]);
+    pool.reload("[queue]\nmax_messages = 4\n");
     send("5", "x").expect(0);
     send("6", "x").expect(5);
 }
@@ -92,8 +91,7 @@ fn d10_before_the_disk_is_full_messages_are_refused_and_what_is_there_is_worked(
     let mut client = Client::new(&pool);
     client.send("a", b"x");
     let left = pool.status()["free_bytes"].as_u64().unwrap();
-    pool.configure(&format!("[queue]\nmin_free_disk = '{}GiB'\n", (left >> 30) + 1000));
-    pool.ok(&["config", "reload"]);
+    pool.reload(&format!("[queue]\nmin_free_disk = '{}GiB'\n", (left >> 30) + 1000));
     let refusal = pool.ctl(&["send", "web", "--kind", "a", "x"]).expect(5);
     assert!(refusal.stderr.contains("min_free_disk"), "{}", refusal.stderr);
     let problems = pool.ctl(&["--json", "status"]).expect(1).json()["problems"].to_string();
@@ -101,7 +99,6 @@ fn d10_before_the_disk_is_full_messages_are_refused_and_what_is_there_is_worked(
     let claimed = client.take(&["a"]).unwrap();
     client.ack(held(&claimed)).unwrap();
     assert_eq!(shown(&pool, claimed.message.id)["state"], json!("done"));
-    pool.configure("");
-    pool.ok(&["config", "reload"]);
+    pool.reload("");
     client.send("a", b"x");
 }

@@ -100,14 +100,12 @@ fn c15_a_worker_that_crashes_is_restarted_within_its_budget_and_then_status_says
     // A mistake in the file leaves all as it is; the right command counts from the next start.
     pool.configure("[workers.w]\ncommand = ['true']\nkinds = ['prompt']\n");
     pool.ctl(&["config", "reload"]).expect(2);
-    pool.configure(&config("true"));
-    pool.ok(&["config", "reload"]);
+    pool.reload(&config("true"));
     pool.ok(&["worker", "start", "w"]);
     await_state(&pool, &id, "done");
     assert_eq!(pool.status()["healthy"], true);
     // Taken out of the configuration, it ends and goes away.
-    pool.configure("");
-    pool.ok(&["config", "reload"]);
+    pool.reload("");
     wait_until("the worker is removed", PATIENCE, || worker(&pool, "w") == Value::Null);
 }
 

@@ -421,8 +421,7 @@ fn hooks(pool: &Pool) -> String {
 
 #[track_caller]
 fn configured(pool: &Pool, text: &str) {
-    pool.configure(text);
-    pool.ok(&["config", "reload"]);
+    pool.reload(text);
 }
 
 /// The commands' environment variables, without those that vary between runs.

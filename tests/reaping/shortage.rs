@@ -27,8 +27,7 @@ fn g07_on_a_machine_short_of_memory_the_idlest_is_parked_one_at_a_time_and_no_pr
     let (pinned, second) = (idle(&pool, "pinned", &["--pin"]), idle(&pool, "second", &[]));
     assert_eq!(explained(&pool, &first)["host_memory"]["applies"], false);
     assert_eq!(pool.json(&["status"])["room"]["short_of"], json!([]));
-    pool.configure(&format!("{CONFIG}{SHORT}{PARK}"));
-    pool.ok(&["config", "reload"]);
+    pool.reload(&format!("{CONFIG}{SHORT}{PARK}"));
     assert_eq!(pool.await_lifecycle(&first, "parked")["reason"], "host_memory");
     let told = events(&pool, &["stale_found"]);
     let told: Vec<&Value> = told.iter().filter(|event| event["session"] == first.as_str()).collect();
@@ -57,8 +56,7 @@ fn g07_on_a_machine_short_of_memory_the_idlest_is_parked_one_at_a_time_and_no_pr
         shown.iter().any(|message| message.to_string().contains("until the machine has enough again"))
     });
     assert_eq!(pool.lifecycle(&first), "parked");
-    pool.configure(&format!("{CONFIG}{ENOUGH}{PARK}"));
-    pool.ok(&["config", "reload"]);
+    pool.reload(&format!("{CONFIG}{ENOUGH}{PARK}"));
     wait_until("it is woken, and has its prompt", PATIENCE, || {
         lines_of(&pool, "home/got") == ["first", "pinned", "second", "again"]
     });
@@ -75,8 +73,7 @@ fn g07_a_shortage_is_reported_by_default_and_a_problem_if_nobody_can_be_parked()
     });
     assert_eq!((pool.lifecycle(&web).as_str(), &pool.json(&["status"])["healthy"]), ("live", &json!(true)));
     pool.ok(&["pin", &web]);
-    pool.configure(&format!("{CONFIG}{SHORT}{PARK}"));
-    pool.ok(&["config", "reload"]);
+    pool.reload(&format!("{CONFIG}{SHORT}{PARK}"));
     wait_until("the problem is told", PATIENCE, || {
         let problems = pool.ctl(&["status"]).stdout;
         problems.matches("no session can be parked for it").count() == 1

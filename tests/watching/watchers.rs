@@ -203,8 +203,7 @@ fn a_watcher_gets_changed_settings_with_the_configuration() {
     pool.script("web", "exec cat");
     let connected = || pool.lines(&["events", "--kind", "watcher_connected"]).len();
     let (before, pid) = (connected(), watcher(&pool)["pid"].clone());
-    pool.configure("[watch]\nheartbeat = '500ms'\n");
-    pool.ok(&["config", "reload"]);
+    pool.reload("[watch]\nheartbeat = '500ms'\n");
     wait_until("it has connected again", PATIENCE, || connected() > before);
     wait_until("it is the same one", PATIENCE, || watcher(&pool)["pid"] == pid);
     assert!(!pool.ok(&["config", "show"]).contains("Not in force"), "at once");
