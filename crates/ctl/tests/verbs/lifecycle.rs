@@ -151,14 +151,7 @@ fn run_removes_what_is_ephemeral_when_it_is_shown() {
     assert_eq!((ran.code, ran.err.contains("not removed")), (125, false), "{}", ran.err);
     let Request::New(new) = requests(&pool)[0].clone() else { panic!() };
     assert_eq!((new.ephemeral, new.prompt), (true, Some("hi".into())));
-    let remove = Remove {
-        session: named("sess_1"),
-        keep_tmux: false,
-        force: false,
-        purge: false,
-        archive: false,
-        only_ended: false,
-    };
+    let remove = Remove { session: named("sess_1"), ..Remove::default() };
     assert_eq!(requests(&pool).last(), Some(&Request::Remove(remove)));
 }
 
@@ -202,13 +195,8 @@ fn park_and_restart_say_how() {
     assert_eq!((&document["lifecycle"], &document["reason"]), (&json!("parked"), &json!("parked")));
     let pool = Pool::new(live);
     assert_eq!(pool.run("restart web --fresh --wait-slot 5s").success(), "sess_1  web  live\n");
-    let restart = Restart {
-        session: named("web"),
-        grace_ms: None,
-        fresh: true,
-        clear: false,
-        wait_slot_ms: Some(5000),
-    };
+    let restart =
+        Restart { session: named("web"), fresh: true, wait_slot_ms: Some(5000), ..Restart::default() };
     assert_eq!(pool.request(), Request::Restart(restart));
 }
 
@@ -554,14 +542,7 @@ fn rm_archives_and_takes_all_that_are_over() {
     });
     let told = "2 sessions to remove\nsess_2  removed\nsess_3  removed\narchived in /state/archive\n";
     assert_eq!(pool.run("rm --all --stopped --archive").success(), told);
-    let remove = |name| Remove {
-        session: named(name),
-        keep_tmux: false,
-        force: false,
-        purge: false,
-        archive: true,
-        only_ended: true,
-    };
+    let remove = |name| Remove { session: named(name), archive: true, only_ended: true, ..Remove::default() };
     let removes = [Request::Remove(remove("sess_2")), Request::Remove(remove("sess_3"))];
     let mut asked = requests(&pool);
     // Requests for the sessions' directories, which tell the files that stay, are left out.

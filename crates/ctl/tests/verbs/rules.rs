@@ -106,12 +106,8 @@ fn update_changes_what_is_said() {
     assert_eq!(pool.run(line).success(), "sess_1  web  no restart, reap hung=park\n");
     let nothing = Update {
         session: SessionRef("web".into()),
-        restart: None,
-        max_restarts: None,
-        idle_timeout_ms: None,
-        ttl_ms: None,
-        max_runtime_ms: None,
         reap: [(Rule::Hung, Some(Action::Park)), (Rule::IdleSession, None)].into(),
+        ..Update::default()
     };
     assert_eq!(pool.request(), Request::Update(nothing.clone()));
     assert_eq!(pool.calls()[0].op, Some(OpId::Named("x".into())));

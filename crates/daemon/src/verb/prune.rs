@@ -43,11 +43,10 @@ pub(super) async fn prune(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Pru
         }
         let remove = Remove {
             session: id.into(),
-            keep_tmux: false,
-            force: false,
             purge: asked.purge,
             archive: asked.archive,
             only_ended: true,
+            ..Remove::default()
         };
         let unused = match asked.purge {
             true => files_in_use::check_unused(daemon, id).await,

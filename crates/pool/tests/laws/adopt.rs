@@ -272,14 +272,7 @@ fn w20_a_tmux_session_with_further_panes_outlives_the_removal() {
     let mut state = state(&["one"]);
     let first = adopt_one(&mut pool, &state, "%1", 1).unwrap();
     let remove = |pool: &Pool, state: &TmuxState| {
-        let asked = Remove {
-            session: first.id.into(),
-            keep_tmux: false,
-            force: true,
-            purge: false,
-            archive: false,
-            only_ended: false,
-        };
+        let asked = Remove { session: first.id.into(), force: true, ..Remove::default() };
         let with = (&asked, Reason::ApiDelete);
         let removed = session::remove(pool, &first, with, (state, Timestamp(10))).unwrap();
         let alive = removed.iter().find_map(|event| match event {

@@ -1,7 +1,5 @@
 //! `update`: the parts of a session's policy that it changes, and those that it keeps.
 
-use std::collections::BTreeMap;
-
 use pool::session;
 use protocol::policy::{Policy, RestartPolicy};
 use protocol::reap::{Action, Rule};
@@ -11,15 +9,7 @@ use protocol::{ErrorCode, Event, SessionRef};
 use crate::rules::{ONE, Scene};
 
 fn nothing() -> Update {
-    Update {
-        session: SessionRef(ONE.to_string()),
-        restart: None,
-        max_restarts: None,
-        idle_timeout_ms: None,
-        ttl_ms: None,
-        max_runtime_ms: None,
-        reap: BTreeMap::new(),
-    }
+    Update { session: SessionRef(ONE.to_string()), ..Update::default() }
 }
 
 fn update(scene: &mut Scene, asked: &Update) -> Result<Policy, ErrorCode> {

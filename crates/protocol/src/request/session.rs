@@ -95,7 +95,7 @@ pub struct Label {
 }
 
 /// `update`. Absent values stay unchanged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Update {
     /// The session.
     pub session: SessionRef,
@@ -123,7 +123,7 @@ pub struct Pin {
 }
 
 /// `restart`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Restart {
     /// The session.
     pub session: SessionRef,
@@ -186,7 +186,7 @@ pub struct Restore {
 }
 
 /// `rm`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Remove {
     /// The session.
     pub session: SessionRef,

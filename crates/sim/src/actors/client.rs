@@ -273,14 +273,7 @@ impl Actor {
             self.land.judge.removed(found.session.id);
             let id = found.session.id;
             let session = SessionRef::from(id);
-            let remove = Remove {
-                session,
-                force: true,
-                keep_tmux: false,
-                purge: false,
-                archive: false,
-                only_ended: false,
-            };
+            let remove = Remove { session, force: true, ..Remove::default() };
             if self.change("remove", Request::Remove(remove)).await.is_some() {
                 self.land.judge.gone(id);
             }

@@ -646,14 +646,7 @@ fn only_its_own_commands_change_the_host_of_a_worker() {
     let (pool, now) = (&engine.world.pool, engine.now());
     let remove = |name: &str, purge| {
         let host = pool.worker(name).unwrap();
-        let asked = Remove {
-            session: host.id.into(),
-            keep_tmux: false,
-            force: true,
-            purge,
-            archive: false,
-            only_ended: false,
-        };
+        let asked = Remove { session: host.id.into(), force: true, purge, ..Remove::default() };
         session::remove(pool, host, (&asked, Reason::ApiDelete), (&TmuxState::default(), now))
     };
     let refused = |why: Refusal| {
