@@ -10,8 +10,8 @@ use crate::clock::Moment;
 use crate::observe::reconcile::{ABSENCE_PROOF, runs_on};
 use crate::pool::Pool;
 use crate::reap::act::rule_of;
-use crate::reap::inputs::{ReapInputs, session_name};
-use crate::reap::orphan_candidates::orphan_candidates;
+use crate::reap::inputs::ReapInputs;
+use crate::reap::orphan_candidates::{orphan_candidates, process_candidate};
 use crate::reap::orphans::ended_owner;
 use crate::reap::rules;
 use crate::session::lifecycle::is_loss;
@@ -45,21 +45,13 @@ fn revoked_workers<'a>(pool: &'a Pool, inputs: &'a ReapInputs<'_>) -> impl Itera
         if inputs.exited.contains(&process) && is_hosted(pool, m.holder) {
             return None;
         }
+        let evidence = format!("silent about message {} for longer than its lease", m.id);
+        let kind = (CandidateKind::StaleWorker, Rule::StaleWorker);
         Some(Candidate {
-            session: m.session,
-            name: session_name(pool, m.session),
-            kind: CandidateKind::StaleWorker,
-            evidence: format!("silent about message {} for longer than its lease", m.id),
-            tag: Tag::for_claim(token),
-            server: None,
-            pane: None,
             // A worker counts as its own init: it is ended together with what it started.
             init: Some(process),
             agent: Some(process),
-            grace_ms: inputs.grace_ms,
-            remove_pane: false,
-            cgroup: None,
-            rule: Some(Rule::StaleWorker),
+            ..process_candidate(pool, inputs, m.session, kind, (Tag::for_claim(token), evidence))
         })
     })
 }
@@ -140,20 +132,14 @@ fn pane_candidate(pool: &Pool, inputs: &ReapInputs<'_>, id: PaneId, pane: &TmuxP
     let tag = pane.tag?;
     let Server::Up(server) = inputs.state.server else { return None };
     let session = ended_owner(pool, tag)?;
+    let evidence = "its incarnation is over and its pane is left".to_owned();
+    let kind = (CandidateKind::RetiredTag, Rule::ZombiePane);
     Some(Candidate {
-        session,
-        name: session_name(pool, session),
-        kind: CandidateKind::RetiredTag,
-        evidence: "its incarnation is over and its pane is left".to_owned(),
-        tag,
         server: Some(server),
         pane: Some(id),
         init: pane.process,
-        agent: None,
-        grace_ms: inputs.grace_ms,
         remove_pane: true,
-        cgroup: None,
-        rule: Some(Rule::ZombiePane),
+        ..process_candidate(pool, inputs, session, kind, (tag, evidence))
     })
 }
 

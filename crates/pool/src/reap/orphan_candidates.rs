@@ -66,7 +66,8 @@ fn worker_candidate(pool: &Pool, inputs: &ReapInputs<'_>, worker: &SilentWorker)
     }
 }
 
-fn process_candidate(
+/// Returns a candidate whose processes and pane are not known yet, for the caller to add.
+pub(crate) fn process_candidate(
     pool: &Pool,
     inputs: &ReapInputs<'_>,
     session: SessionId,
