@@ -122,7 +122,7 @@ mod tests {
     use std::sync::Arc;
 
     use protocol::reap::CandidateKind;
-    use protocol::{ProcId, SessionId, Tag};
+    use protocol::{ProcId, Tag};
     use tmux::fake::{Fake, Fault};
     use tmux::{Create, Created};
 
@@ -141,19 +141,12 @@ mod tests {
             started_at: c.pane.server.started_at,
         };
         Candidate {
-            session: SessionId(1),
-            name: "one".parse().unwrap(),
             kind: CandidateKind::ZombiePane,
-            evidence: String::new(),
             tag: TAG,
             server: created.map(server),
             pane: created.map(|created| created.pane.pane),
-            init: None,
-            agent: None,
-            grace_ms: 0,
             remove_pane: true,
-            cgroup: None,
-            rule: None,
+            ..crate::tests::candidate("one")
         }
     }
 

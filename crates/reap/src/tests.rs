@@ -100,7 +100,7 @@ fn tag(name: &str) -> Tag {
 }
 
 /// Returns a candidate with processes only.
-fn candidate(name: &str) -> Candidate {
+pub(crate) fn candidate(name: &str) -> Candidate {
     Candidate {
         session: SessionId(name.bytes().map(u64::from).sum()),
         name: name.parse().unwrap(),
