@@ -6,9 +6,9 @@ use pool::lock::{Grant, LockRequest, LockTable, NotHeld, OuterLock, Ticket, Wait
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::session::SessionLock;
-use protocol::{Epoch, Event, OpId, SessionId, Timestamp, Token};
+use protocol::{Epoch, Event, SessionId, Timestamp, Token};
 
-use crate::world::{World, process, server};
+use crate::world::{World, process, server, session_lock};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
@@ -459,16 +459,7 @@ fn l02_a_lock_keeps_its_token_over_a_restart_and_every_later_one_is_larger() {
 fn law_3_a_lock_in_the_record_ends_by_its_own_token_alone_and_once() {
     let mut world = World::default();
     let session = world.live("s", server(1), 1);
-    let lock = |n: u64| SessionLock {
-        token: Token { epoch: Epoch(1), n },
-        purpose: "make".into(),
-        holder: Some(process(7)),
-        lease_ms: 60_000,
-        since: Timestamp(3),
-        op: OpId::Random([1; 16]),
-        prompts: Default::default(),
-        outer: None,
-    };
+    let lock = |n: u64| SessionLock { holder: Some(process(7)), ..session_lock(n, Timestamp(3)) };
     let held = |world: &World| world.pool.session(session).unwrap().lock.clone();
     let twice = |world: &mut World, event: Event| {
         let stamped = world.emit(event);

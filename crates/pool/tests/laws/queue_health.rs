@@ -7,15 +7,14 @@ use pool::worker::Registration;
 use pool::{QueueRules, Volatile};
 use protocol::event::LaneEvent;
 use protocol::request::{ClaimRef, Disposition, Send};
-use protocol::session::SessionLock;
 use protocol::{
     Epoch, Event, GeneratorId, Holder, Lifecycle, MessageId, MessageState, OpId, PROMPT, Reason, StuckReason,
-    Timestamp, Token, UnstuckReason,
+    Token, UnstuckReason,
 };
 
 use crate::queue::{asked, send};
 use crate::stage::Stage;
-use crate::world::process;
+use crate::world::{process, session_lock};
 
 const LIMIT: u64 = 600_000;
 const WORKED: &str = "summarize";
@@ -366,26 +365,12 @@ fn prompts_of_a_session_that_was_put_aside_wait_on_purpose() {
     );
 }
 
-/// A person's lock, granted at this time.
-fn lock(token: Token, since: Timestamp) -> SessionLock {
-    SessionLock {
-        token,
-        purpose: "vim".to_owned(),
-        holder: None,
-        lease_ms: 60_000,
-        since,
-        op: OpId::Random([7; 16]),
-        prompts: Default::default(),
-        outer: None,
-    }
-}
-
 #[test]
 fn prompts_under_a_persons_lock_wait_on_purpose_and_other_messages_do_not() {
     let mut lanes = Lanes::new();
     lanes.send(PROMPT);
     let (session, token) = (lanes.stage.id, Token { epoch: Epoch(1), n: 5 });
-    let lock = lock(token, lanes.stage.now());
+    let lock = session_lock(token.n, lanes.stage.now());
     lanes.stage.world.emit(Event::LockGranted { session, lock });
     lanes.stage.pass(LIMIT);
     assert_eq!(lanes.look(), []);
@@ -410,7 +395,7 @@ fn under_a_lock_the_prompts_of_its_holder_and_older_ones_are_typed_whatever_the_
     };
     let older = send_as(&mut lanes, -5);
     let token = Token { epoch: Epoch(1), n: 5 };
-    let lock = lock(token, lanes.stage.now());
+    let lock = session_lock(token.n, lanes.stage.now());
     lanes.stage.world.emit(Event::LockGranted { session, lock });
     let own = [0, 10].map(|priority| {
         let message = send_as(&mut lanes, priority);

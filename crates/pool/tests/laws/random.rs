@@ -16,7 +16,7 @@ use protocol::{
 };
 
 use crate::queue::send_prompt;
-use crate::world::{World, process, server, up};
+use crate::world::{World, process, server, session_lock, up};
 
 proptest! {
     #[test]
@@ -100,17 +100,7 @@ fn lock_event() -> impl Strategy<Value = Event> {
             1 => Event::LockRevoked { session, token, reason },
             2 => Event::LockUsedForSend { session, token, message: MessageId(n) },
             _ => {
-                let (purpose, holder, op) = ("make".to_owned(), Some(process(7)), OpId::Random([1; 16]));
-                let lock = SessionLock {
-                    token,
-                    purpose,
-                    holder,
-                    lease_ms: 60_000,
-                    since: Timestamp(n),
-                    op,
-                    prompts: Default::default(),
-                    outer: None,
-                };
+                let lock = SessionLock { holder: Some(process(7)), ..session_lock(n, Timestamp(n)) };
                 Event::LockGranted { session, lock }
             }
         }

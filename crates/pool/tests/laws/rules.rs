@@ -17,7 +17,7 @@ use protocol::{
 };
 
 use crate::queue::{asked, send, send_prompt};
-use crate::world::{World, process, server, settings};
+use crate::world::{World, process, server, session_lock, settings};
 
 pub(crate) const MINUTE: u64 = 60_000;
 /// Time at which every session starts; nothing moves in it from here on.
@@ -141,21 +141,8 @@ impl Scene {
     }
 
     pub(crate) fn lock(&mut self) {
-        let token = Token { epoch: Epoch(1), n: 3 };
-        let (purpose, op) = ("make".to_owned(), OpId::Random([1; 16]));
-        let since = Timestamp(self.world.now);
-        self.change(|s| {
-            s.lock = Some(SessionLock {
-                token,
-                purpose,
-                holder: None,
-                lease_ms: 1,
-                since,
-                op,
-                prompts: Default::default(),
-                outer: None,
-            });
-        });
+        let lock = SessionLock { lease_ms: 1, ..session_lock(3, Timestamp(self.world.now)) };
+        self.change(|s| s.lock = Some(lock));
     }
 
     pub(crate) fn with_signs<R>(&self, now: Timestamp, with: impl FnOnce(&RuleInputs<'_>) -> R) -> R {

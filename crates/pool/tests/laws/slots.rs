@@ -6,7 +6,7 @@ use std::time::Duration;
 use pool::slots::EvictionInputs;
 use pool::{Agent, QueueRules, Settings, queue, session, slots};
 use protocol::policy::Policy;
-use protocol::session::{Conversation, SessionLock};
+use protocol::session::Conversation;
 use protocol::{
     Activity, ActivityState, AgentEvent, Ask, AskKind, Epoch, ErrorCode, Event, Lifecycle, MessageId,
     MessageState, MessageStatus, OpId, OsBytes, PROMPT, Reason, Seq, SessionId, Source, Stamped, Tag,
@@ -14,7 +14,7 @@ use protocol::{
 };
 
 use crate::queue::{asked, send, send_prompt};
-use crate::world::{World, server, settings};
+use crate::world::{World, server, session_lock, settings};
 
 /// Sessions named by letters, all live since 0 and able to resume, with the volatile facts about them.
 struct Scene {
@@ -54,19 +54,7 @@ impl Scene {
     }
 
     fn lock(&mut self, id: u64) {
-        let (token, op) = (Token { epoch: Epoch(1), n: 1 }, OpId::Random([1; 16]));
-        let (purpose, since) = ("make".to_owned(), Timestamp(0));
-        let lock = SessionLock {
-            token,
-            purpose,
-            holder: None,
-            lease_ms: 60_000,
-            since,
-            op,
-            prompts: Default::default(),
-            outer: None,
-        };
-        self.change(id, |s| s.lock = Some(lock));
+        self.change(id, |s| s.lock = Some(session_lock(1, Timestamp(0))));
     }
 
     fn policy(&mut self, id: u64, policy: Policy) {

@@ -11,10 +11,11 @@ use pool::{EnforceableLimits, Pool, QueueRules, ReapRules, RestartRules, Setting
 use protocol::policy::Naming;
 use protocol::reap::Candidate;
 use protocol::request::New;
+use protocol::session::SessionLock;
 use protocol::tmux::{Server, TmuxPane, TmuxSession, TmuxState};
 use protocol::{
-    Breaker, Event, Incarnation, Lifecycle, Message, MessageId, MessageStatus, PaneId, ProcId, Seq, ServerId,
-    SessionId, Size, Stamped, Tag, Timestamp, TmuxSessionId, WindowId,
+    Breaker, Epoch, Event, Incarnation, Lifecycle, Message, MessageId, MessageStatus, OpId, PaneId, ProcId,
+    Seq, ServerId, SessionId, Size, Stamped, Tag, Timestamp, TmuxSessionId, Token, WindowId,
 };
 
 pub(crate) fn settings() -> Settings {
@@ -216,6 +217,20 @@ impl World {
 
     pub(crate) fn lifecycle(&self, id: SessionId) -> Lifecycle {
         self.pool.session(id).unwrap().lifecycle
+    }
+}
+
+/// Returns a user's lock with this token, of no known process.
+pub(crate) fn session_lock(n: u64, since: Timestamp) -> SessionLock {
+    SessionLock {
+        token: Token { epoch: Epoch(1), n },
+        purpose: "make".to_owned(),
+        holder: None,
+        lease_ms: 60_000,
+        since,
+        op: OpId::Random([1; 16]),
+        prompts: BTreeSet::new(),
+        outer: None,
     }
 }
 
