@@ -31,7 +31,7 @@ pub struct Screen {
 }
 
 /// The state of the composer, the place where prompts are typed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Composer {
     /// Free; dim text in it is a placeholder.
     Empty,
@@ -40,6 +40,7 @@ pub enum Composer {
     /// A dialog, a list or another part of the agent's screen takes the keys instead.
     Hidden,
     /// Not found.
+    #[default]
     Unknown,
 }
 

@@ -68,7 +68,7 @@ pub struct Patterns {
 }
 
 /// A reading of an agent's screen.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScreenReading {
     /// Time of the reading.
     pub at: Timestamp,

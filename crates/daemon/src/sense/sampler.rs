@@ -185,7 +185,7 @@ mod tests {
 
     use agents::Adapter;
     use agents::screen::Composer;
-    use protocol::{PaneId, SessionId, Timestamp};
+    use protocol::{PaneId, SessionId};
     use tmux::ServerRef;
 
     use super::*;
@@ -210,13 +210,7 @@ mod tests {
     }
 
     fn look() -> ScreenReading {
-        ScreenReading {
-            at: Timestamp(0),
-            composer: Composer::Empty,
-            dialog: None,
-            works: None,
-            background: None,
-        }
+        ScreenReading { composer: Composer::Empty, ..ScreenReading::default() }
     }
 
     /// A pipe without a peer; becomes a file when dropped.

@@ -365,13 +365,7 @@ mod tests {
         let mut state = SampleState::default();
         let now = at(10_000);
         assert!(state.wrote_since_screen_read(now));
-        let screen = ScreenReading {
-            at: at(120),
-            composer: agents::screen::Composer::Empty,
-            dialog: None,
-            works: None,
-            background: None,
-        };
+        let screen = ScreenReading { at: at(120), ..ScreenReading::default() };
         state.set_screen(screen, at(100));
         for (wrote, again) in [(0, false), (95, true), (100, true), (110, true)] {
             state.found.quiet_since = Some(at(wrote));

@@ -27,13 +27,8 @@ fn mark(ms: u64) -> ShellMark {
 
 /// A reading at this time of a composer that takes a prompt.
 fn ready(ms: u64) -> ScreenReading {
-    ScreenReading {
-        at: at(ms),
-        composer: Composer::Empty,
-        dialog: None,
-        works: Some(false),
-        background: None,
-    }
+    let composer = Composer::Empty;
+    ScreenReading { at: at(ms), composer, works: Some(false), ..ScreenReading::default() }
 }
 
 fn dialog(name: &str) -> Option<Dialog> {
@@ -162,8 +157,7 @@ fn a_dialog_is_one_request_as_long_as_it_stands() {
         at: at(ms),
         composer: Composer::Hidden,
         dialog: dialog(name),
-        works: None,
-        background: None,
+        ..ScreenReading::default()
     };
     let seen = |ms, name| AgentObservation {
         screen: Some(look(ms, name)),
