@@ -354,9 +354,7 @@ mod tests {
             purpose: "deploy".into(),
             holder: Some(ProcId { pid: 12, start: 5 }),
             since: Some(NOW),
-            expires_at: None,
-            inner: None,
-            waiting: 0,
+            ..LockView::default()
         });
         has(&view, "locked deploy (pid 12, token 3.17), since 2023-11-14T22:18:20.000Z");
         has(&view, "limits mem=2G,tasks=9 (as far as they can be enforced)");

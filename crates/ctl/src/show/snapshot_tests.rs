@@ -234,11 +234,7 @@ fn more() -> Vec<(&'static str, Response)> {
     secret.lock = Some(LockView {
         token: "3.17".parse().unwrap(),
         purpose: "deploy --token=hunter2".into(),
-        holder: None,
-        since: None,
-        expires_at: None,
-        inner: None,
-        waiting: 0,
+        ..LockView::default()
     });
     let queued = message(7);
     let mut done = message(8);

@@ -81,15 +81,12 @@ mod tests {
         let worker = GeneratorView {
             id: Some(GeneratorId(4)),
             generation: 1,
-            session: None,
-            name: None,
             sessions: "all".into(),
             role: "worker".into(),
             kinds: vec!["build".into()],
             process: Some(ProcId { pid: 60, start: 6 }),
-            since: Timestamp(0),
-            last_activity_at: Timestamp(0),
             holds: vec![holds],
+            ..GeneratorView::default()
         };
         let value = document(&worker);
         contract_tests::check(&value, "JSON of a generator");

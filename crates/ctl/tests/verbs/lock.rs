@@ -38,9 +38,8 @@ fn held() -> LockView {
         purpose: "deploy --token=hunter2".into(),
         holder: Some(ProcId { pid: 4321, start: 1 }),
         since: Some(Timestamp(0)),
-        expires_at: None,
-        inner: None,
         waiting: 1,
+        ..LockView::default()
     }
 }
 

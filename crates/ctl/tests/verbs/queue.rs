@@ -120,11 +120,9 @@ fn a_message_in_work_names_its_worker() {
         name: Some(protocol::Name::of_worker("w").unwrap()),
         sessions: "all".into(),
         role: "worker".into(),
-        kinds: vec![],
         process,
-        since: Timestamp(0),
-        last_activity_at: Timestamp(0),
         holds: vec![claim],
+        ..GeneratorView::default()
     };
     let holds = holds(vec![shown]);
     let pool = Pool::new(move |call| match call.request {

@@ -60,17 +60,11 @@ mod tests {
     fn lists_longer_than_a_frame_come_back_from_their_parts() {
         let (session, name) = (SessionId(1), "n".repeat(64).parse::<protocol::Name>().unwrap());
         let generator = GeneratorView {
-            id: None,
-            generation: 1,
             session: Some(session),
             name: Some(name.clone()),
             sessions: "all".to_owned(),
             role: "agent".to_owned(),
-            kinds: Vec::new(),
-            process: None,
-            since: Timestamp(1),
-            last_activity_at: Timestamp(2),
-            holds: Vec::new(),
+            ..GeneratorView::default()
         };
         let item = InboxItem {
             session,

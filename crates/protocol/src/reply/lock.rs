@@ -19,7 +19,7 @@ pub struct Locked {
 }
 
 /// The holder of a session's lock.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LockView {
     /// The fencing token.
     pub token: Token,

@@ -44,7 +44,7 @@ pub struct Registered {
 }
 
 /// A generator and its claims.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GeneratorView {
     /// The id; absent for the agent in a session's pane, and for a client that claims without registration.
     pub id: Option<GeneratorId>,
