@@ -95,7 +95,7 @@ crate::names! {
 }
 
 /// `thought set`. Absent values are carried forward.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Publish {
     /// The session: an id, a name or a workspace; or its pane as `%3`, or as `tmux:NAME:WINDOW.PANE:%3`,
     /// where the pane must be in the session of that name.
@@ -127,20 +127,7 @@ pub struct Publish {
 impl Publish {
     /// A request that carries everything forward.
     pub fn to(target: SessionRef) -> Self {
-        Self {
-            target,
-            text: None,
-            state: None,
-            source: None,
-            rest_state: None,
-            commit_candidate: None,
-            objective: None,
-            objective_changed_at: None,
-            token_count: None,
-            context_limit: None,
-            updated_at: None,
-            place: None,
-        }
+        Self { target, ..Self::default() }
     }
 }
 
