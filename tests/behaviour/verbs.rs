@@ -139,19 +139,6 @@ fn rm_refuses_what_is_worked_on() {
 }
 
 #[test]
-fn rpc_answers_a_line_each() {
-    let pool = Pool::new();
-    let lines = "\"ping\"\n{\"show\": \"nobody\"}\nnot json\n{\"op\": \"x1\", \"request\": {\"kill\": {\"session\": \"nobody\", \"grace_ms\": null}}}\n\"status\"\n";
-    let answers = pool.ctl_in(&["rpc"], lines.as_bytes()).expect(0).json_lines();
-    assert_eq!(answers.len(), 5);
-    assert_eq!(answers[0]["ok"], "done");
-    assert_eq!(answers[1]["error"]["code"], "not_found");
-    assert_eq!(answers[2]["error"]["exit"], 2);
-    assert_eq!(answers[3]["error"]["exit"], 3);
-    assert_eq!(answers[4]["ok"]["status"]["pool"], "default");
-}
-
-#[test]
 fn the_configuration_is_shown_checked_and_reloaded() {
     let pool = Pool::with("[pool]\nmax_sessions = 3\n");
     assert_eq!(pool.ok(&["config", "path"]), pool.path("config.toml").to_str().unwrap());
