@@ -72,7 +72,7 @@ fn an_offer_that_comes_with_a_limit_is_declined_by_itself_and_the_prompts_go_on(
     let agent = Agent::codex(&pool);
     pool.ok(&["pin", &agent.id]);
     agent.send(&format!("OFFER {}", now() + 2));
-    let id = agent.send_until("next", "done");
+    agent.send_until("next", "done");
     assert_eq!(agent.prompts().last().unwrap(), "next");
     assert_eq!(agent.lines("chosen"), Vec::<String>::new(), "by Escape");
 }

@@ -49,8 +49,7 @@ fn a_log_is_read_whole_or_not_at_all_however_few_files_may_be_open() {
     let id = pool.ok(&["new", "web", "--", "seq", "1", "100000"]);
     pool.ok(&["wait", &id, "--for", "exit", "--timeout", "30s"]);
     let is_compressed = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".gz");
-    let parts =
-        || fs::read_dir(pool.dir(&id).join("logs")).unwrap().flatten().filter(is_compressed).count();
+    let parts = || fs::read_dir(pool.dir(&id).join("logs")).unwrap().flatten().filter(is_compressed).count();
     wait_until("its parts are compressed", PATIENCE, || parts() > 1);
     let whole = pool.ok(&["logs", &id]);
     assert!(whole.starts_with("1\n2\n") && whole.ends_with("100000"));
