@@ -90,12 +90,9 @@ fn wait(context: &Context, target: &Target) -> Result<SessionView, Error> {
 /// Prints how a session ended that was draining.
 fn tell(context: &Context, view: &SessionView) -> Result<(), Error> {
     check_messages(view)?;
-    let is_cut_off = view.session.lifecycle == Lifecycle::Lost
-        || matches!(
-            view.session.reason,
-            Some(Reason::TmuxGone | Reason::StartupMissingTmux | Reason::DrainDeadline)
-        );
-    if is_cut_off {
+    let is_at_rest =
+        matches!(view.session.reason, Some(Reason::Drained | Reason::Exited | Reason::Ephemeral));
+    if view.session.lifecycle == Lifecycle::Lost || !is_at_rest {
         let why = session::why_ended(view);
         return Err(Error::failed(format!("{why}; it ended before it was at rest: its work may be cut off")));
     }

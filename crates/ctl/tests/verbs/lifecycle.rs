@@ -341,17 +341,26 @@ fn drain_waits_for_the_end() {
 }
 
 fn a_drain_that_is_cut_off_fails_and_a_session_that_had_ended_is_drained() {
-    let pool = Pool::new(|call| match &call.request {
+    let waits = AtomicU32::new(0);
+    let pool = Pool::new(move |call| match &call.request {
         Request::Drain(drain) if drain.session == named("over") => {
             shown(view(2, "over", Lifecycle::Stopped, Some(Reason::TmuxGone)))
         }
         Request::Drain(_) => shown(view(1, "web", Lifecycle::Draining, Some(Reason::Drained))),
-        Request::Wait(_) => shown(view(1, "web", Lifecycle::Lost, Some(Reason::ServerGone))),
+        Request::Wait(wait) if wait.session == named("sess_1") => {
+            let reasons = [Reason::ServerGone, Reason::Restarted, Reason::Killed];
+            let reason = reasons[waits.fetch_add(1, Ordering::Relaxed) as usize];
+            let lifecycle = if reason == Reason::ServerGone { Lifecycle::Lost } else { Lifecycle::Stopped };
+            shown(view(1, "web", lifecycle, Some(reason)))
+        }
         other => panic!("{other:?}"),
     });
-    let ran = pool.run("drain over web --wait");
-    assert_eq!((ran.code, ran.out.as_str()), (1, "sess_2  over  stopped(tmux_gone)\n"));
-    assert!(ran.err.contains("its work may be cut off"), "{}", ran.err);
+    for over in ["over ", "", ""] {
+        let ran = pool.run(&format!("drain {over}web --wait"));
+        let told = if over.is_empty() { "" } else { "sess_2  over  stopped(tmux_gone)\n" };
+        assert_eq!((ran.code, ran.out.as_str()), (1, told));
+        assert!(ran.err.contains("its work may be cut off"), "{}", ran.err);
+    }
 }
 
 /// Requests of a command for several sessions, which come in any order.
