@@ -12,7 +12,7 @@ use world::transport::Sender;
 
 use crate::host::chunks;
 
-/// Time without any progress after which a peer that has data to read is given up.
+/// Time without any progress after which a peer that has data to read is given up, unless an answer is more patient.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Bytes buffered for a peer above which a stream to it waits.
@@ -48,6 +48,8 @@ struct Buffer {
     gone: bool,
     /// True once the last sender is dropped.
     closed: bool,
+    /// Time without any progress after which the peer is given up.
+    stall_limit: Duration,
 }
 
 /// Marks the buffer closed when the last sender is dropped.
@@ -74,11 +76,17 @@ impl Outbox {
         writer: Box<dyn Sender>,
         first: impl Future<Output = Option<Vec<u8>>> + Send + 'static,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let buffer = Buffer { bytes: Vec::new(), busy: true, gone: false, closed: false };
+        let buffer =
+            Buffer { bytes: Vec::new(), busy: true, gone: false, closed: false, stall_limit: STALL_LIMIT };
         let (wake, space) = (Notify::new(), Notify::new());
         let shared = Arc::new(Shared { writer, buffer: Mutex::new(buffer), wake, space });
         let task = run(Arc::clone(&shared), first);
         (Self(Arc::new(Senders(shared))), task)
+    }
+
+    /// Waits for this long, from now on, for a peer that does not read.
+    pub(crate) fn set_stall_limit(&self, limit: Duration) {
+        self.shared().lock().stall_limit = limit;
     }
 
     /// Sends a frame of a stream; waits while the peer is slow.
@@ -179,7 +187,8 @@ fn encode(sent: Frame) -> Result<Vec<u8>, PeerGone> {
 async fn run(shared: Arc<Shared>, first: impl Future<Output = Option<Vec<u8>>>) {
     let mut bytes = first.await;
     while let Some(out) = bytes {
-        if let Err(error) = write_all(&*shared.writer, &out, STALL_LIMIT).await {
+        let stall_limit = shared.lock().stall_limit;
+        if let Err(error) = write_all(&*shared.writer, &out, stall_limit).await {
             tracing::debug!(%error, "a peer is gone, or does not read");
             break;
         }
@@ -310,6 +319,20 @@ mod tests {
             // A subscriber has a page of the journal besides: 4 MiB at most for all.
             assert!(held + PAGE_BYTES + body <= 4 << 20, "{held} in frames of {body}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_patient_answer_waits_longer_for_a_peer_that_does_not_read() {
+        let limit = 2 * STALL_LIMIT;
+        let (outbox, task) = Outbox::new(Box::new(Full), async { Some(Vec::new()) });
+        outbox.set_stall_limit(limit);
+        tokio::spawn(task);
+        let frame = Frame::Output { offset: 0, bytes: OsBytes(vec![0; 1]) };
+        outbox.send(frame.clone()).await.unwrap();
+        tokio::time::sleep(limit - MOMENT).await;
+        outbox.send(frame.clone()).await.unwrap();
+        tokio::time::sleep(2 * MOMENT).await;
+        assert!(outbox.send(frame).await.is_err());
     }
 
     #[tokio::test]

@@ -23,6 +23,8 @@ const PART: usize = 128 * 1024;
 /// Sends the database in parts, as fast as the client reads.
 pub(super) async fn export(daemon: &Arc<Daemon>, parts: Parts<'_>) -> Reply {
     let reader = database::reader(daemon).await?;
+    // Longer than for a part, so that a client that reads again is told that its export was given up.
+    parts.outbox.set_stall_limit(2 * READ_LIMIT);
     let (sender, mut texts) = mpsc::channel::<String>(4);
     // The text is written by a thread of its own, so that the next part is written while the last one is sent.
     let blocking = daemon.blocking.clone();
