@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::support::{KEEPER, await_slots, events, keeper};
-use crate::harness::{PATIENCE, Pool, Program, clock_ms, number, wait_until};
+use crate::harness::{PATIENCE, Pool, Program, Talk, clock_ms, number, wait_until};
 
 /// Sessions that are ended together.
 const MANY: usize = 8;
@@ -176,6 +176,51 @@ fn a_drain_says_what_it_waits_for() {
         shown.contains("its program is writing") && shown.contains("`poolctl kill web`")
     });
     pool.ok(&["kill", &id]);
+}
+
+#[test]
+fn a_pool_that_is_being_stopped_starts_nothing_and_says_who_stops_it() {
+    let pool = Pool::new();
+    let mut stopping = Talk::start(pool.poolctl().arg("rpc"));
+    stopping.say("\"hold_starts\"");
+    wait_until("it is answered", PATIENCE, || !stopping.lines().is_empty());
+    assert!(stopping.lines()[0].contains("ok"), "{:?}", stopping.lines());
+    let refused = pool.ctl(&["new", "web", "--", "sleep", "1000"]).expect(5);
+    let by = format!("by process {}", stopping.pid());
+    assert!(refused.stderr.contains(&by), "{refused:?}");
+    stopping.end();
+    wait_until("sessions are started again", PATIENCE, || {
+        pool.ctl(&["new", "web", "--", "sleep", "1000"]).code == 0
+    });
+}
+
+/// A program that takes a moment to end.
+const SLOW: &str = "trap 'sleep 0.5; exit 0' TERM; while :; do sleep 0.1; done";
+
+#[test]
+fn a_session_is_removed_with_its_files_while_it_is_being_restarted() {
+    let pool = Pool::new();
+    for flags in [&["--force", "--purge"][..], &["--archive"], &[]] {
+        let id = pool.script("web", SLOW);
+        let logs = pool.dir(&id).join("logs");
+        let mut restart = Talk::start(pool.poolctl().args(["restart", &id]));
+        pool.await_lifecycle(&id, "draining");
+        pool.ok(&[&["rm", &id], flags].concat());
+        restart.await_end();
+        assert!(!logs.exists(), "{flags:?}");
+    }
+}
+
+#[test]
+fn a_removal_that_is_refused_after_the_end_of_the_session_says_that_it_ended() {
+    let pool = Pool::new();
+    let id = pool.script("web", SLOW);
+    let mut remove = Talk::start(pool.poolctl().args(["rm", &id]));
+    pool.await_lifecycle(&id, "draining");
+    let _lock = Talk::start(pool.poolctl().args(["lock", &id, "--", "sleep", "1000"]));
+    assert_eq!(remove.await_end(), Some(4));
+    assert!(remove.errors().contains("what ran in it was ended"), "{}", remove.errors());
+    assert_eq!(pool.show(&id)["lifecycle"], "stopped");
 }
 
 /// A session that runs this once by `poolctl`, in itself.

@@ -82,8 +82,7 @@ pub(crate) async fn with_slot<R: Send + 'static>(
         }
         if turn.volatile.scheduler.holds_starts() {
             turn.volatile.scheduler.waiting.leave(waiter);
-            let why = "the pool is about to be stopped, and starts nothing";
-            return Some(Err(Refusal::refused(why)));
+            return Some(Err(held_back(turn)));
         }
         let wanted = wanted.resolve(turn.pool());
         let ahead = turn.volatile.scheduler.waiting.ahead(turn.pool(), waiter, &wanted);
@@ -167,4 +166,13 @@ fn may_come_free(turn: &Turn<'_>, daemon: &Daemon, ahead: usize) -> bool {
     slots::leaving(turn) > ahead
         || !turn.volatile.scheduler.is_quiet_fresh(turn.now())
         || slots::victim(turn, &daemon.settings()).is_some()
+}
+
+/// Returns the refusal of a start while the pool is being stopped.
+fn held_back(turn: &Turn<'_>) -> Refusal {
+    let by = turn.volatile.scheduler.start_hold().and_then(|hold| hold.process);
+    let by = by.map(|process| format!(" by process {}", process.pid)).unwrap_or_default();
+    Refusal::refused(format!(
+        "the pool is about to be stopped{by}, and starts nothing; if that hangs, end it"
+    ))
 }

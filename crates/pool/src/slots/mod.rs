@@ -29,6 +29,6 @@ pub use eviction::{
 pub use park::begin_park;
 pub use scheduler::{Action, Tick, TickInputs, leaving, tick, victim};
 pub use start::{RunIdentity, Starter, begin_start, renew_incarnation};
-pub use state::{LossSource, Scheduler};
+pub use state::{LossSource, Scheduler, StartHold};
 pub use wait_queue::{WaitQueue, Waiter, Wanted};
 pub use wanting::{next_start, wanting_start};

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use protocol::tmux::TmuxState;
-use protocol::{Reason, Session, SessionId, Tag, Timestamp, TmuxSessionId};
+use protocol::{ProcId, Reason, Session, SessionId, Tag, Timestamp, TmuxSessionId};
 
+use crate::deadlines::Mono;
 use crate::pool::Pool;
 use crate::slots::wait_queue::WaitQueue;
 
@@ -45,6 +46,15 @@ pub enum LossSource {
     Unknown,
 }
 
+/// A client that stops the pool: nothing is started meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StartHold {
+    /// Its process, if known.
+    pub process: Option<ProcId>,
+    /// The moment at which it asked for that.
+    pub since: Mono,
+}
+
 /// Sessions in transition, and waiters for slots.
 #[derive(Debug, Default)]
 pub struct Scheduler {
@@ -62,7 +72,7 @@ pub struct Scheduler {
     paused: BTreeMap<SessionId, Timestamp>,
     quiet_at: Option<Timestamp>,
     quiet_since: BTreeMap<SessionId, Timestamp>,
-    holders: BTreeSet<u64>,
+    holders: BTreeMap<u64, StartHold>,
 }
 
 impl Scheduler {
@@ -117,9 +127,14 @@ impl Scheduler {
         self.paused.values().map(|at| at.after(PAUSE_MAX))
     }
 
-    /// Starts nothing for as long as a connection lives.
-    pub fn hold_starts(&mut self, connection: u64) {
-        self.holders.insert(connection);
+    /// Starts nothing for as long as a connection lives; `hold` is kept from the first time that it asks.
+    pub fn hold_starts(&mut self, connection: u64, hold: StartHold) {
+        self.holders.entry(connection).or_insert(hold);
+    }
+
+    /// The oldest hold on starts.
+    pub fn start_hold(&self) -> Option<StartHold> {
+        self.holders.values().min_by_key(|hold| hold.since).copied()
     }
 
     /// True if nothing is started, as the pool is about to be stopped.
@@ -129,7 +144,7 @@ impl Scheduler {
 
     /// Ends a connection's hold on starts. Returns true if sessions are started again.
     pub fn connection_ended(&mut self, connection: u64) -> bool {
-        self.holders.remove(&connection) && self.holders.is_empty()
+        self.holders.remove(&connection).is_some() && self.holders.is_empty()
     }
 
     /// Begins to remove a session. Returns false if it is being removed already.

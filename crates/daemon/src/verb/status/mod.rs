@@ -20,7 +20,7 @@ use crate::engine::{BUILD, Daemon, LoadedConfig, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::{self};
 use crate::sense::machine_capacity;
-use crate::verb::attention;
+use crate::verb::{attention, down};
 
 /// Maximum number of sessions named in a problem.
 const NAMED: usize = 5;
@@ -93,6 +93,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, programs: Vec<String>) -> Status {
     let mut problems = problems(volatile, server::problem(pool, observed, &tmux.socket), counts.in_doubt);
     problems.extend(missing_database(daemon));
     problems.extend(removed_database(turn, daemon));
+    problems.extend(down::problem(turn));
     problems.extend(queues::problems(turn, daemon, &stuck, (quarantined, capacity.disk)));
     let inbox = attention::items(turn, rules);
     problems.extend(attention::unstarted(&inbox));
