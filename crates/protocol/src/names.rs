@@ -1,9 +1,9 @@
 //! Names of the values of an enum, as in options, in the configuration and in the documents of `poolctl`. They are the
 //! names on the wire, too, except those of restart policies.
 
-/// Defines a plain enum with `ALL`, `as_str` and `of_name`, where each variant has its name beside it; or adds these three
-/// to an enum that is defined elsewhere. A sentence after the enum also gives it `FromStr`, with the sentence as its
-/// error.
+/// Defines a plain enum with `ALL`, `as_str` and `of_name`, where each variant has its name beside it; or adds these
+/// three to an enum that is defined elsewhere. A sentence after the enum also gives it `FromStr`, with the sentence as
+/// its error.
 #[macro_export]
 macro_rules! names {
     (

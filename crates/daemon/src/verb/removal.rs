@@ -93,14 +93,22 @@ async fn remove_for(
 ) -> Result<u64, Refusal> {
     let session = check(daemon, &removal).await?;
     let asked = &removal.asked;
-    if session.lifecycle.holds_slot() && !asked.keep_tmux {
+    let ends = session.lifecycle.holds_slot() && !asked.keep_tmux;
+    if ends {
         end_first(daemon, &session).await?;
     }
-    let grant = daemon.engine.lock(session.id, "rm").await?;
+    if !asked.keep_tmux {
+        termination::await_closed_pane(daemon, session.id).await;
+    }
+    let told = |refusal: Refusal| match ends {
+        true => Refusal { message: format!("{}; what ran in it was ended", refusal.message), ..refusal },
+        false => refusal,
+    };
+    let grant = daemon.engine.lock(session.id, "rm").await.map_err(told)?;
     if asked.keep_tmux {
         mark_detached(daemon, session.id).await?;
     }
-    let removed = forget(daemon, op, (&session, &removal)).await;
+    let removed = forget(daemon, op, (&session, &removal)).await.map_err(told);
     // After any other failure the record may be gone: then the next start of the daemon releases the pane.
     if removed.as_ref().is_err_and(idempotency::is_definite) && asked.keep_tmux {
         detached::unmark(daemon, session.id);

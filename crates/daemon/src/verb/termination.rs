@@ -21,6 +21,9 @@ const REAPER_RETURN: Duration = Duration::from_secs(5);
 /// Time for an end beyond its grace: the reaper's verification, and its other candidates.
 const END_SLACK: Duration = Duration::from_secs(15);
 
+/// Maximum time for the reaper to close the pane of an incarnation that has ended.
+const PANE_LIMIT: Duration = Duration::from_secs(5);
+
 /// Commits that the incarnation of a session is to end, with the events that `decide` returns. Returns the
 /// session as it is then.
 pub(super) async fn begin(
@@ -166,4 +169,18 @@ async fn close_pane(
              Start it (`poolctl up`): it goes on from here",
         session.name
     )))
+}
+
+/// Waits until the pane of an incarnation that has ended is closed, which the reaper does under the session's lock: a
+/// restart that was called off leaves its pane, and the log is written to until then.
+pub(super) async fn await_closed_pane(daemon: &Arc<Daemon>, id: SessionId) {
+    let closed = move |turn: &mut Turn<'_>| {
+        let ended = turn.pool().session(id).filter(|session| session.lifecycle.is_over());
+        let state = turn.volatile.observed.state();
+        let is_left = ended
+            .and_then(Session::tag)
+            .is_some_and(|tag| state.panes.values().any(|pane| pane.tag == Some(tag)));
+        (!is_left).then_some(())
+    };
+    drop(daemon.engine.wait_for(Some(PANE_LIMIT), closed).await);
 }
