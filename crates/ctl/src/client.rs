@@ -34,6 +34,8 @@ pub(crate) struct Client {
     /// The lock under which requests are made.
     pub lock: Option<Token>,
     limit: Option<Duration>,
+    /// The time limit that the user set for the command.
+    users_limit: Option<Duration>,
     connection: Option<Connection>,
     /// True once this command has reached the daemon.
     reached: Arc<AtomicBool>,
@@ -46,6 +48,8 @@ type Answered = (Connection, Result<Reply, TransportError>);
 enum Failure {
     /// Transient, as during a restart of the daemon: no change was sent.
     Unreached(Refusal),
+    /// The same, of a daemon that is there and did not answer in time.
+    Silent,
     /// Transient, and the request may have been processed.
     Lost(Refusal),
     /// Retrying does not help.
@@ -61,6 +65,7 @@ impl Client {
             pool: context.paths.pool.to_string(),
             lock: context.lock,
             limit,
+            users_limit: context.waiting_limit(),
             connection: None,
             reached: Arc::clone(&context.reached),
         }
@@ -115,15 +120,18 @@ impl Client {
         let mut lost: Option<Refusal> = None;
         loop {
             let began = Instant::now();
-            let refusal = match attempt(self, limit.left()) {
+            let failure = match attempt(self, limit.left()) {
                 Ok(reply) => return Ok(reply?),
-                Err(Failure::Final(refusal)) => return Err(refusal.into()),
-                Err(Failure::Unreached(refusal)) => refusal,
-                Err(Failure::Lost(refusal)) => lost.insert(refusal).clone(),
+                Err(failure) => failure,
             };
+            match &failure {
+                Failure::Final(refusal) => return Err(refusal.clone().into()),
+                Failure::Lost(refusal) => lost = Some(refusal.clone()),
+                Failure::Unreached(_) | Failure::Silent => {}
+            }
             if !limit.wait_to_retry(began) {
-                let known = self.absence.full_disk().or(lost).or_else(|| self.kept_absence());
-                return Err(known.unwrap_or(refusal).into());
+                let known = self.absence.full_disk().or(lost);
+                return Err(known.unwrap_or_else(|| self.cause(failure, self.users_limit)).into());
             }
         }
     }
@@ -152,11 +160,12 @@ impl Client {
     pub(crate) fn ask_once(&mut self, request: Request, within: Duration) -> Result<Response, Error> {
         match self.attempt(None, request, Some(within)) {
             Ok(reply) => Ok(reply?),
-            Err(Failure::Unreached(refusal) | Failure::Lost(refusal)) => {
-                let known = self.absence.full_disk().or_else(|| self.kept_absence());
-                Err(known.unwrap_or(refusal).into())
-            }
             Err(Failure::Final(refusal)) => Err(refusal.into()),
+            Err(failure) => {
+                let known = self.absence.full_disk();
+                // The limit is not the user's.
+                Err(known.unwrap_or_else(|| self.cause(failure, None)).into())
+            }
         }
     }
 
@@ -210,6 +219,9 @@ impl Client {
     }
 
     fn connect_failure(&self, error: &ConnectError) -> Failure {
+        if matches!(error, ConnectError::Timeout(_)) {
+            return Failure::Silent;
+        }
         let refusal = error.refusal();
         if self.may_come_back(error) {
             return Failure::Unreached(refusal);
@@ -218,9 +230,16 @@ impl Client {
         Failure::Final(self.absence.full_disk().filter(|_| is_absent).unwrap_or(refusal))
     }
 
-    /// Returns the reason why no daemon answers, although a supervisor keeps one running.
-    fn kept_absence(&self) -> Option<Refusal> {
-        self.absence.of_kept_daemon(self.reached.load(Ordering::Relaxed))
+    /// Returns the refusal of a request that failed like this, with the cause as far as it is known. `limit` is the
+    /// user's, if that is over.
+    fn cause(&self, failure: Failure, limit: Option<Duration>) -> Refusal {
+        match failure {
+            Failure::Final(refusal) => refusal,
+            Failure::Silent => self.absence.of_silent_daemon(limit),
+            Failure::Unreached(refusal) | Failure::Lost(refusal) => {
+                self.absence.of_kept_daemon(self.reached.load(Ordering::Relaxed)).unwrap_or(refusal)
+            }
+        }
     }
 
     fn call_on(

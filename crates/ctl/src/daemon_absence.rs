@@ -1,10 +1,13 @@
 //! The reason why no daemon answers, as far as its disk, its locks and its log show it.
 
+use std::time::Duration;
+
+use process::identity::{self, State};
 use process::inspect::machine;
 use process::runtime::logfile;
 use protocol::{Paths, Refusal};
 
-use crate::show::{escape, size};
+use crate::show::{escape, size, time};
 use crate::{Context, supervisor_lock};
 
 /// Free bytes on its disk below which a database cannot be written.
@@ -43,6 +46,51 @@ impl DaemonAbsence {
         Some(Refusal::storage(why))
     }
 
+    /// Returns the refusal of a request that a daemon, which is there, did not answer: within this limit of the user's,
+    /// else within the usual time.
+    pub(crate) fn of_silent_daemon(&self, limit: Option<Duration>) -> Refusal {
+        let pid = self.daemon();
+        let who = match pid {
+            Some(pid) => format!("poold (pid {pid})"),
+            None => format!("poold at {}", self.paths.socket.display()),
+        };
+        let stopped = pid
+            .filter(|pid| is_stopped(*pid))
+            .map(|pid| format!(": it is stopped; `kill -CONT {pid}` lets it go on"));
+        match limit {
+            Some(limit) => {
+                let what = format!("{who} did not answer within {}", time::exact(limit));
+                Refusal::timeout(what + &stopped.unwrap_or_default())
+            }
+            None => {
+                let next = stopped.or_else(|| pid.map(|_| self.watched())).unwrap_or_default();
+                Refusal::unavailable(format!("{who} does not answer{next}"))
+            }
+        }
+    }
+
+    /// Says what becomes of a daemon that hangs: `: its `poolctl up` (pid 5) ends and restarts it if …`.
+    fn watched(&self) -> String {
+        let up_lock = &self.paths.up_lock;
+        let limit = supervisor_lock::terms(up_lock).watchdog_ms.filter(|ms| *ms > 0);
+        match supervisor_lock::holder(up_lock).zip(limit) {
+            Some((holder, ms)) => format!(
+                ": its `poolctl up` (pid {}) ends and restarts it if that lasts for {}",
+                holder.pid,
+                time::exact(Duration::from_millis(ms))
+            ),
+            None => format!(": see {}", self.paths.log("poold").display()),
+        }
+    }
+
+    /// The process id of the daemon that holds the lock of the pool.
+    fn daemon(&self) -> Option<u32> {
+        // Who names another socket asks for another pool.
+        let lock = Some(&self.paths.lock).filter(|_| !self.names_socket)?;
+        let pid = std::fs::read_to_string(lock).ok()?.trim().parse().ok();
+        pid.filter(|_| supervisor_lock::is_held(lock))
+    }
+
     /// Returns the reason why no daemon answers if a supervisor runs: another `poolctl up` would not start one.
     pub(crate) fn of_kept_daemon(&self, was_reached: bool) -> Option<Refusal> {
         let absent = !self.paths.socket.exists() || !was_reached;
@@ -70,6 +118,11 @@ impl DaemonAbsence {
     }
 }
 
+/// True if this process is stopped, by a signal or a tracer.
+fn is_stopped(pid: u32) -> bool {
+    identity::read(pid).is_ok_and(|found| found.is_some_and(|process| process.state == State::Stopped))
+}
+
 /// Returns the last error of a log in one line, although it may take several lines in the log; the log's last line if
 /// it has no error, or if poold has started since.
 fn last_error(lines: &[String]) -> Option<String> {
@@ -88,7 +141,58 @@ fn begins_record(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use nix::fcntl::{Flock, FlockArg};
+    use protocol::ErrorCode;
+
     use super::*;
+    use crate::supervisor_lock::Terms;
+
+    #[test]
+    fn a_daemon_that_hangs_is_named_with_what_becomes_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = protocol::paths::Env {
+            state_dir: Some(dir.path().as_os_str().to_owned()),
+            home: Some(dir.path().to_owned()),
+            ..Default::default()
+        };
+        let paths = Paths::new(&env).unwrap();
+        std::fs::create_dir_all(&paths.run).unwrap();
+        let absence = DaemonAbsence { paths: paths.clone(), names_socket: false };
+        let told = |limit: Option<Duration>| {
+            let told = absence.of_silent_daemon(limit);
+            (told.code, told.message)
+        };
+        let socket = paths.socket.display();
+        let unknown = format!("poold at {socket} does not answer");
+        assert_eq!(told(None), (ErrorCode::Unavailable, unknown), "nobody holds the lock");
+
+        let file = std::fs::File::create(&paths.lock).unwrap();
+        let _held = Flock::lock(file, FlockArg::LockExclusive).ok().unwrap();
+        let me = std::process::id();
+        std::fs::write(&paths.lock, me.to_string()).unwrap();
+        let limit = Some(Duration::from_millis(1500));
+        let late = format!("poold (pid {me}) did not answer within 1s 500ms");
+        assert_eq!(told(limit), (ErrorCode::Timeout, late));
+        assert!(told(None).1.ends_with("poold.log"), "{:?}", told(None));
+        let terms = Terms { watchdog_ms: Some(30_000), ..Terms::default() };
+        let _up = supervisor_lock::try_acquire(&paths.up_lock, &terms).unwrap().unwrap();
+        let kept = format!(
+            "poold (pid {me}) does not answer: its `poolctl up` (pid {me}) ends and restarts it if that lasts for 30s"
+        );
+        assert_eq!(told(None), (ErrorCode::Unavailable, kept));
+
+        let mut child = std::process::Command::new("sh").args(["-c", "kill -STOP $$"]).spawn().unwrap();
+        let pid = child.id();
+        while !is_stopped(pid) {
+            std::thread::yield_now();
+        }
+        std::fs::write(&paths.lock, pid.to_string()).unwrap();
+        let stopped =
+            format!("poold (pid {pid}) does not answer: it is stopped; `kill -CONT {pid}` lets it go on");
+        assert_eq!(told(None), (ErrorCode::Unavailable, stopped));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn an_error_of_several_lines_is_told_whole() {

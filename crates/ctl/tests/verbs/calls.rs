@@ -18,7 +18,8 @@ crate::tests! {
     no_daemon_says_how_to_start_one, usage_is_refused_in_both_forms, status_is_zero_only_when_healthy,
     what_a_session_is_told_is_of_its_pool_only, a_list_comes_in_parts, a_refusal_has_its_code,
     new_takes_what_it_should_from_its_caller, a_prompt_goes_with_its_session,
-    a_lost_connection_repeats_the_same_operation, no_answer_is_a_timeout, a_timeout_says_what_was_waited_for,
+    a_lost_connection_repeats_the_same_operation, no_answer_is_a_timeout,
+    a_daemon_that_does_not_take_a_connection_within_the_users_limit_is_no_absence, a_timeout_says_what_was_waited_for,
     a_lock_token_goes_along, send_reads_standard_input, a_send_whose_wait_runs_out_names_its_message,
     send_says_where_it_comes_from_and_what_holds_it_back, a_daemon_that_recovers_says_how_far_it_is,
     wait_ends_with_the_code_of_the_session, a_session_is_also_the_one_of_this_shell,
@@ -198,6 +199,21 @@ fn no_answer_is_a_timeout() {
             assert!(matches!(ran.code, 6 | 7) && !ran.err.contains("done"), "{read}: {ran:?}");
         }
     }
+}
+
+fn a_daemon_that_does_not_take_a_connection_within_the_users_limit_is_no_absence() {
+    let pool = Pool::empty();
+    // It takes connections into its backlog, as a poold that is stopped does.
+    let _listener = std::os::unix::net::UnixListener::bind(pool.socket()).unwrap();
+    let lock = std::fs::File::create(pool.dir.path().join("run/poold.lock")).unwrap();
+    let mut held = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusive).ok().unwrap();
+    write!(held, "{}", std::process::id()).unwrap();
+    let said = format!("poolctl: poold (pid {}) did not answer within 300ms\n", std::process::id());
+    for line in ["ls", "show web", "send web text"] {
+        let ran = pool.run(&format!("{line} --timeout 300ms"));
+        assert_eq!((ran.code, ran.err.as_str()), (6, said.as_str()), "{line}");
+    }
+    assert_eq!(pool.run("wait web --timeout 300ms").code, 6);
 }
 
 fn a_timeout_says_what_was_waited_for() {
