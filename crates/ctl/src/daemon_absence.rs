@@ -13,6 +13,10 @@ use crate::{Context, supervisor_lock};
 /// Free bytes on its disk below which a database cannot be written.
 const FULL_DISK: u64 = 1 << 20;
 
+/// Time after which a daemon that took its lock has certainly started, and listens: that which the supervisor allows
+/// for its first answer.
+const START_LIMIT: Duration = Duration::from_secs(90);
+
 /// Lines of poold's log that are looked at.
 const LOG_LINES: usize = 20;
 
@@ -69,6 +73,25 @@ impl DaemonAbsence {
         }
     }
 
+    /// Returns the refusal of a request to a daemon that holds its lock and has no socket: it has just started, is
+    /// being stopped, or somebody has removed the file.
+    fn without_socket(&self) -> Refusal {
+        let who = self.daemon().map_or_else(|| "poold".to_owned(), |pid| format!("poold (pid {pid})"));
+        // A daemon that takes the lock writes its process id into the file.
+        let taken = std::fs::metadata(&self.paths.lock).and_then(|lock| lock.modified()).ok();
+        let held_for = taken.and_then(|at| at.elapsed().ok());
+        let why = if held_for.is_some_and(|time| time < START_LIMIT) {
+            format!("{who} is starting, and does not listen yet: try again")
+        } else {
+            format!(
+                "{who} runs, but its socket {} is gone: unless it is just being stopped, `poolctl down` and \
+                 `poolctl up` make a new one; sessions run on",
+                self.paths.socket.display()
+            )
+        };
+        Refusal::unavailable(why)
+    }
+
     /// Says what becomes of a daemon that hangs: `: its `poolctl up` (pid 5) ends and restarts it if …`.
     fn watched(&self) -> String {
         let up_lock = &self.paths.up_lock;
@@ -99,10 +122,7 @@ impl DaemonAbsence {
         let holder = supervisor_lock::holder(&self.paths.up_lock).filter(|_| absent)?;
         let (socket, pid) = (self.paths.socket.display(), holder.pid);
         if !self.paths.socket.exists() && supervisor_lock::is_held(&self.paths.lock) {
-            let why = format!(
-                "poold runs, but its socket {socket} is gone: `poolctl down` and `poolctl up` make a new one; sessions run on"
-            );
-            return Some(Refusal::unavailable(why));
+            return Some(self.without_socket());
         }
         let file = self.paths.log("poold");
         let log = file.display();
@@ -141,23 +161,55 @@ fn begins_record(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::path::Path;
+    use std::time::SystemTime;
+
     use nix::fcntl::{Flock, FlockArg};
     use protocol::ErrorCode;
 
     use super::*;
     use crate::supervisor_lock::Terms;
 
-    #[test]
-    fn a_daemon_that_hangs_is_named_with_what_becomes_of_it() {
-        let dir = tempfile::tempdir().unwrap();
+    /// The absence in this empty directory.
+    fn absence_in(dir: &Path) -> DaemonAbsence {
         let env = protocol::paths::Env {
-            state_dir: Some(dir.path().as_os_str().to_owned()),
-            home: Some(dir.path().to_owned()),
+            state_dir: Some(dir.as_os_str().to_owned()),
+            home: Some(dir.to_owned()),
             ..Default::default()
         };
         let paths = Paths::new(&env).unwrap();
         std::fs::create_dir_all(&paths.run).unwrap();
-        let absence = DaemonAbsence { paths: paths.clone(), names_socket: false };
+        DaemonAbsence { paths, names_socket: false }
+    }
+
+    /// Locks the file of the daemon, and writes this process id into it.
+    fn hold(paths: &Paths, pid: u32) -> Flock<File> {
+        let held = Flock::lock(File::create(&paths.lock).unwrap(), FlockArg::LockExclusive).ok().unwrap();
+        std::fs::write(&paths.lock, pid.to_string()).unwrap();
+        held
+    }
+
+    #[test]
+    fn a_daemon_that_starts_has_not_lost_its_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let absence = absence_in(dir.path());
+        let paths = &absence.paths;
+        let me = std::process::id();
+        let _up = supervisor_lock::try_acquire(&paths.up_lock, &Terms::default()).unwrap().unwrap();
+        let held = hold(paths, me);
+        let told = || absence.of_kept_daemon(false).unwrap().message;
+        assert_eq!(told(), format!("poold (pid {me}) is starting, and does not listen yet: try again"));
+        held.set_modified(SystemTime::now() - START_LIMIT).unwrap();
+        let begins = format!("poold (pid {me}) runs, but its socket {} is gone: ", paths.socket.display());
+        assert!(told().starts_with(&begins), "{}", told());
+    }
+
+    #[test]
+    fn a_daemon_that_hangs_is_named_with_what_becomes_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let absence = absence_in(dir.path());
+        let paths = &absence.paths;
         let told = |limit: Option<Duration>| {
             let told = absence.of_silent_daemon(limit);
             (told.code, told.message)
@@ -166,10 +218,8 @@ mod tests {
         let unknown = format!("poold at {socket} does not answer");
         assert_eq!(told(None), (ErrorCode::Unavailable, unknown), "nobody holds the lock");
 
-        let file = std::fs::File::create(&paths.lock).unwrap();
-        let _held = Flock::lock(file, FlockArg::LockExclusive).ok().unwrap();
         let me = std::process::id();
-        std::fs::write(&paths.lock, me.to_string()).unwrap();
+        let _held = hold(paths, me);
         let limit = Some(Duration::from_millis(1500));
         let late = format!("poold (pid {me}) did not answer within 1s 500ms");
         assert_eq!(told(limit), (ErrorCode::Timeout, late));
