@@ -95,6 +95,11 @@ impl DaemonAbsence {
     /// Says what becomes of a daemon that hangs: `: its `poolctl up` (pid 5) ends and restarts it if …`.
     fn watched(&self) -> String {
         let up_lock = &self.paths.up_lock;
+        if let Some(pid) = supervisor_lock::stopped_holder(up_lock) {
+            return format!(
+                ", and its `poolctl up` (pid {pid}), which would end it, is stopped: `kill -CONT {pid}` lets that go on"
+            );
+        }
         let limit = supervisor_lock::terms(up_lock).watchdog_ms.filter(|ms| *ms > 0);
         match supervisor_lock::holder(up_lock).zip(limit) {
             Some((holder, ms)) => format!(
@@ -123,6 +128,13 @@ impl DaemonAbsence {
         let (socket, pid) = (self.paths.socket.display(), holder.pid);
         if !self.paths.socket.exists() && supervisor_lock::is_held(&self.paths.lock) {
             return Some(self.without_socket());
+        }
+        if let Some(pid) = supervisor_lock::stopped_holder(&self.paths.up_lock) {
+            let why = format!(
+                "no poold answers at {socket}, and its supervisor (`poolctl up`, pid {pid}) is stopped, and starts \
+                 none: `kill -CONT {pid}` lets it go on"
+            );
+            return Some(Refusal::unavailable(why));
         }
         let file = self.paths.log("poold");
         let log = file.display();

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use process::identity::State;
 use process::runtime::untrusted_file;
 use protocol::{OsBytes, ProcId};
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,12 @@ pub(crate) fn is_held(path: &Path) -> bool {
 pub(crate) fn holder(path: &Path) -> Option<ProcId> {
     // Read before the lock is tested, so that the name is that of a process that still holds it.
     named(path).map(|named| named.process).filter(|_| is_held(path))
+}
+
+/// The process id of the holder if that is stopped, by a signal or a tracer: then it keeps nothing running.
+pub(crate) fn stopped_holder(path: &Path) -> Option<u32> {
+    let is_stopped = |id: &ProcId| matches!(process::identity::state(*id), Ok(State::Stopped));
+    holder(path).filter(is_stopped).map(|id| id.pid)
 }
 
 /// The terms on which the holder of the lock was started.

@@ -31,6 +31,8 @@ pub(crate) fn supervisor(context: &Context) -> Result<bool, Error> {
     let Some(handle) = Handle::open(id).map_err(failed)? else { return Ok(false) };
     let _progress = context.progress("the daemons to stop");
     handle.signal(Signal::SIGTERM).map_err(failed)?;
+    // One that is stopped, as by Ctrl-Z, would not take it.
+    handle.signal(Signal::SIGCONT).map_err(failed)?;
     if handle.wait(LIMIT).map_err(failed)? {
         Ok(true)
     } else {

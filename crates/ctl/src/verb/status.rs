@@ -28,12 +28,12 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     }
     let found = status_or_progress(context)?;
     let old = builds::outdated(context, Some(&found));
-    let is_unkept = is_unkept(context);
-    let is_healthy = status::is_healthy(&found) && !is_unkept;
+    let unkept = unkept(context);
+    let is_healthy = status::is_healthy(&found) && unkept.is_none();
     if context.style.json {
         let mut document = status::document(&found);
         document["outdated"] = serde_json::json!(old);
-        document["unkept"] = serde_json::json!(is_unkept);
+        document["unkept"] = serde_json::json!(unkept.is_some());
         document["healthy"] = serde_json::json!(is_healthy);
         out::json(&document)?;
     } else {
@@ -43,20 +43,23 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
             context
                 .say(&format!("older build: {which}; `poolctl up` restarts them, sessions keep running"))?;
         }
-        if is_unkept {
+        if let Some(why) = unkept {
             let problem = context.style.paint(31, "problem:");
-            context.say(&format!(
-                "{problem} nobody restarts the daemons, as their `poolctl up` was killed: run it again"
-            ))?;
+            context.say(&format!("{problem} nobody restarts the daemons, as their `poolctl up` {why}"))?;
         }
     }
     Ok(if is_healthy { exit::OK } else { NOT_HEALTHY })
 }
 
-/// True if the daemons of a supervisor that was killed run on without one.
-fn is_unkept(context: &Context) -> bool {
-    supervisor_lock::is_orphaned(&context.paths.up_lock)
-        && started::alive(&context.paths).is_ok_and(|daemons| !daemons.is_empty())
+/// Says why nobody keeps the daemons running, and what to do: their supervisor was killed, or is stopped.
+fn unkept(context: &Context) -> Option<String> {
+    let up_lock = &context.paths.up_lock;
+    if let Some(pid) = supervisor_lock::stopped_holder(up_lock) {
+        return Some(format!("(pid {pid}) is stopped: `kill -CONT {pid}` lets it go on"));
+    }
+    let is_killed = supervisor_lock::is_orphaned(up_lock)
+        && started::alive(&context.paths).is_ok_and(|daemons| !daemons.is_empty());
+    is_killed.then(|| "was killed: run it again".to_owned())
 }
 
 /// The pool's status, or as an error the progress of a daemon that recovers its database and does not answer

@@ -90,12 +90,21 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
 /// Asks the current supervisor to start the daemons at once that wait for their next start after a failure.
 fn hurry(context: &Context) -> Result<(), Error> {
     let path = &context.paths.up_lock;
+    check_goes_on(context)?;
     if let Some(handle) = supervisor_lock::holder(path).and_then(|id| Handle::open(id).ok().flatten()) {
         // A supervisor of an older build ignores it.
         handle.signal(Signal::SIGHUP).ok();
     }
     let found = health::wait(context, || supervisor_lock::is_held(path))?;
     tell(context, &found, true)
+}
+
+/// Refuses to wait for a supervisor that is stopped: it would start nothing.
+fn check_goes_on(context: &Context) -> Result<(), Error> {
+    let Some(pid) = supervisor_lock::stopped_holder(&context.paths.up_lock) else { return Ok(()) };
+    Err(Error::failed(format!(
+        "the supervisor (`poolctl up`, pid {pid}) is stopped, and restarts nothing: `kill -CONT {pid}` lets it go on"
+    )))
 }
 
 /// Replaces the supervisor of an older build: the new one waits for the lock, the old one stops its daemons
@@ -183,6 +192,7 @@ fn foreground(context: &Context, args: &Args) -> Result<(), Error> {
         }
         thread::sleep(PAUSE);
     }
+    check_goes_on(context)?;
     let found = health::wait(context, || supervisor_lock::is_held(path))?;
     tell(context, &found, true)
 }

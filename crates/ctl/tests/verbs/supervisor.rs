@@ -18,7 +18,8 @@ crate::tests! {
     the_daemons_of_a_killed_supervisor_are_kept_and_stopped,
     none_is_started_beside_one_of_a_killed_supervisor, a_poold_that_hangs_is_ended_and_started_again,
     up_starts_at_once_what_was_held_back, two_at_once_and_then_down_stay_down,
-    a_supervisor_ends_with_its_directory, what_was_replaced_is_restarted_and_named_before,
+    a_supervisor_that_is_stopped_is_named_and_can_be_ended, a_supervisor_ends_with_its_directory,
+    what_was_replaced_is_restarted_and_named_before,
     up_is_refused_inside_a_session, down_ends_the_sessions_or_nothing,
 }
 
@@ -131,10 +132,15 @@ fn down_of_a_pool_that_is_not_up_is_done() {
     assert!(ran.err.contains("not started by `poolctl up`"), "{}", ran.err);
 }
 
+/// The supervisor of a pool.
+fn supervisor(pool: &Pool) -> ProcId {
+    let text = std::fs::read_to_string(pool.dir.path().join("run/up.lock")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
 /// Kills the supervisor; its daemons live on.
 fn kill_supervisor(pool: &Pool) {
-    let text = std::fs::read_to_string(pool.dir.path().join("run/up.lock")).unwrap();
-    let id: ProcId = serde_json::from_str(&text).unwrap();
+    let id = supervisor(pool);
     kill(Pid::from_raw(i32::try_from(id.pid).unwrap()), Signal::SIGKILL).unwrap();
     until("the end of the supervisor", || identity::exited(id).unwrap());
 }
@@ -226,6 +232,29 @@ fn two_at_once_and_then_down_stay_down() {
         std::thread::sleep(std::time::Duration::from_millis(700));
         assert_eq!(programs.run("status").code, 7);
     }
+}
+
+fn a_supervisor_that_is_stopped_is_named_and_can_be_ended() {
+    let programs = Programs::new();
+    programs.run("up").success();
+    let up = supervisor(&programs.pool);
+    signal(up, Signal::SIGSTOP);
+    until("it is stopped", || matches!(identity::state(up), Ok(identity::State::Stopped)));
+    let how = format!("`kill -CONT {}`", up.pid);
+    let ran = programs.run("status");
+    assert!(ran.code == 1 && ran.out.contains(&how), "{ran:?}");
+    let ran = programs.run("status --json");
+    let document: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&document["unkept"], &document["healthy"]), (&true.into(), &false.into()));
+    for line in ["up", "up --foreground"] {
+        let ran = programs.run(line);
+        assert!(ran.code == 1 && ran.err.contains(&how), "{ran:?}");
+    }
+    signal(pid(&programs.bin, "poold").unwrap(), Signal::SIGKILL);
+    let ran = programs.run("ls --timeout 500ms");
+    assert!(ran.code == 7 && ran.err.contains(&how), "{ran:?}");
+    assert!(programs.run("down").success().starts_with("pool default stopped"));
+    assert!(identity::exited(up).unwrap());
 }
 
 fn a_supervisor_ends_with_its_directory() {
