@@ -28,8 +28,8 @@ pub(crate) struct Args {
     /// Supervise them in this process, not in the background
     #[arg(long)]
     foreground: bool,
-    /// End and restart poold if it has not answered for this long; 0s: never [default: 30s]
-    #[arg(long, value_name = "DUR", value_parser = time::parse_duration)]
+    /// End and restart poold if it has not answered for this long, 1s at least; 0s: never [default: 30s]
+    #[arg(long, value_name = "DUR", value_parser = parse_watchdog)]
     watchdog: Option<Duration>,
     /// Only restart outdated daemons of a pool that already has a supervisor
     #[arg(long, hide = true)]
@@ -45,8 +45,19 @@ pub(crate) struct Args {
 /// Time without an answer after which `poold` is restarted, unless the user sets another one.
 const WATCHDOG: Duration = Duration::from_secs(30);
 
+/// Shortest such time: each answer has a sixth of it, and a busy `poold` would be ended for being slow.
+const WATCHDOG_LEAST: Duration = Duration::from_secs(1);
+
 /// Time for which a supervisor waits for the end of the one that it replaces.
 const NEXT_LIMIT: Duration = Duration::from_secs(60);
+
+/// Parses the limit of the watchdog; 0 is none.
+fn parse_watchdog(text: &str) -> Result<Duration, String> {
+    match time::parse_duration(text)? {
+        limit if limit.is_zero() || limit >= WATCHDOG_LEAST => Ok(limit),
+        _ => Err("it must be 1s at least, or 0s for never".into()),
+    }
+}
 
 /// Returns once the pool is up.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
@@ -125,7 +136,10 @@ fn replace(context: &Context, args: &Args, old: &[&str]) -> Result<(), Error> {
         return Ok(());
     }
     programs::keep_config(terms.config);
-    let watchdog = args.watchdog.or(terms.watchdog_ms.map(Duration::from_millis));
+    // A supervisor of an older build took any limit.
+    let kept = terms.watchdog_ms.map(Duration::from_millis);
+    let kept = kept.map(|limit| if limit.is_zero() { limit } else { limit.max(WATCHDOG_LEAST) });
+    let watchdog = args.watchdog.or(kept);
     let args = &Args { watchdog, ..args.clone() };
     programs::check_config(context)?;
     context.say(&format!("older build: {}; restarting", old.join(", ")))?;

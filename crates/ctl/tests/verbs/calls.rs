@@ -56,6 +56,10 @@ fn usage_is_refused_in_both_forms() {
     assert_eq!((ran.code, &error["error"]["code"], &error["error"]["exit"]), (2, &json!("usage"), &json!(2)));
     assert_eq!(pool.run("show -").code, 2, "this shell is in no session");
     assert_eq!(pool.run("status --pool No").code, 2);
+    for limit in ["1ms", "999ms"] {
+        let ran = pool.run(&format!("up --watchdog {limit}"));
+        assert!(ran.code == 2 && ran.err.contains("1s at least"), "{ran:?}");
+    }
     let ran = pool.run("--help");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert!(ran.out.contains("attach") && !ran.out.contains("become"), "{}", ran.out);
