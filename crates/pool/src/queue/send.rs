@@ -224,7 +224,8 @@ fn next_hops(session: &Session, send: &Send, cause: Option<&Message>) -> Result<
     Ok(cause.hops + 1)
 }
 
-/// Checks that the queues have capacity for one more message of this size.
+/// Checks that the queues have capacity for one more message of this size. One that would not fit empty queues either
+/// is told apart: no room can be made for it.
 pub(crate) fn check_capacity(
     pool: &Pool,
     rules: &QueueRules,
@@ -238,6 +239,14 @@ pub(crate) fn check_capacity(
         );
         refuse(ErrorCode::Refused, why)
     };
+    for (max, key) in [(rules.max_bytes, ""), (rules.pool_max_bytes, "pool_")] {
+        if size > max {
+            let why = format!(
+                "the message has {size} bytes, and [queue] {key}max_bytes is {max}: shorten it, or raise that"
+            );
+            return refuse(ErrorCode::Refused, why);
+        }
+    }
     let (count, bytes) = pool.queue_size(session);
     if count >= rules.max_messages || bytes + size > rules.max_bytes {
         let name = pool.session(session).map_or_else(|| session.to_string(), |s| s.name.to_string());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pool::lock::LockTable;
-use pool::queue::ClaimQuery;
+use pool::queue::{Body, ClaimQuery, EarlierMessages, SendInputs};
 use pool::{QueueRules, queue, reap};
 use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, REASON_MAX, RESULT_MAX};
 use protocol::policy::{Policy, RestartPolicy};
@@ -12,7 +12,7 @@ use protocol::request::{ClaimRef, Disposition, Send};
 use protocol::tmux::TmuxState;
 use protocol::{
     Epoch, ErrorCode, Event, Holder, MessageId, MessageReason, MessageState, MessageStatus, OpId, OsBytes,
-    PROMPT, Reason, SessionId, Tag, Timestamp, Token,
+    PROMPT, Reason, Seq, SessionId, Tag, Timestamp, Token,
 };
 
 use super::command::{Command, Moves, Op, Sending};
@@ -201,6 +201,30 @@ fn q08_the_pool_as_a_whole_has_its_limits() {
         }
         assert_eq!(machine.send(&Sending { session: TWO, ..PLAIN }), Err(ErrorCode::Refused));
     }
+}
+
+#[test]
+fn q08_a_message_that_fits_no_queue_is_told_with_its_size_and_the_limit() {
+    let mut machine = machine();
+    machine.send(&PLAIN).unwrap();
+    let world = &machine.world;
+    let session = world.pool.session(ONE).unwrap().clone();
+    let send = asked(ONE, WORK);
+    let body = Body { bytes: vec![b'x'; 9], digest: 1 };
+    let sending = SendInputs { session: &session, send: &send, body: &body, op: &OpId::Random([9; 16]) };
+    let told = |rules: &QueueRules| {
+        let place = (Seq(world.pool.seq().0 + 1), Timestamp(world.now));
+        let refused = queue::send(&world.pool, rules, sending, EarlierMessages::default(), place);
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Refused);
+        refused.message
+    };
+    let of_session = told(&QueueRules { max_bytes: 8, ..QueueRules::default() });
+    assert!(of_session.starts_with("the message has 9 bytes, and [queue] max_bytes is 8:"), "{of_session}");
+    let of_pool = told(&QueueRules { pool_max_bytes: 8, ..QueueRules::default() });
+    assert!(of_pool.starts_with("the message has 9 bytes, and [queue] pool_max_bytes is 8:"), "{of_pool}");
+    let full = told(&QueueRules { max_bytes: 9, ..QueueRules::default() });
+    assert!(full.contains(" is full: 1 message, 1 bytes"), "{full}");
 }
 
 #[test]
