@@ -10,7 +10,7 @@ use crate::ids::MessageId;
 use crate::reap::Outcome;
 use crate::refusal::Refusal;
 use crate::request::{AddWorker, Approve, Claim, Label, Messages, New, Observe, Register, Request, View};
-use crate::text::{LABELS_MAX, OsBytes, SessionRef};
+use crate::text::{LABEL_KEY_MAX, LABEL_VALUE_MAX, LABELS_MAX, OsBytes, SessionRef};
 use crate::variants;
 use crate::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
 
@@ -186,7 +186,8 @@ fn check_label_count(count: usize) -> Check {
 }
 
 fn check_label_pair(key: &str, value: &str) -> Check {
-    check_word("a label's key", key).and_then(|()| at_most("bytes of a label's value", value.len(), PATH_MAX))
+    at_most("bytes of a label's key", key.len(), LABEL_KEY_MAX)?;
+    at_most("bytes of a label's value", value.len(), LABEL_VALUE_MAX)
 }
 
 fn check_label(label: &Label) -> Check {
@@ -359,5 +360,30 @@ impl crate::tmux::TmuxPane {
             command.0.truncate(WORD_MAX);
         }
         self.current_dir = self.current_dir.take().filter(|dir| dir.0.len() <= PATH_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::List;
+
+    #[test]
+    fn a_label_has_one_limit() {
+        let told = |key: usize, value: usize| {
+            let labels = [("k".repeat(key), "v".repeat(value))];
+            let session = SessionRef("web".to_owned());
+            let label = Label { session, set: labels.clone().into(), remove: Vec::new() };
+            let label = Request::Label(label).check_bounds();
+            let list = List { labels: labels.into(), ..List::default() };
+            assert_eq!(label, Request::List(list).check_bounds());
+            label.err().map(|refusal| refusal.message)
+        };
+        assert_eq!(told(LABEL_KEY_MAX, LABEL_VALUE_MAX), None);
+        assert_eq!(told(64, 1).as_deref(), Some("bytes of a label's key: 64, over the limit of 63"));
+        for value in [1025, PATH_MAX + 1] {
+            let over = format!("bytes of a label's value: {value}, over the limit of 1024");
+            assert_eq!(told(1, value), Some(over));
+        }
     }
 }
