@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::ReapRules;
 use protocol::reap::Outcome;
 use protocol::{ErrorCode, Event, Lifecycle, Refusal, Session, SessionId, SessionRef, Tag};
 
@@ -18,8 +19,13 @@ const REAPER_LIMIT: Duration = Duration::from_secs(1);
 /// between two attempts to connect, and than the supervisor's first pause before it restarts a reaper.
 const REAPER_RETURN: Duration = Duration::from_secs(5);
 
-/// Time for an end beyond its grace: the reaper's verification, and its other candidates.
-const END_SLACK: Duration = Duration::from_secs(15);
+/// Time for an end beyond its grace and the reaper's verification: for the reaper's other candidates.
+const END_SLACK: Duration = Duration::from_secs(10);
+
+/// Returns the time for an end with this grace: until the reaper itself gives up, and more.
+fn end_limit(grace_ms: u64, rules: &ReapRules) -> Duration {
+    Duration::from_millis(grace_ms.saturating_add(rules.verify_ms)) + END_SLACK
+}
 
 /// Maximum time for the reaper to close the pane of an incarnation that has ended.
 const PANE_LIMIT: Duration = Duration::from_secs(5);
@@ -94,7 +100,8 @@ pub(super) async fn wait_unless(
     }
     let grace = move |turn: &mut Turn<'_>| turn.pool().session(id).and_then(|session| session.end_grace_ms);
     let grace = daemon.engine.turn(grace).await?;
-    let limit = Duration::from_millis(grace.unwrap_or(daemon.settings().grace_ms)) + END_SLACK;
+    let settings = daemon.settings();
+    let limit = end_limit(grace.unwrap_or(settings.grace_ms), &settings.reap);
     let verdict = daemon.engine.wait_for(Some(limit), move |turn| outcome(turn, (id, tag), unless)).await;
     match verdict {
         Ok(verdict) => verdict,
@@ -183,4 +190,18 @@ pub(super) async fn await_closed_pane(daemon: &Arc<Daemon>, id: SessionId) {
         (!is_left).then_some(())
     };
     drop(daemon.engine.wait_for(Some(PANE_LIMIT), closed).await);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_has_the_time_that_its_verification_may_take() {
+        let seconds = |verify_ms| {
+            let rules = ReapRules { verify_ms, ..ReapRules::default() };
+            end_limit(2000, &rules).as_secs()
+        };
+        assert_eq!([seconds(5000), seconds(60_000)], [17, 72]);
+    }
 }
