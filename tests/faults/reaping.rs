@@ -104,6 +104,19 @@ fn without_a_watcher_status_is_a_failure_and_says_why() {
 }
 
 #[test]
+fn an_end_that_takes_longer_than_rm_waits_is_told_to_be_no_removal() {
+    let pool = Pool::with("[reaper]\ngrace = '100ms'\nverify = '100ms'\n");
+    let id = pool.script("web", "exec sleep 1000");
+    let reaper = pool.pid(Program::Reaper).unwrap();
+    send_signal(reaper, Signal::SIGSTOP);
+    let told = pool.ctl(&["--timeout", "60s", "rm", "web"]).expect(6);
+    send_signal(reaper, Signal::SIGCONT);
+    assert!(told.stderr.contains("repeat `poolctl rm "), "{}", told.stderr);
+    pool.await_lifecycle(&id, "stopped");
+    pool.ok(&["rm", "web"]);
+}
+
+#[test]
 fn p04_what_does_not_want_to_end_ends() {
     let pool = Pool::new();
     let stopped = pool.script("stopped", "sleep 1000 & wait");

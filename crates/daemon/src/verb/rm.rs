@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::request::Remove;
-use protocol::{Reply, Response};
+use protocol::{ErrorCode, Refusal, Reply, Response, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::Daemon;
@@ -17,6 +17,19 @@ pub(super) async fn rm(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Remove
     {
         files_in_use::check_unused(daemon, session.id).await?;
     }
-    removal::remove(daemon, Some(op), asked).await?;
+    let named = asked.session.clone();
+    removal::remove(daemon, Some(op), asked).await.map_err(|refusal| without_removal(refusal, &named))?;
     Ok(Response::Done)
+}
+
+/// Adds to the refusal of an end that takes too long that it is no removal: the end goes on by itself, and nothing
+/// removes the session then.
+fn without_removal(refusal: Refusal, session: &SessionRef) -> Refusal {
+    match refusal.code {
+        ErrorCode::Timeout => Refusal::timeout(format!(
+            "{}; nothing removes it once it is gone: repeat `poolctl rm {session}` then",
+            refusal.message
+        )),
+        _ => refusal,
+    }
 }
