@@ -75,6 +75,26 @@ fn p26_a_shell_whose_own_prompt_is_back_is_drained_at_once() {
 }
 
 #[test]
+fn a_session_that_drains_is_as_ready_as_it_was() {
+    let pool = Pool::new();
+    let id = pool.ok(&["new", "sh", "--agent", "shell"]);
+    let send = ["--timeout", "20s", "send", &id, "--wake", "--op-id", "one", "true"];
+    pool.ok(&[&send[..], &["--wait", "done"]].concat());
+    // No worker asks for it, so that the drain goes on.
+    pool.ok(&["send", &id, "--kind", "observation", "it waits"]);
+    pool.ok(&["drain", &id]);
+    assert_eq!(pool.lifecycle(&id), "draining");
+    for what in ["started", "ready"] {
+        pool.ok(&["--timeout", "20s", "wait", &id, "--for", what]);
+    }
+    let told = pool.ctl(&["--timeout", "20s", "wait", &id, "--for", "exit,ready"]).expect(0);
+    assert_eq!(told.text(), "ready");
+    let told = pool.ctl(&send).expect(0);
+    assert_eq!(told.stderr, "", "it was ready all the time");
+    pool.ok(&["kill", &id]);
+}
+
+#[test]
 fn what_was_not_worked_when_a_program_ended_by_itself_is_told_who_waits_for_its_drain() {
     let pool = quick();
     let id = pool.script("web", "while [ ! -e end ]; do sleep 0.05; done");

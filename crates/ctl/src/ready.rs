@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use protocol::request::{Until, Wait};
-use protocol::{ErrorCode, Lifecycle, Message, Request, SessionRef, SessionView};
+use protocol::{ErrorCode, Lifecycle, Message, MessageState, Request, SessionRef, SessionView};
 
 use crate::show::{out, session, time};
-use crate::{Context, Error, calls, expect_session};
+use crate::{Context, Error, calls, expect_message, expect_session, outcome};
 
 /// Time limit for an agent to become ready: many that start at once take some seconds.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// Time for the answer in which state a message is.
+const NOTE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The flag of verbs that start an agent.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
@@ -59,12 +62,24 @@ pub(crate) fn woken(context: &Context, message: &Message, name: &SessionRef) -> 
         return Err(failed_start(&shown));
     }
     if until_ready(context, session, limit)?.is_none() {
-        out::note(&format!(
-            "poolctl: the message is queued, but {name} was not ready within {} s: see `poolctl show {name}`",
-            limit.as_secs()
-        ));
+        note_unready(context, (message, name), limit);
     }
     Ok(())
+}
+
+/// Says in which state the message is whose session was not ready in time; nothing if its agent has it, or had it.
+fn note_unready(context: &Context, (message, name): (&Message, &SessionRef), limit: Duration) {
+    let shown =
+        context.client().ask_once(Request::ShowMessage(message.id), NOTE_LIMIT).and_then(expect_message);
+    let message = shown.as_ref().unwrap_or(message);
+    if matches!(message.status.state, MessageState::Accepted | MessageState::Done) {
+        return;
+    }
+    out::note(&format!(
+        "poolctl: {}, and {name} was not ready within {} s: see `poolctl show {name}`",
+        outcome::describe(message),
+        limit.as_secs()
+    ));
 }
 
 /// The error of a start that has failed.
@@ -87,7 +102,10 @@ fn until_ready(
     let _progress = context.progress(&format!("the agent of {session} to be ready"));
     let wait = Wait { session, until: vec![Until::Ready], timeout_ms: Some(time::millis(limit)) };
     match context.client_within(Some(limit)).ask(Request::Wait(wait)).and_then(expect_session) {
-        Ok(ready) if ready.session.lifecycle == Lifecycle::Live => Ok(Some(ready)),
+        // One that drains works on what is queued.
+        Ok(ready) if matches!(ready.session.lifecycle, Lifecycle::Live | Lifecycle::Draining) => {
+            Ok(Some(ready))
+        }
         Ok(failed) if failed.session.lifecycle == Lifecycle::Failed => Err(failed_start(&failed)),
         // A program that is no agent may have finished its work.
         Ok(over) if over.confirm != "hook" => Ok(Some(over)),

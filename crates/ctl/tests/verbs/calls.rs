@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use protocol::reply::Sent;
 use protocol::{
-    Breaker, Exit, Lifecycle, MessageId, OpId, Refusal, Request, Response, SessionRef, Timestamp,
+    Breaker, Exit, Lifecycle, MessageId, MessageState, OpId, Refusal, Request, Response, SessionRef,
+    Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -21,6 +22,7 @@ crate::tests! {
     a_lost_connection_repeats_the_same_operation, no_answer_is_a_timeout,
     a_daemon_that_does_not_take_a_connection_within_the_users_limit_is_no_absence, a_timeout_says_what_was_waited_for,
     a_lock_token_goes_along, send_reads_standard_input, a_send_whose_wait_runs_out_names_its_message,
+    a_send_that_wakes_goes_by_the_state_of_its_message,
     send_says_where_it_comes_from_and_what_holds_it_back, a_daemon_that_recovers_says_how_far_it_is,
     wait_ends_with_the_code_of_the_session, a_session_is_also_the_one_of_this_shell,
     kill_goes_on_after_a_failure, attach_needs_a_terminal, rpc_answers_every_line,
@@ -294,6 +296,28 @@ fn a_send_whose_wait_runs_out_names_its_message() {
         assert!(ran.err.contains("message 7 is sent: the wait timed out"), "{ran:?}");
         assert!(!line.contains("--json") || ran.out.contains("\"id\":7"), "{ran:?}");
     }
+}
+
+fn a_send_that_wakes_goes_by_the_state_of_its_message() {
+    let run = |state: MessageState| {
+        let pool = Pool::new(move |call| match &call.request {
+            Request::Send(_) => ok(sent(7)),
+            Request::Show(_) => ok(Response::Session(Box::new(session("web")))),
+            Request::Status => ok(Response::Status(Box::new(status()))),
+            Request::ShowMessage(_) => {
+                let mut message = message(7);
+                message.status.state = state;
+                ok(Response::Message(Box::new(message)))
+            }
+            _ => Answer::Reply(Err(Refusal::timeout("the wait timed out"))),
+        });
+        let ran = pool.run("send web x --wake");
+        assert_eq!((ran.code, ran.out.as_str()), (0, "7\n"), "{ran:?}");
+        ran.err
+    };
+    assert_eq!(run(MessageState::Done), "");
+    let queued = "poolctl: message 7 is queued, and web was not ready within 30 s: see `poolctl show web`\n";
+    assert_eq!(run(MessageState::Queued), queued);
 }
 
 fn send_says_where_it_comes_from_and_what_holds_it_back() {

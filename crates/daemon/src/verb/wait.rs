@@ -125,7 +125,13 @@ fn message_result(
 
 /// True if the session runs, or has ended and no start of it is due.
 fn is_settled(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
-    session.lifecycle == Lifecycle::Live || !runs_or_starts(turn, daemon, session)
+    runs(session) || !runs_or_starts(turn, daemon, session)
+}
+
+/// True if the session runs. One that drains does until what is queued is worked, unless it is out of sight.
+fn runs(session: &Session) -> bool {
+    let is_seen = || session.incarnation.as_ref().is_some_and(|run| run.missing_since.is_none());
+    session.lifecycle == Lifecycle::Live || pool::session::drains(session) && is_seen()
 }
 
 /// True if a start of the session has failed since then, whether or not it is tried again.
@@ -153,7 +159,7 @@ fn is_ready(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
     }
     let known = daemon.loaded().settings.agent_of(session).shows_composer();
     let began = || pool::agent::current_activity(turn.pool(), session).state != ActivityState::Unknown;
-    session.lifecycle != Lifecycle::Live || !known || began()
+    !runs(session) || !known || began()
 }
 
 /// True if the agent's activity was observed or reported after the last input was typed. What no hook reports

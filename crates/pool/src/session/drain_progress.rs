@@ -5,7 +5,7 @@ use protocol::{Exit, Lifecycle, Reason, Session};
 use crate::pool::Pool;
 
 /// True if a session finishes its queue.
-pub(crate) fn drains(session: &Session) -> bool {
+pub fn drains(session: &Session) -> bool {
     session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Drained)
 }
 

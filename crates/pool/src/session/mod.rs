@@ -69,7 +69,7 @@ pub use adopt::{
 pub use conversation::{begin_conversation, replace_conversation};
 pub use create::{CreateInputs, CreateOutcome, Creation, checked_size, create, pool_full};
 pub use drain::drain;
-pub use drain_progress::{is_cut_off, is_drain_unfinished, is_drained};
+pub use drain_progress::{drains, is_cut_off, is_drain_unfinished, is_drained};
 pub use in_use::{check_files_unused, check_unused, directories_of_others};
 pub use input::check_environment;
 pub use kill::kill;

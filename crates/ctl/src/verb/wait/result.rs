@@ -1,7 +1,7 @@
 //! The result of a wait: the condition that holds, and the exit code.
 
 use protocol::request::Until;
-use protocol::{ActivityState, AskKind, Lifecycle, Message, Response, SessionRef, SessionView};
+use protocol::{ActivityState, AskKind, Lifecycle, Message, Reason, Response, SessionRef, SessionView};
 use serde::Serialize;
 use serde_json::json;
 
@@ -76,11 +76,16 @@ fn holds(view: &SessionView, until: &Until) -> bool {
     let lifecycle = view.session.lifecycle;
     match until {
         Until::Exit => !lifecycle.holds_slot(),
-        Until::Started | Until::Ready => lifecycle == Lifecycle::Live,
+        Until::Started | Until::Ready => lifecycle == Lifecycle::Live || drains(view),
         Until::QueueEmpty => view.queue.queued + view.queue.claimed + view.queue.in_doubt == 0,
         Until::Activity(state) => view.activity.state == *state,
         Until::Message(_) | Until::Accepted(_) => false,
     }
+}
+
+/// True for a session that works on what is queued until it stops.
+fn drains(view: &SessionView) -> bool {
+    view.session.lifecycle == Lifecycle::Draining && view.session.reason == Some(Reason::Drained)
 }
 
 /// Prints the condition that holds, with the session if it is one of several, and returns the exit code.
@@ -191,6 +196,10 @@ mod tests {
         over.queue.queued = 1;
         let over = WaitResult::Session(Box::new(over));
         assert_eq!(word_of(&over, &wanted("ready,exit")), Some("exit"), "not the start that cannot come");
+        let mut drains = session("web");
+        (drains.session.lifecycle, drains.session.reason) = (Lifecycle::Draining, Some(Reason::Drained));
+        let drains = WaitResult::Session(Box::new(drains));
+        assert_eq!(word_of(&drains, &wanted("exit,ready")), Some("ready"));
         assert_eq!(word_of(&over, &wanted("idle,started")), Some("started"));
         // A single condition is printed even if it holds no longer.
         let result = WaitResult::Session(Box::new(session("web")));
