@@ -19,7 +19,7 @@ use crate::calls::expected;
 use crate::message_wait::MessageWait;
 use crate::show::json::{Json, MessageJson, json_name};
 use crate::show::{escape, out, queue, time};
-use crate::{Client, Context, Error, Repeat, body, outcome, ready};
+use crate::{Client, Context, Error, Repeat, body, exit, outcome, ready};
 
 /// Send a durable message; prints its id once it is on disk
 #[derive(Debug, clap::Args)]
@@ -151,11 +151,26 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         Err(error) => return print(&queued).and(Err(naming(id, error))),
     };
     print(&message)?;
-    let code = exit_code(&session, &message, stage)?;
+    let code = match asked {
+        Some(stage) => exit_code(&session, &message, stage)?,
+        None => {
+            note_end(context, &message);
+            exit::OK
+        }
+    };
     if args.result && !context.style.json {
         print_result(context, &message)?;
     }
     Ok(code)
+}
+
+/// Says what became of a message that was sent before and was not worked. It is on disk, so that to send it again is no
+/// failure: a repetition gets the same answer.
+fn note_end(context: &Context, message: &Message) {
+    if outcome::of_message(message).is_err() && !context.style.json && !context.style.quiet {
+        let what = escape::line(&outcome::describe(message));
+        out::note(&format!("poolctl: it was sent before: {what}"));
+    }
 }
 
 /// The exit code after a wait for this stage.

@@ -22,7 +22,7 @@ crate::tests! {
     a_lost_connection_repeats_the_same_operation, no_answer_is_a_timeout,
     a_daemon_that_does_not_take_a_connection_within_the_users_limit_is_no_absence, a_timeout_says_what_was_waited_for,
     a_lock_token_goes_along, send_reads_standard_input, a_send_whose_wait_runs_out_names_its_message,
-    a_send_that_wakes_goes_by_the_state_of_its_message,
+    a_send_that_wakes_goes_by_the_state_of_its_message, a_repeated_send_is_answered_as_the_first_one,
     send_says_where_it_comes_from_and_what_holds_it_back, a_daemon_that_recovers_says_how_far_it_is,
     wait_ends_with_the_code_of_the_session, a_session_is_also_the_one_of_this_shell,
     kill_goes_on_after_a_failure, attach_needs_a_terminal, rpc_answers_every_line,
@@ -318,6 +318,21 @@ fn a_send_that_wakes_goes_by_the_state_of_its_message() {
     assert_eq!(run(MessageState::Done), "");
     let queued = "poolctl: message 7 is queued, and web was not ready within 30 s: see `poolctl show web`\n";
     assert_eq!(run(MessageState::Queued), queued);
+}
+
+fn a_repeated_send_is_answered_as_the_first_one() {
+    let pool = Pool::new(|_| {
+        let mut message = message(7);
+        (message.status.state, message.status.reason) = (MessageState::Dead, Some("interrupted".into()));
+        ok(Response::Sent(Box::new(Sent { message, held_back: None })))
+    });
+    let ran = pool.run("send web x --op-id a");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "7\n"), "{ran:?}");
+    assert_eq!(ran.err, "poolctl: it was sent before: message 7 is dead: interrupted\n");
+    assert_eq!(pool.run("send web x --op-id a -q").success(), "7\n");
+    assert_eq!(pool.json("send web x --op-id a --json")["state"], "dead");
+    let ran = pool.run("send web x --op-id a --wait queued");
+    assert!(ran.code == 1 && ran.err.contains("message 7 is dead: interrupted"), "{ran:?}");
 }
 
 fn send_says_where_it_comes_from_and_what_holds_it_back() {
