@@ -11,16 +11,17 @@ use nix::unistd::Pid;
 use protocol::reply::LogFiles;
 use protocol::request::{Keys, Subscribe};
 use protocol::{
-    Event, Exit, Frame, Lifecycle, Reason, Refusal, Request, Response, Seq, SessionId, Stamped, Timestamp,
-    logs,
+    ErrorCode, Event, Exit, Frame, Lifecycle, Reason, Refusal, Request, Response, Seq, SessionId, Stamped,
+    Timestamp, logs,
 };
 use serde_json::Value;
 
-use crate::fake::{Answer, Pool, Ran, lines, ok, until};
+use crate::fake::{Answer, Pool, Ran, lines, ok, refused, until};
 use crate::samples::session;
 
 crate::tests! {
     run_shows_everything_and_ends_alike, run_keeps_the_code_where_it_cannot_remove,
+    run_ends_alike_where_it_cannot_read_the_output, run_says_what_goes_on_where_it_cannot_wait,
     ctrl_c_goes_to_the_session_first, a_signal_that_comes_twice_ends_the_session,
     logs_are_shown_as_they_are_asked_for, logs_follow_until_the_session_is_over, the_journal_is_read_in_pages,
     following_goes_on_where_it_was_cut, following_outlasts_the_daemon,
@@ -88,6 +89,40 @@ fn run_keeps_the_code_where_it_cannot_remove() {
     });
     let ran = pool.run("run web --rm --no-stream -- program");
     assert_eq!((ran.code, ran.err.as_str()), (3, "poolctl: sess_1 could not be removed: not\\x1bnow\n"));
+}
+
+fn run_ends_alike_where_it_cannot_read_the_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("output.log");
+    // Not even root reads it.
+    std::fs::create_dir(&log).unwrap();
+    let pool = Pool::new(move |call| match &call.request {
+        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+        Request::Logs(_) => ok(log_files(&log)),
+        Request::Wait(_) => ok(stopped(3)),
+        _ => ok(Response::Done),
+    });
+    let ran = pool.run("run web --rm -- program");
+    assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{}", ran.err);
+    let told = "the rest of its output is not printed: see `poolctl logs sess_1`";
+    assert_eq!(ran.err.matches("cannot read the log in").count(), 1, "{}", ran.err);
+    assert!(ran.err.contains(told), "{}", ran.err);
+    assert!(matches!(pool.calls().last().unwrap().request, Request::Remove(_)));
+}
+
+fn run_says_what_goes_on_where_it_cannot_wait() {
+    for (code, more) in [
+        (ErrorCode::Refused, "; sess_1 still runs: see `poolctl attach sess_1`, `poolctl kill sess_1`"),
+        (ErrorCode::NotFound, ""),
+    ] {
+        let pool = Pool::new(move |call| match &call.request {
+            Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+            Request::Wait(_) => refused(code, "not now"),
+            _ => ok(Response::Done),
+        });
+        let ran = pool.run("run web --no-stream -- program");
+        assert_eq!((ran.code, ran.err), (125, format!("poolctl: not now{more}\n")));
+    }
 }
 
 fn ctrl_c_goes_to_the_session_first() {

@@ -1,22 +1,21 @@
 //! `run`: creates a session, streams its output, and ends with its exit code.
 
-use std::io::{IsTerminal, Write};
+mod output;
+
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::SFlag;
 use process::runtime::own_end::end_by;
-use protocol::reply::LogFiles;
 use protocol::request::{Keys, Kill, Remove, Until, Wait};
 use protocol::{
     ErrorCode, Exit, Lifecycle, OpId, Reason, Refusal, Request, Session, SessionId, SessionRef, SessionView,
-    Tag,
 };
 
 use crate::calls::{self};
@@ -27,11 +26,8 @@ use crate::poll::is_ready;
 use crate::show::json::SessionJson;
 use crate::show::{out, session, time};
 use crate::signals::SAME_SIGNAL;
-use crate::tail::{CleanOutput, Sink, Tail};
-use crate::{
-    Client, Context, Error, Repeat, exit, expect_done, expect_session, outcome, session_log, signals,
-};
-use logs::clean::{Cleaner, Mode};
+use crate::verb::run::output::{End, Ends, Output};
+use crate::{Client, Context, Error, Repeat, exit, expect_done, expect_session, outcome, signals};
 
 /// Create a session, stream its output and end with its exit code; it has a terminal of its own, and no
 /// standard input
@@ -52,12 +48,6 @@ pub(crate) struct Args {
 const WITHDRAW_PAUSE: Duration = Duration::from_millis(500);
 /// Time after which a signal ends this command although poold does not tell whether the session runs.
 const WITHDRAW_LIMIT: Duration = Duration::from_secs(10);
-
-/// The reason for which streaming ends.
-enum End {
-    Exited(Box<SessionView>),
-    Interrupted,
-}
 
 /// Runs it. The first Ctrl-C goes to the session, and TERM and HUP end the session. A second signal ends only this
 /// command.
@@ -89,43 +79,37 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let (ends, ending) = watch_end(context, &id, &known, rm);
     let _note = MissingComponentNote::watch(context, id.clone());
     let streams = !no_stream && !context.style.json;
-    let files = if streams { Some(session_log::files(&mut client, &id)?) } else { None };
-    let end = match files {
-        Some(files) => {
-            let errors = separate.then(|| follow_errors(&session_log::stderr_of(&files)));
-            let mut tail = Tail::new(&files);
-            // If the session existed before, only the output of this run is printed.
-            started_at.map_or(Ok(()), |at| tail.skip_to_time(at))?;
-            let streamed = stream(context, &mut tail, &ends);
-            if let (Some(errors), Ok(End::Exited(view))) = (errors, &streamed) {
-                errors.finish(view)?;
-            }
-            match streamed {
-                // The terminal is gone, which is why the session is being ended: waits until it has ended.
-                Err(Error::Output(_)) if ending.load(Ordering::Relaxed) => {
-                    ends.recv().unwrap_or(Ok(End::Interrupted))?
-                }
-                Err(error) => {
-                    if matches!(error, Error::Output(_)) {
-                        note_still_runs(&id);
-                    }
-                    return Err(error);
-                }
-                Ok(end) => end,
-            }
+    let since = (separate, started_at);
+    let mut output = streams.then(|| Output::new(context, &mut client, &id, since));
+    let followed = match &mut output {
+        Some(output) => output.follow(&ends),
+        None => Ok(output::wait(&ends)),
+    };
+    let end = match followed {
+        // The terminal is gone, which is why the session is being ended: waits until it has ended.
+        Err(_) if ending.load(Ordering::Relaxed) => {
+            output = None;
+            output::wait(&ends)
         }
-        None => ends.recv().unwrap_or_else(|_| Err(Error::failed("the waiting thread ended")))?,
+        Err(error) => {
+            note_goes_on(&id, &ending);
+            return Err(error);
+        }
+        Ok(end) => end,
     };
     match end {
-        End::Interrupted if ending.load(Ordering::Relaxed) => {
-            out::note(&format!("poolctl: {id} is being ended: see `poolctl show {id}`"));
-            Ok(interrupted.get().map_or(exit::INTERRUPTED, |signal| exit::of_signal(*signal)))
+        End::Unknown(error) if error.code() == ErrorCode::NotFound => Err(error),
+        End::Unknown(error) => {
+            let text = format!("{error}; {}", goes_on(&id, &ending));
+            Err(Refusal::new(error.code(), text).into())
         }
         End::Interrupted => {
-            note_still_runs(&id);
-            Ok(exit::INTERRUPTED)
+            note_goes_on(&id, &ending);
+            let signal = interrupted.get().filter(|_| ending.load(Ordering::Relaxed));
+            Ok(signal.map_or(exit::INTERRUPTED, |signal| exit::of_signal(*signal)))
         }
         End::Exited(view) => {
+            output.map_or(Ok(()), |output| output.finish(&view, &ends))?;
             if !ending.load(Ordering::Relaxed) {
                 outcome::say_why(context, &view);
                 if !(rm && view.session.policy.ephemeral) {
@@ -137,8 +121,17 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     }
 }
 
-fn note_still_runs(id: &SessionRef) {
-    out::note(&format!("poolctl: {id} still runs: see `poolctl attach {id}`, `poolctl kill {id}`"));
+/// Says of a session whose program is not waited for any more that it goes on, or is being ended.
+fn goes_on(id: &SessionRef, ending: &AtomicBool) -> String {
+    if ending.load(Ordering::Relaxed) {
+        format!("{id} is being ended: see `poolctl show {id}`")
+    } else {
+        format!("{id} still runs: see `poolctl attach {id}`, `poolctl kill {id}`")
+    }
+}
+
+fn note_goes_on(id: &SessionRef, ending: &AtomicBool) {
+    out::note(&format!("poolctl: {}", goes_on(id, ending)));
 }
 
 /// True if standard input is a pipe or a file with data, which the user expects to be read.
@@ -183,52 +176,6 @@ fn failed_record(client: &mut Client, error: &Error) -> Option<SessionView> {
     let id: SessionId = text.split(' ').next().filter(|_| has_record)?.parse().ok()?;
     let view = calls::session(client, id.into()).ok()?;
     (view.session.lifecycle == Lifecycle::Failed).then_some(view)
-}
-
-fn stream(context: &Context, tail: &mut Tail, ends: &Receiver<Result<End, Error>>) -> Result<End, Error> {
-    let mut sink = CleanOutput::new(context.style.terminal);
-    let end = tail.follow(&mut sink, ends)?;
-    if let End::Exited(view) = &end
-        && tail.finish(&mut sink, view.session.tag(), ends)?.is_some()
-    {
-        out::note("poolctl: the rest of its output is not printed");
-    }
-    Ok(end)
-}
-
-/// The thread that copies the session's standard error to that of this command.
-struct Errors {
-    end: Sender<Result<Option<Tag>, Error>>,
-    thread: JoinHandle<Result<(), Error>>,
-}
-
-fn follow_errors(files: &LogFiles) -> Errors {
-    let (end, ends) = mpsc::channel();
-    let (mut tail, terminal) = (Tail::new(files), std::io::stderr().is_terminal());
-    let mut sink = ErrorOutput(Cleaner::new(if terminal { Mode::Safe } else { Mode::Plain }));
-    let copy = move || {
-        let run = tail.follow(&mut sink, &ends)?;
-        tail.finish(&mut sink, run, &ends).map(drop)
-    };
-    Errors { end, thread: thread::spawn(copy) }
-}
-
-impl Errors {
-    /// Waits until everything is copied that the session wrote before its end.
-    fn finish(self, view: &SessionView) -> Result<(), Error> {
-        // The receiver is gone if copying failed.
-        drop(self.end.send(Ok(view.session.tag())));
-        self.thread.join().unwrap_or_else(|_| Err(Error::failed("a thread panicked")))
-    }
-}
-
-/// Standard error, without control sequences.
-struct ErrorOutput(Cleaner);
-
-impl Sink for ErrorOutput {
-    fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
-        std::io::stderr().write_all(&self.0.clean(piece)).map_err(Error::Output)
-    }
 }
 
 fn finish(context: &Context, client: &mut Client, view: &SessionView, rm: bool) -> Result<u8, Error> {
@@ -305,7 +252,7 @@ fn watch_end(
     session: &SessionRef,
     known: &Sender<SignalTarget>,
     rm: bool,
-) -> (Receiver<Result<End, Error>>, Arc<AtomicBool>) {
+) -> (Ends, Arc<AtomicBool>) {
     let (sender, ends) = mpsc::channel();
     let limit = context.waiting_limit();
     // poold reports the end of the time, with the state of the session, unless it hangs.
@@ -320,12 +267,12 @@ fn watch_end(
         let view = view.map_err(|error| match (error.code(), limit) {
             (ErrorCode::Timeout, Some(limit)) if began.elapsed() < limit + ANSWER_MARGIN => {
                 let later = if rm { "; it is removed when it ends" } else { "" };
-                Error::timeout(format!("{session} has not ended within {limit:?} and still runs{later}"))
+                Error::timeout(format!("{session} has not ended within {limit:?}{later}"))
             }
             _ => error,
         });
         // The receiver is gone if streaming failed.
-        drop(sender.send(view.map(|view| End::Exited(Box::new(view)))));
+        drop(sender.send(Ok(view.map_or_else(End::Unknown, |view| End::Exited(Box::new(view))))));
     });
     let ending = Arc::new(AtomicBool::new(false));
     let target = SignalTarget {

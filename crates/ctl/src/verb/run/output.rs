@@ -1,0 +1,145 @@
+//! The output of the session that `run` shows, and the end of its program, for which it is shown.
+
+use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+
+use protocol::reply::LogFiles;
+use protocol::{SessionRef, SessionView, Tag, Timestamp};
+
+use crate::show::{escape, out};
+use crate::tail::{CleanOutput, Sink, Tail};
+use crate::{Client, Context, Error, session_log};
+use logs::clean::{Cleaner, Mode};
+
+/// The reason for which the end is not waited for any more.
+pub(super) enum End {
+    Exited(Box<SessionView>),
+    /// By the user's second signal.
+    Interrupted,
+    /// The end cannot be waited for.
+    Unknown(Error),
+}
+
+/// Receives the end; never an error, so that those of [`Tail::follow`] are of the output alone.
+pub(super) type Ends = Receiver<Result<End, Error>>;
+
+/// Waits for the end alone.
+pub(super) fn wait(ends: &Ends) -> End {
+    match ends.recv() {
+        Ok(Ok(end)) => end,
+        Ok(Err(error)) => End::Unknown(error),
+        Err(_) => End::Unknown(Error::failed("the waiting thread ended")),
+    }
+}
+
+/// What the session writes: to its terminal, and to its standard error if that is separate.
+pub(super) struct Output {
+    session: SessionRef,
+    /// `None` once it cannot be read.
+    tail: Option<Tail>,
+    sink: CleanOutput,
+    errors: Option<Errors>,
+}
+
+impl Output {
+    /// The output of a session, from this time on if it existed before. If it cannot be read, that is told.
+    pub(super) fn new(
+        context: &Context,
+        client: &mut Client,
+        session: &SessionRef,
+        (separate_stderr, since): (bool, Option<Timestamp>),
+    ) -> Self {
+        let sink = CleanOutput::new(context.style.terminal);
+        let mut output = Self { session: session.clone(), tail: None, sink, errors: None };
+        match session_log::files(client, session) {
+            Ok(files) => {
+                output.errors = separate_stderr.then(|| follow_errors(&session_log::stderr_of(&files)));
+                let mut tail = Tail::new(&files);
+                match since.map_or(Ok(()), |at| tail.skip_to_time(at)) {
+                    Ok(()) => output.tail = Some(tail),
+                    Err(error) => output.tell_unread(&error),
+                }
+            }
+            Err(error) => output.tell_unread(&error),
+        }
+        output
+    }
+
+    /// Prints the output until the end. Once it cannot be read, that is told, and the end alone is waited for: the
+    /// program runs on.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub(super) fn follow(&mut self, ends: &Ends) -> Result<End, Error> {
+        let Some(tail) = &mut self.tail else { return Ok(wait(ends)) };
+        match tail.follow(&mut self.sink, ends) {
+            Err(error) if !matches!(error, Error::Output(_)) => {
+                self.tail = None;
+                self.tell_unread(&error);
+                Ok(wait(ends))
+            }
+            followed => followed,
+        }
+    }
+
+    /// Prints what the session wrote before its end.
+    ///
+    /// # Errors
+    /// Standard output, or standard error, cannot be written.
+    pub(super) fn finish(mut self, view: &SessionView, ends: &Ends) -> Result<(), Error> {
+        let tail = self.tail.as_mut();
+        let rest = tail.map_or(Ok(None), |tail| tail.finish(&mut self.sink, view.session.tag(), ends));
+        let errors = self.errors.take().map_or(Ok(()), |errors| errors.finish(view));
+        if let Ok(Some(_)) = rest {
+            out::note("poolctl: the rest of its output is not printed");
+        }
+        for finished in [rest.map(drop), errors] {
+            match finished {
+                Err(error) if !matches!(error, Error::Output(_)) => self.tell_unread(&error),
+                finished => finished?,
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_unread(&self, error: &Error) {
+        let (why, id) = (escape::lines(&error.to_string()), &self.session);
+        out::note(&format!("poolctl: {why}; the rest of its output is not printed: see `poolctl logs {id}`"));
+    }
+}
+
+/// The thread that copies the session's standard error to that of this command.
+struct Errors {
+    end: Sender<Result<Option<Tag>, Error>>,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+fn follow_errors(files: &LogFiles) -> Errors {
+    let (end, ends) = mpsc::channel();
+    let (mut tail, terminal) = (Tail::new(files), std::io::stderr().is_terminal());
+    let mut sink = ErrorOutput(Cleaner::new(if terminal { Mode::Safe } else { Mode::Plain }));
+    let copy = move || {
+        let run = tail.follow(&mut sink, &ends)?;
+        tail.finish(&mut sink, run, &ends).map(drop)
+    };
+    Errors { end, thread: thread::spawn(copy) }
+}
+
+impl Errors {
+    /// Waits until everything is copied that the session wrote before its end.
+    fn finish(self, view: &SessionView) -> Result<(), Error> {
+        // The receiver is gone if copying failed.
+        drop(self.end.send(Ok(view.session.tag())));
+        self.thread.join().unwrap_or_else(|_| Err(Error::failed("a thread panicked")))
+    }
+}
+
+/// Standard error, without control sequences.
+struct ErrorOutput(Cleaner);
+
+impl Sink for ErrorOutput {
+    fn write(&mut self, _offset: u64, piece: &[u8]) -> Result<(), Error> {
+        std::io::stderr().write_all(&self.0.clean(piece)).map_err(Error::Output)
+    }
+}
