@@ -153,6 +153,15 @@ fn the_configuration_is_shown_checked_and_reloaded() {
     assert!(pool.ctl(&["config", "check"]).expect(2).stderr.contains("max_sessions"));
     pool.ctl(&["config", "reload"]).expect(2);
     assert_eq!(pool.status()["slots"]["max"], 3, "what is wrong changes nothing");
+    std::fs::remove_file(pool.path("config.toml")).unwrap();
+    assert!(pool.ctl(&["config", "reload"]).expect(2).stderr.contains("there is no"));
+    let told = pool.ctl(&["--json", "status"]).expect(1).json()["problems"].to_string();
+    assert!(told.contains("config.toml is gone"), "{told}");
+    std::os::unix::fs::symlink("gone.toml", pool.path("config.toml")).unwrap();
+    let why = "is a link to what is not there";
+    assert!(pool.ctl(&["config", "reload"]).expect(2).stderr.contains(why));
+    let told = pool.ctl(&["--json", "status"]).expect(1).json()["problems"].to_string();
+    assert!(told.contains("would not start again") && told.contains(why), "{told}");
 }
 
 #[test]

@@ -14,14 +14,22 @@ use crate::config::values::{ConfigError, invalid};
 const LENGTH_MAX: u64 = 1 << 20;
 
 impl Config {
-    /// Reads and checks the file; a missing file gives the defaults.
+    /// Reads and checks the file; a missing file gives the defaults, but not a link whose target is gone.
     ///
     /// # Errors
     /// The first problem, with the path.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = match read_text(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => match dangling_link(path) {
+                Some(link) => {
+                    let (path, link) = (path.display(), link.display());
+                    return invalid(format!(
+                        "{path}: {link} is a link to what is not there: put that back, or remove the link"
+                    ));
+                }
+                None => String::new(),
+            },
             Err(error) => return invalid(format!("{}: {error}", path.display())),
         };
         Self::parse(&text).map_err(|ConfigError(what)| ConfigError(format!("{}: {what}", path.display())))
@@ -40,6 +48,12 @@ impl Config {
         config.tmux_socket(Path::new("/"))?;
         Ok(config)
     }
+}
+
+/// Returns the link on the way to a missing file whose target is gone: somebody has made the file, as in a directory that
+/// is not mounted now.
+fn dangling_link(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|place| place.is_symlink() && !place.exists())
 }
 
 /// Reads the file, without waiting for a writer.
@@ -77,6 +91,20 @@ mod tests {
             assert!(refused.contains(why), "{refused}");
         }
         assert_eq!(Config::read(&dir.path().join("none")).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn a_link_to_a_file_that_is_gone_is_no_missing_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, links) = (dir.path().join("c.toml"), ["a", "b"].map(|name| dir.path().join(name)));
+        std::os::unix::fs::symlink("c.toml", &links[0]).unwrap();
+        std::os::unix::fs::symlink("gone", &links[1]).unwrap();
+        for path in [links[0].clone(), links[1].join("config.toml")] {
+            let refused = Config::read(&path).unwrap_err().to_string();
+            assert!(refused.contains("is a link to what is not there"), "{refused}");
+        }
+        std::fs::write(&file, "[pool]\nmax_sessions = 3\n").unwrap();
+        assert_eq!(Config::read(&links[0]).unwrap().pool.max_sessions, 3);
     }
 
     #[test]

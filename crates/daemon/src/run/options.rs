@@ -35,7 +35,8 @@ pub(super) fn paths_with_config(options: &Options) -> Result<Paths, DaemonError>
     let paths = paths(options)?;
     let is_named =
         options.config.is_some() || options.env.config.as_ref().is_some_and(|path| !path.is_empty());
-    if is_named && !paths.config.exists() {
+    // What cannot be looked at is told by whoever reads it.
+    if is_named && matches!(paths.config.try_exists(), Ok(false)) {
         let shown = paths.config.display();
         let how = "make the file, or start without POOL_CONFIG and --config, which name it";
         return Err(DaemonError::Config(format!("there is no {shown}: {how}")));

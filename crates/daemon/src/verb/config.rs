@@ -1,8 +1,9 @@
 //! `config`: the configuration in force, and reading its file again.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use protocol::{Refusal, Reply, Response};
+use protocol::{Paths, Refusal, Reply, Response};
 
 use crate::config::file::Config;
 use crate::config::values::ConfigError;
@@ -34,15 +35,36 @@ fn needs_restart(startup: &Config, config: &Config) -> bool {
         || startup.tmux.config != config.tmux.config
 }
 
+/// Returns the problem of a configuration file that is wrong or gone: the next start of `poold` would refuse it, or begin
+/// without what is in force.
+pub(super) fn problem(paths: &Paths, in_force: &LoadedConfig) -> Option<String> {
+    match LoadedConfig::read(paths, in_force.settings.umask) {
+        Err(mistake) => Some(format!(
+            "poold would not start again with its configuration: {mistake}; `poolctl config check`"
+        )),
+        Ok(_) if in_force.config != Config::default() && is_gone(&paths.config) => Some(format!(
+            "the configuration file {} is gone, and the next start of poold would be without what is in force: put it \
+             back, or make an empty one for the defaults, then `poolctl config reload`",
+            paths.config.display()
+        )),
+        Ok(_) => None,
+    }
+}
+
+/// True if a file is certainly not there.
+fn is_gone(path: &Path) -> bool {
+    matches!(path.try_exists(), Ok(false))
+}
+
 /// Reads the configuration file again. Answers whether it changed, and which changes need a restart.
 pub(crate) fn reload(daemon: &Daemon) -> Reply {
     let usage = |e: ConfigError| Refusal::usage(format!("{e}; the configuration is as before"));
     let path = &daemon.paths.config;
-    if !path.exists() && daemon.loaded().config != Config::default() {
+    let mut loaded = LoadedConfig::read(&daemon.paths, daemon.settings().umask).map_err(usage)?;
+    if daemon.loaded().config != Config::default() && is_gone(path) {
         let why = format!("there is no {}; the configuration is as before", path.display());
         return Err(Refusal::usage(why));
     }
-    let mut loaded = LoadedConfig::read(&daemon.paths, daemon.settings().umask).map_err(usage)?;
     Arc::make_mut(&mut loaded.settings).enforceable = daemon.settings().enforceable;
     let restart = needs_restart(&daemon.startup_config, &loaded.config);
     let before = daemon.loaded();
@@ -62,4 +84,32 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
         (true, false) => format!("the new configuration is in force{later}"),
         (true, true) => format!("in force, but for {AT_START}, which need a restart of poold{later}"),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::paths::Env;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_gone_is_a_problem_if_it_said_anything() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Some(dir.path().as_os_str().to_owned());
+        let env = Env { state_dir: place, home: Some(dir.path().to_owned()), ..Env::default() };
+        let paths = Paths { config: dir.path().join("config.toml"), ..Paths::new(&env).unwrap() };
+        let read = |text: &str| {
+            std::fs::write(&paths.config, text).unwrap();
+            LoadedConfig::read(&paths, 0o022).unwrap()
+        };
+        let (defaults, changed) = (read(""), read("[pool]\nmax_sessions = 3\n"));
+        assert_eq!((problem(&paths, &defaults), problem(&paths, &changed)), (None, None));
+        std::fs::remove_file(&paths.config).unwrap();
+        assert_eq!(problem(&paths, &defaults), None);
+        let told = problem(&paths, &changed).unwrap_or_default();
+        assert!(told.contains("config.toml is gone") && told.contains("put it back"), "{told}");
+        std::os::unix::fs::symlink("nowhere", &paths.config).unwrap();
+        let told = problem(&paths, &defaults).unwrap_or_default();
+        assert!(told.contains("would not start again") && told.contains("is a link to"), "{told}");
+    }
 }

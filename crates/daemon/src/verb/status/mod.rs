@@ -16,11 +16,11 @@ use protocol::{Activity, ActivityState, Lifecycle, Reason, Reply, Response, Sess
 use tmux::TmuxError;
 
 use crate::effect::cgroup;
-use crate::engine::{BUILD, Daemon, LoadedConfig, Turn};
+use crate::engine::{BUILD, Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::{self};
 use crate::sense::machine_capacity;
-use crate::verb::{attention, down};
+use crate::verb::{attention, config, down};
 
 /// Maximum number of sessions named in a problem.
 const NAMED: usize = 5;
@@ -72,13 +72,12 @@ async fn reaper_command_problem(daemon: &Daemon) -> Option<String> {
 /// Time in which the configuration file is read.
 const CONFIG_LIMIT: Duration = Duration::from_millis(500);
 
-/// Returns the problem of a configuration file that was changed, and that the next start of `poold` would refuse.
+/// Returns the problem of a configuration file that was changed or removed.
 async fn config_problem(daemon: &Daemon) -> Option<String> {
-    let (paths, umask) = (daemon.paths.clone(), daemon.settings().umask);
-    let read = move || LoadedConfig::read(&paths, umask).err().map(|error| error.to_string());
+    let (paths, in_force) = (daemon.paths.clone(), daemon.loaded());
+    let look = move || config::problem(&paths, &in_force);
     let place = (Purpose::UserDirs, daemon.paths.config.as_path());
-    let mistake = daemon.blocking.one_at_a_time(place, CONFIG_LIMIT, read).await.flatten()?;
-    Some(format!("poold would not start again with its configuration: {mistake}; `poolctl config check`"))
+    daemon.blocking.one_at_a_time(place, CONFIG_LIMIT, look).await.flatten()
 }
 
 /// Composes the overview. `programs` are the problems of programs that are missing, and of files.
