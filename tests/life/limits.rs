@@ -2,6 +2,7 @@
 //! refused or named.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -41,6 +42,19 @@ fn g06_what_goes_over_a_limit_may_be_reported_alone() {
     let usage = &pool.lines(&["stats", &id])[0];
     assert!(usage["memory"].as_u64().unwrap() > 64 << 20, "{usage}");
     assert!(usage["processes"].as_u64().unwrap() >= 3, "{usage}");
+}
+
+#[test]
+fn g06_a_disk_limit_that_does_not_count_everything_is_told() {
+    let pool = Pool::bare_without_rights(NO_GROUPS);
+    pool.start_all();
+    let script = "mkdir -m 0 shut; exec sleep 1000";
+    let id = pool.ok(&["new", "vol", "--limit", "disk=20M", "--", "sh", "-c", script]);
+    let is_told = || pool.status()["problems"].to_string().contains("the disk limit of vol does not count");
+    wait_until("it is told", PATIENCE, is_told);
+    let shut = dir(&pool, &id).join("work/shut");
+    fs::set_permissions(shut, fs::Permissions::from_mode(0o700)).unwrap();
+    wait_until("everything counts", PATIENCE, || !is_told());
 }
 
 #[test]

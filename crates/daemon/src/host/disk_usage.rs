@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::CString;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tokio::time::Instant;
@@ -15,34 +15,47 @@ use crate::host::dir_tree::{Dir, FileKind, Walk, allocated, kind, present};
 /// followed, a file with several names counts once, and unreadable directories are left out. 0 if the
 /// directory does not exist; `None` if the deadline passed first, or `dir` is not a directory.
 pub(crate) fn disk_usage(dir: &Path, deadline: Instant) -> Option<u64> {
-    let mut sum = Sum { bytes: 0, seen: HashSet::new(), deadline };
-    sum.add_tree(dir).map(|()| sum.bytes)
+    let mut sum = Sum::new(deadline);
+    sum.add_tree(dir).map(|()| sum.counted.bytes)
 }
 
 /// As [`disk_usage`], but returns what was counted by the deadline: a lower bound.
-pub(crate) fn disk_usage_at_least(dir: &Path, deadline: Instant) -> u64 {
-    let mut sum = Sum { bytes: 0, seen: HashSet::new(), deadline };
+pub(crate) fn disk_usage_at_least(dir: &Path, deadline: Instant) -> Counted {
+    let mut sum = Sum::new(deadline);
     sum.add_tree(dir);
-    sum.bytes
+    sum.counted
+}
+
+/// What was counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counted {
+    pub(crate) bytes: u64,
+    /// True if anything could not be read, and was left out.
+    pub(crate) unread: bool,
 }
 
 struct Sum {
-    bytes: u64,
+    counted: Counted,
     /// Files with several names that were counted.
     seen: HashSet<(dev_t, ino_t)>,
     deadline: Instant,
 }
 
 impl Sum {
+    fn new(deadline: Instant) -> Self {
+        Self { counted: Counted::default(), seen: HashSet::new(), deadline }
+    }
+
     /// Adds a directory and everything below it; `None` if the deadline passed first.
     fn add_tree(&mut self, dir: &Path) -> Option<()> {
-        let Some(top) = present(Dir::open(dir)).ok()? else { return Some(()) };
+        let opened = present(Dir::open(dir));
+        self.counted.unread |= opened.is_err();
+        let Some(top) = opened.ok()? else { return Some(()) };
         let mut pending = vec![self.add_dir(&top)?];
         let mut walk = Walk::new(top, PathBuf::new());
         while let Some(names) = pending.last_mut() {
             if let Some(name) = names.pop() {
-                // It may be gone, unreadable, or a mount point.
-                let Ok(dir) = walk.here.open_dir(&name) else { continue };
+                let Some(dir) = self.read(walk.here.open_dir(&name)) else { continue };
                 pending.push(self.add_dir(&dir)?);
                 walk.descend(name, dir);
             } else {
@@ -55,10 +68,11 @@ impl Sum {
 
     /// Adds a directory and its files. Returns the names of its subdirectories.
     fn add_dir(&mut self, dir: &Dir) -> Option<Vec<CString>> {
-        self.bytes += dir.meta.blocks() * 512;
+        self.counted.bytes += dir.meta.blocks() * 512;
         let mut dirs = Vec::new();
-        let Ok(entries) = dir.entries() else { return Some(dirs) };
-        for (name, is_dir) in entries.map_while(io::Result::ok) {
+        let Some(entries) = self.read(dir.entries()) else { return Some(dirs) };
+        for entry in entries {
+            let Some((name, is_dir)) = self.read(entry) else { break };
             if Instant::now() >= self.deadline {
                 return None;
             }
@@ -66,21 +80,28 @@ impl Sum {
                 dirs.push(name);
                 continue;
             }
-            let Ok(stat) = dir.stat(&name) else { continue };
+            let Some(stat) = self.read(dir.stat(&name)) else { continue };
             if kind(&stat) == FileKind::Dir {
                 dirs.push(name);
             } else if stat.st_nlink == 1 || self.seen.insert((stat.st_dev, stat.st_ino)) {
-                self.bytes += allocated(&stat);
+                self.counted.bytes += allocated(&stat);
             }
         }
         Some(dirs)
+    }
+
+    /// Returns what was read, and notes what could not be read, unless it is gone, replaced, or a mount point.
+    fn read<T>(&mut self, result: io::Result<T>) -> Option<T> {
+        let left_out = [ErrorKind::NotFound, ErrorKind::NotADirectory, ErrorKind::CrossesDevices];
+        self.counted.unread |= result.as_ref().is_err_and(|error| !left_out.contains(&error.kind()));
+        result.ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::time::Duration;
 
     use super::*;
@@ -120,6 +141,24 @@ mod tests {
         assert_eq!(disk_usage(dir.path(), Instant::now()), None);
         symlink(dir.path(), dir.path().join("link")).unwrap();
         assert_eq!(disk_usage(&dir.path().join("link"), soon()), None, "it may not be a link itself");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_noted() {
+        let dir = tempfile::tempdir().unwrap();
+        let shut = dir.path().join("shut");
+        fs::create_dir(&shut).unwrap();
+        let set_mode = |mode| fs::set_permissions(&shut, fs::Permissions::from_mode(mode)).unwrap();
+        let count = |dir: &Path| disk_usage_at_least(dir, soon());
+        let all = Counted { bytes: blocks(dir.path()) + blocks(&shut), unread: false };
+        assert_eq!((count(dir.path()), count(&dir.path().join("none"))), (all, Counted::default()));
+        set_mode(0);
+        // Root reads it all the same.
+        let unread = fs::read_dir(&shut).is_err();
+        assert_eq!((count(dir.path()).unread, count(&shut).unread), (unread, unread));
+        set_mode(0o700);
+        fs::write(dir.path().join("file"), "").unwrap();
+        assert!(count(&dir.path().join("file")).unread, "it is no directory");
     }
 
     #[test]

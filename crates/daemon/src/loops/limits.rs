@@ -91,7 +91,9 @@ async fn disks(daemon: &Arc<Daemon>) {
             let count = move || disk_usage_at_least(dir.as_path(), Instant::now() + DISK_LIMIT);
             let place = (Purpose::DiskLimits, session.dir.as_path());
             let counted = daemon.blocking.one_at_a_time(place, DISK_ANSWER, count).await;
-            apply_samples(daemon, vec![(tag, ResourceUse { disk: counted, memory: None })]).await;
+            let unread = counted.is_some_and(|counted| counted.unread);
+            let used = ResourceUse { disk: counted.map(|counted| counted.bytes), unread, memory: None };
+            apply_samples(daemon, vec![(tag, used)]).await;
             // A count adds a multiple of its time to the pause; a directory that does not answer adds only the time
             // that was waited for it.
             rest += began.elapsed().min(DISK_LIMIT) * if counted.is_some() { DISK_REST } else { 1 };
@@ -136,7 +138,7 @@ fn has_limits(session: &Session) -> bool {
 fn memory_usage(processes: &dyn Processes, limited: &[Session]) -> Vec<(Tag, ResourceUse)> {
     let memory = |(s, used): (&Session, Option<Usage>)| {
         let tag = s.incarnation.as_ref()?.tag;
-        Some((tag, ResourceUse { memory: Some(used?.memory), disk: None }))
+        Some((tag, ResourceUse { memory: Some(used?.memory), ..ResourceUse::default() }))
     };
     limited.iter().zip(usage::of_sessions(processes, limited)).filter_map(memory).collect()
 }

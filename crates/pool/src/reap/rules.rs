@@ -40,6 +40,8 @@ pub struct RuleInputs<'a> {
 pub struct ResourceUse {
     pub memory: Option<u64>,
     pub disk: Option<u64>,
+    /// True if some of its files could not be read: `disk` is without them.
+    pub unread: bool,
 }
 
 /// The verdict of a rule on a session.
@@ -119,7 +121,7 @@ pub fn rule_verdict(
     let used = inputs.used.get(&session.id).copied().unwrap_or_default();
     match rule {
         Rule::Memory => limit_verdict("memory", session.spec.limits.memory, used.memory),
-        Rule::Disk => limit_verdict("disk", session.spec.limits.disk, used.disk),
+        Rule::Disk => disk_verdict(session, used),
         Rule::RunTime => run_time_verdict(pool, session, inputs.eviction.now),
         Rule::StaleAgent => stale_agent_verdict(pool, settings, session, inputs),
         Rule::Hung => hung_verdict(pool, settings, session, inputs),
@@ -144,6 +146,14 @@ pub fn violations(
         .flat_map(|rule| running().map(move |session| (session, rule)))
         .filter_map(applies)
         .collect()
+}
+
+fn disk_verdict(session: &Session, used: ResourceUse) -> RuleVerdict {
+    let mut verdict = limit_verdict("disk", session.spec.limits.disk, used.disk);
+    if session.spec.limits.disk.is_some() && used.unread {
+        verdict.why.push_str("; some of its files cannot be read, and do not count");
+    }
+    verdict
 }
 
 fn limit_verdict(what: &str, allowed: Option<u64>, used: Option<u64>) -> RuleVerdict {

@@ -186,7 +186,9 @@ impl Reaping {
     /// Stores a sample of memory or disk use; a missing value leaves the last one.
     pub fn note_used(&mut self, tag: Tag, sample: ResourceUse, now: Mono) {
         let known = self.used.entry(tag).or_default();
-        *known = ResourceUse { memory: sample.memory.or(known.memory), disk: sample.disk.or(known.disk) };
+        let (memory, disk) = (sample.memory.or(known.memory), sample.disk.or(known.disk));
+        let unread = if sample.disk.is_some() { sample.unread } else { known.unread };
+        *known = ResourceUse { memory, disk, unread };
         let sampled = [(Rule::Memory, sample.memory), (Rule::Disk, sample.disk)];
         let sampled = sampled.into_iter().filter(|(_, used)| used.is_some());
         self.used_at.extend(sampled.map(|(rule, _)| ((tag, rule), now)));

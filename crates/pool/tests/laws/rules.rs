@@ -48,7 +48,7 @@ impl Scene {
             calm: [(ONE, start)].into(),
             worked: BTreeMap::new(),
             busy: BTreeSet::new(),
-            used: [(ONE, ResourceUse { memory: Some(1000), disk: Some(1000) })].into(),
+            used: [(ONE, ResourceUse { memory: Some(1000), disk: Some(1000), unread: false })].into(),
             ask: BTreeSet::new(),
             machine: Machine::default(),
         };

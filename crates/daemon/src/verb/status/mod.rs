@@ -98,6 +98,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, programs: Vec<String>) -> Status {
     problems.extend(attention::unstarted(&inbox));
     problems.extend(exhausted(pool));
     problems.extend(fail_each_time(turn));
+    problems.extend(unread_files(turn));
     problems.extend(workers::problems(pool));
     problems.extend(programs);
     problems.extend(rate_limited(turn, daemon));
@@ -240,6 +241,23 @@ fn fail_each_time(turn: &Turn<'_>) -> Option<String> {
          {name}` stops it",
         listed(&list)
     ))
+}
+
+/// Returns the problem of sessions whose limit of the disk does not count all of their files.
+fn unread_files(turn: &Turn<'_>) -> Option<String> {
+    let is_unread = |s: &&Session| {
+        let used = s.tag().and_then(|tag| turn.volatile.reaping.used(tag));
+        s.spec.limits.disk.is_some() && used.is_some_and(|used| used.unread)
+    };
+    let unread = turn.pool().user_sessions().filter(is_unread);
+    let names: Vec<String> = unread.map(|s| s.name.to_string()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the disk limit of {} does not count what poold cannot read: let it read all below the session's \
+             directory, or move that elsewhere",
+            listed(&names)
+        )
+    })
 }
 
 /// Returns the first few of a list of sessions, and the number of the others.

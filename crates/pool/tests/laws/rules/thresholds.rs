@@ -233,9 +233,11 @@ fn what_fills_the_disk_comes_before_what_is_only_idle_whichever_session_it_is() 
     let mut record = scene.world.pool.session(two).unwrap().clone();
     record.spec.limits.disk = Some(999);
     scene.world.emit(Event::SessionCreated(Box::new(record)));
-    scene.used.insert(two, ResourceUse { memory: None, disk: Some(1000) });
+    scene.used.insert(two, ResourceUse { disk: Some(1000), unread: true, ..ResourceUse::default() });
     let found = scene
         .with_signs(Timestamp(u64::MAX), |signs| reap::violations(&scene.world.pool, &scene.settings, signs));
+    let why = found[0].2.clone();
+    assert!(why.ends_with("some of its files cannot be read, and do not count"), "{why}");
     let found: Vec<(SessionId, Rule)> = found.into_iter().map(|(id, rule, _)| (id, rule)).collect();
     assert_eq!((found[0], found.contains(&(ONE, Rule::IdleSession))), ((two, Rule::Disk), true), "{found:?}");
 }

@@ -71,7 +71,7 @@ fn a_sample_from_before_the_last_client_left_ends_nothing() {
     engine.change(ONE, |s| (s.spec.limits.disk, s.attached_clients) = (Some(100), 1));
     let tag = engine.tag(ONE);
     let sample = |engine: &mut Engine| {
-        let used = ResourceUse { disk: Some(200), memory: None };
+        let used = ResourceUse { disk: Some(200), ..ResourceUse::default() };
         engine.turn(|turn, _| turn.volatile.reaping.note_used(tag, used, turn.mono()));
         engine.evaluate(false);
     };
