@@ -423,3 +423,25 @@ fn a_removal_that_leaves_the_directory_says_so_when_it_is_repeated() {
     assert!(told.contains("is removed, but not its directory"), "{told}");
     assert_eq!(remove(), told);
 }
+
+#[test]
+fn a_removal_that_leaves_files_of_the_pool_says_so() {
+    if !is_root() || !has("mount") {
+        return;
+    }
+    // Declared first, so that it is unmounted after the pool has ended.
+    let mount;
+    let pool = quick();
+    let id = keeper(&pool, "web");
+    mount = Mount::new(dir(&pool, &id).join("tmp/busy"), "64k");
+    if mount.is_none() {
+        return;
+    }
+    let remove = || pool.ctl(&["rm", "--force", "--op-id", "rm", &id]).expect(0).stderr;
+    let told = remove();
+    assert!(
+        told.contains("is removed, but not all of its files") && told.contains("poolctl prune"),
+        "{told}"
+    );
+    assert_eq!(remove(), told);
+}

@@ -4,7 +4,7 @@ use protocol::reply::Status;
 use protocol::request::List;
 use protocol::{Message, OsBytes, Request, Response, SessionRef, SessionView};
 
-use crate::show::escape;
+use crate::show::{escape, out};
 use crate::{Client, Error};
 
 /// The content of a response of the expected variant, or the error for any other response.
@@ -57,6 +57,17 @@ pub(crate) fn expect_status(response: Response) -> Result<Status, Error> {
 /// The message in a response.
 pub(crate) fn expect_message(response: Response) -> Result<Message, Error> {
     expected!(response, Message).map(|message| *message)
+}
+
+/// Accepts the removal of a session, and tells of its files that stay although they should have gone.
+pub(crate) fn expect_removed(response: &Response) -> Result<(), Error> {
+    match response {
+        Response::Text(left) => {
+            out::note(&format!("poolctl: {}", escape::lines(left)));
+            Ok(())
+        }
+        other => expect_done(other),
+    }
 }
 
 /// Accepts the response without content.

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::calls::{self};
 use crate::show::{escape, out};
 use crate::targets::{Scope, Target, Targets, for_all};
-use crate::{Context, Error, Repeat, expect_done};
+use crate::{Context, Error, Repeat};
 
 /// Remove sessions; what they run is ended
 #[derive(Debug, clap::Args)]
@@ -74,7 +74,7 @@ fn remove(context: &Context, args: &Args, target: &Target) -> Result<Option<OsBy
         _ => None,
     };
     let remove = Remove { session, keep_tmux, force, purge, archive, only_ended: args.stopped };
-    expect_done(&client.change(&args.repeat, Request::Remove(remove))?)?;
+    calls::expect_removed(&client.change(&args.repeat, Request::Remove(remove))?)?;
     Ok(dir)
 }
 

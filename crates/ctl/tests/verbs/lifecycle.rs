@@ -30,7 +30,7 @@ crate::tests! {
     a_drain_that_is_cut_off_fails_and_a_session_that_had_ended_is_drained,
     a_selection_is_asked_for_and_its_size_is_told, label_and_update_take_several, pin_and_unpin_say_how_it_is,
     clear_empties_each, reset_is_a_fresh_restart_or_the_agents_own_command, prune_says_what_went,
-    rm_archives_and_takes_all_that_are_over, stats_looks_twice, wait_for_started_ends_well_only_where_it_runs,
+    rm_archives_and_takes_all_that_are_over, rm_tells_of_files_that_stay, stats_looks_twice, wait_for_started_ends_well_only_where_it_runs,
     wait_for_nothing_named_is_for_the_work_or_for_somebody,
     wait_for_several_is_for_all_of_them_or_the_first_that_needs_somebody,
     a_wait_that_ran_out_is_not_said_to_be_the_daemons, attach_waits_for_what_is_woken,
@@ -558,6 +558,25 @@ fn rm_archives_and_takes_all_that_are_over() {
     asked.retain(|request| !matches!(request, Request::Show(_)));
     assert_eq!(unordered(asked[1..3].to_vec()), removes);
     assert_eq!(asked[3..], [Request::Status]);
+}
+
+fn rm_tells_of_files_that_stay() {
+    let left = "sess_1 is removed, but not all of its files: it is\x1bbusy; `poolctl prune` tries again";
+    let pool = Pool::new(move |call| match &call.request {
+        Request::Remove(_) => ok(Response::Text(left.into())),
+        Request::Wait(_) => {
+            let mut view = view(1, "web", Lifecycle::Stopped, Some(Reason::Exited));
+            view.session.policy.ephemeral = true;
+            view.session.exit = Some(Exit { code: Some(3), signal: None, at: Timestamp(0) });
+            shown(view)
+        }
+        _ => live(call),
+    });
+    let told = format!("poolctl: {}\n", left.replace('\x1b', "\\x1b"));
+    for (line, code, out) in [("rm web", 0, "web  removed\n"), ("run --rm --no-stream -- program", 3, "")] {
+        let ran = pool.run(line);
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (code, out, told.as_str()), "{line}");
+    }
 }
 
 fn stats_looks_twice() {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use pool::queue::ArchivedMessages;
 use protocol::request::Remove;
-use protocol::{ErrorCode, Event, Lifecycle, Reason, Refusal, Response, Session, SessionId, Timestamp};
+use protocol::{
+    ErrorCode, Event, Lifecycle, Reason, Refusal, Reply, Response, Session, SessionId, Timestamp,
+};
 
 use crate::decide::idempotency::{self, ClientOperation};
 use crate::decide::lock;
@@ -63,13 +65,10 @@ impl Ground {
     }
 }
 
-/// Removes a session for a user. Returns the number of bytes freed.
-pub(super) async fn remove(
-    daemon: &Arc<Daemon>,
-    op: Option<&ClientOperation>,
-    asked: Remove,
-) -> Result<u64, Refusal> {
-    remove_for(daemon, op, Removal { asked, ground: Ground::Named }).await
+/// Removes a session for a user.
+pub(super) async fn remove(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Remove) -> Reply {
+    let removed = remove_for(daemon, Some(op), Removal { asked, ground: Ground::Named }).await;
+    removed.map(|(_, answer)| answer)
 }
 
 /// Removes a session that had ended at this time according to a listing, unless it was used since. Returns the number
@@ -81,16 +80,16 @@ pub(super) async fn remove_listed(
 ) -> Result<Option<u64>, Refusal> {
     match remove_for(daemon, None, Removal { asked, ground: Ground::Listed(listed_at) }).await {
         Err(refusal) if refusal.code == ErrorCode::NotFound => Ok(None),
-        removed => removed.map(Some),
+        removed => removed.map(|(bytes, _)| Some(bytes)),
     }
 }
 
-/// Removes a session. Returns the number of bytes freed.
+/// Removes a session. Returns the number of bytes freed, and the answer, which tells of files that stay.
 async fn remove_for(
     daemon: &Arc<Daemon>,
     op: Option<&ClientOperation>,
     removal: Removal,
-) -> Result<u64, Refusal> {
+) -> Result<(u64, Response), Refusal> {
     let session = check(daemon, &removal).await?;
     let asked = &removal.asked;
     let ends = session.lifecycle.holds_slot() && !asked.keep_tmux;
@@ -118,26 +117,27 @@ async fn remove_for(
         None => Ok(0),
     };
     drop(grant);
-    match freed {
-        Err(why) if asked.purge || asked.keep_tmux => {
-            let id = session.id;
-            let what = if asked.purge {
-                format!("{id} is removed, but not its directory: {why}; `poolctl prune --purge` tries again")
-            } else {
-                format!(
-                    "{id} is removed, but its pane keeps the pool's marks: {why}; the next start of poold takes them away"
-                )
-            };
-            let refusal = Refusal::failed(what);
-            // Replaces the answer that was recorded when the record was removed.
-            if let Some(op) = op.cloned() {
-                let answer = Err(refusal.clone());
-                daemon.engine.turn(move |turn| op.record_answer(turn, &answer)).await?;
-            }
-            Err(refusal)
-        }
-        freed => Ok(freed.unwrap_or(0)),
+    let why = match freed {
+        Ok(bytes) => return Ok((bytes, Response::Done)),
+        Err(why) => why,
+    };
+    let id = session.id;
+    let answer = if asked.purge {
+        let what = "is removed, but not its directory";
+        Err(Refusal::failed(format!("{id} {what}: {why}; `poolctl prune --purge` tries again")))
+    } else if asked.keep_tmux {
+        let what = "is removed, but its pane keeps the pool's marks";
+        Err(Refusal::failed(format!("{id} {what}: {why}; the next start of poold takes them away")))
+    } else {
+        let what = "is removed, but not all of its files";
+        Ok(Response::Text(format!("{id} {what}: {why}; `poolctl prune` tries again")))
+    };
+    // Replaces the answer that was recorded when the record was removed.
+    if let Some(op) = op.cloned() {
+        let answer = answer.clone();
+        daemon.engine.turn(move |turn| op.record_answer(turn, &answer)).await?;
     }
+    answer.map(|answer| (0, answer))
 }
 
 /// Forgets the record and the messages of a session, after archiving them if asked. Returns the session; none if its

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::request::Remove;
-use protocol::{ErrorCode, Refusal, Reply, Response, SessionRef};
+use protocol::{ErrorCode, Refusal, Reply, SessionRef};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::engine::Daemon;
@@ -18,8 +18,7 @@ pub(super) async fn rm(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Remove
         files_in_use::check_unused(daemon, session.id).await?;
     }
     let named = asked.session.clone();
-    removal::remove(daemon, Some(op), asked).await.map_err(|refusal| without_removal(refusal, &named))?;
-    Ok(Response::Done)
+    removal::remove(daemon, op, asked).await.map_err(|refusal| without_removal(refusal, &named))
 }
 
 /// Adds to the refusal of an end that takes too long that it is no removal: the end goes on by itself, and nothing

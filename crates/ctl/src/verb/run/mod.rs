@@ -27,7 +27,7 @@ use crate::show::json::SessionJson;
 use crate::show::{out, session, time};
 use crate::signals::SAME_SIGNAL;
 use crate::verb::run::output::{End, Ends, Output};
-use crate::{Client, Context, Error, Repeat, exit, expect_done, expect_session, outcome, signals};
+use crate::{Client, Context, Error, Repeat, exit, expect_session, outcome, signals};
 
 /// Create a session, stream its output and end with its exit code; it has a terminal of its own, and no
 /// standard input
@@ -199,7 +199,7 @@ fn remove(context: &Context, client: &mut Client, session: &Session) {
     let (session, force) = ((*id).into(), false);
     let remove = Remove { session, keep_tmux: false, force, purge: false, archive: false, only_ended: false };
     let removed = client.change(&Repeat::default(), Request::Remove(remove));
-    match removed.and_then(|response| expect_done(&response)) {
+    match removed.and_then(|response| calls::expect_removed(&response)) {
         Err(error) if error.code() == ErrorCode::Conflict => {
             let how = format!("`poolctl rm --force {name}` removes");
             let why = error.to_string().replace("--force removes", &how);

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::calls::{self};
 use crate::show::{out, time};
 use crate::targets::for_each;
-use crate::{Context, Error, Repeat, expect_done, expect_session};
+use crate::{Context, Error, Repeat, expect_session};
 
 /// The workers that the pool starts by itself
 #[derive(Debug, clap::Subcommand)]
@@ -104,7 +104,7 @@ fn remove(context: &Context, name: &str, force: bool) -> Result<(), Error> {
     }
     let session = reference(name);
     let remove = Remove { session, keep_tmux: false, force, purge: true, archive: false, only_ended: false };
-    expect_done(&client.change(&Repeat::default(), Request::Remove(remove))?)?;
+    calls::expect_removed(&client.change(&Repeat::default(), Request::Remove(remove))?)?;
     if context.style.json {
         return out::json(&json!({"worker": name, "removed": true}));
     }
