@@ -23,7 +23,7 @@ crate::tests! {
     output_is_found_wherever_it_is, output_and_the_end_are_told_apart,
     output_is_not_waited_for_longer_than_asked, send_waits_for_the_end_of_a_message,
     send_prints_what_came_of_it, a_thought_is_published_as_it_was_given, a_thought_is_read,
-    a_session_shows_what_its_agent_does, attention_stands_out_in_a_list, a_full_list_has_the_output_of_each,
+    a_session_shows_what_its_agent_does, a_session_shows_that_its_output_cannot_be_read, attention_stands_out_in_a_list, a_full_list_has_the_output_of_each,
     a_plan_is_shown_alone, several_sessions_are_dismissed,
 }
 
@@ -324,6 +324,27 @@ fn a_session_shows_what_its_agent_does() {
         assert!(text.contains(line), "{line}: {text}");
     }
     assert!(text.ends_with("  red\n"), "{text}");
+}
+
+fn a_session_shows_that_its_output_cannot_be_read() {
+    let logged = Logged::new("ERR one\r\n");
+    let pool = |patterns: &[&str]| {
+        let error_patterns = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+        logged.pool(SessionView { error_patterns, ..session("web") }, || Answer::Silence)
+    };
+    let text = pool(&["ERR"]).run("show web").success();
+    assert!(text.contains("\nerrors         1, the last one") && text.ends_with("  ERR one\n"), "{text}");
+    let text = pool(&["("]).run("show web").success();
+    assert!(text.contains("\nerrors cannot be counted: ") && text.contains("\n  ERR one\n"), "{text}");
+    // Not even root reads it.
+    std::fs::remove_file(logged.log()).unwrap();
+    std::fs::create_dir(logged.log()).unwrap();
+    let text = pool(&["ERR"]).run("show web").success();
+    assert!(text.contains("\noutput cannot be read: ") && text.ends_with("is not a file\n"), "{text}");
+    let ran = pool(&[]).run("show web --json");
+    let document: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &document["errors"], &document["replay"]), (0, &Value::Null, &Value::Null));
+    assert!(ran.err.starts_with("poolctl: web: output cannot be read: "), "{}", ran.err);
 }
 
 fn attention_stands_out_in_a_list() {

@@ -738,6 +738,7 @@ fn nothing_shown_holds_a_key() {
         view.session.spec.command = words.map(OsBytes::from).to_vec();
         match &call.request {
             Request::List(_) => ok(Response::Sessions(vec![view])),
+            Request::Logs(_) => refused(ErrorCode::NotFound, "no session web"),
             Request::Config => ok(Response::Text("[agents.x.env]\nOPENAI_API_KEY = \"hunter2\"\n".into())),
             _ => shown(view),
         }
