@@ -31,7 +31,7 @@ fn path(paths: &Paths) -> PathBuf {
 
 /// Adds a started daemon.
 pub(crate) fn add(paths: &Paths, name: &str, process: ProcId) -> io::Result<()> {
-    let mut started = read(paths);
+    let mut started = read(paths)?;
     // A daemon that cannot be examined stays on record.
     started.retain(|one| !matches!(Handle::open(one.process), Ok(None)));
     started.push(Started { name: name.to_owned(), process, boot: boot_id()?, dir: dir_id(paths) });
@@ -44,11 +44,27 @@ fn line(started: &Started) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
+/// Makes sure that the record can be read: otherwise others would be started beside those that run.
+pub(crate) fn check(paths: &Paths) -> Result<(), Error> {
+    recorded(paths).map(drop)
+}
+
+fn recorded(paths: &Paths) -> Result<Vec<Started>, Error> {
+    read(paths).map_err(|error| {
+        let file = path(paths);
+        let how = "make it readable, or end them and remove it";
+        Error::failed(format!(
+            "cannot know which daemons of this pool run: {}: {error}; {how}",
+            file.display()
+        ))
+    })
+}
+
 /// Opens a handle for each daemon that is alive, so that a process that reuses its id is not mistaken for it.
 pub(crate) fn alive(paths: &Paths) -> Result<Vec<(String, Handle)>, Error> {
     let failed = |error: process::Error| Error::failed(format!("cannot examine a daemon: {error}"));
     let mut alive: Vec<(String, Handle)> = Vec::new();
-    for started in read(paths) {
+    for started in recorded(paths)? {
         let known = alive.iter().any(|(_, handle)| handle.id() == started.process);
         if let Some(handle) = Handle::open(started.process).map_err(failed)?.filter(|_| !known) {
             alive.push((started.name, handle));
@@ -76,11 +92,17 @@ fn write(paths: &Paths, started: impl IntoIterator<Item = Started>) -> io::Resul
     atomic_file::replace(&path(paths), 0o600, &lines.concat())
 }
 
-fn read(paths: &Paths) -> Vec<Started> {
-    let (boot, dir) = (boot_id().unwrap_or_default(), dir_id(paths));
-    let text = fs::read_to_string(path(paths)).unwrap_or_default();
-    let started = text.lines().filter_map(|line| serde_json::from_str::<Started>(line).ok());
-    started.filter(|started| started.boot == boot && (started.dir.is_none() || started.dir == dir)).collect()
+fn read(paths: &Paths) -> io::Result<Vec<Started>> {
+    let text = match fs::read(path(paths)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read?,
+    };
+    let (boot, dir) = (boot_id()?, dir_id(paths));
+    let is_ours = |one: &Started| one.boot == boot && (one.dir.is_none() || one.dir == dir);
+    // A line is damaged by a power cut at most, which no daemon outlives.
+    let started =
+        text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Started>(line).ok());
+    Ok(started.filter(is_ours).collect())
 }
 
 fn dir_id(paths: &Paths) -> Option<(u64, u64)> {
@@ -116,13 +138,24 @@ mod tests {
         let named = || alive(&paths).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         assert_eq!(named(), ["reaper"]);
         rewrite(&paths, &alive(&paths).unwrap()).unwrap();
-        assert_eq!(read(&paths).len(), 1);
+        assert_eq!(read(&paths).unwrap().len(), 1);
         let copy = tempfile::tempdir().unwrap();
         let copied = Paths { run: copy.path().to_owned(), ..paths.clone() };
         fs::copy(path(&paths), path(&copied)).unwrap();
         assert!(alive(&copied).unwrap().is_empty(), "they are of the pool that was copied");
         fs::write(path(&paths), line(&other).unwrap()).unwrap();
         assert!(named().is_empty(), "a process id of another boot is another process");
+        let mine = Started { boot: boot_id().unwrap(), ..other };
+        let damaged = [b"\xff\0\n".to_vec(), line(&mine).unwrap()].concat();
+        fs::write(path(&paths), damaged).unwrap();
+        assert_eq!(named(), ["reaper"], "the other lines count");
+        fs::remove_file(path(&paths)).unwrap();
+        assert!(named().is_empty() && check(&paths).is_ok());
+        // Not even root reads it.
+        fs::create_dir(path(&paths)).unwrap();
+        let told = alive(&paths).map(drop).unwrap_err().to_string();
+        assert!(told.contains("cannot know which daemons of this pool run"), "{told}");
+        assert!(check(&paths).is_err() && add(&paths, "reaper", id).is_err());
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -76,6 +76,7 @@ struct Running {
 
 /// Keeps the daemons running until a signal stops it, or the pool's directory is gone.
 pub(crate) fn run(context: &Context, lock: &SupervisorLock, watchdog: Duration) -> Result<(), Error> {
+    started::check(&context.paths)?;
     let (sender, wakes) = mpsc::channel();
     receive_signals(sender.clone())?;
     let now = Instant::now();
@@ -224,12 +225,17 @@ impl Service {
             Ok((child, children)) => {
                 let pid = child.id();
                 out::note(&format!("{} started, pid {pid}", self.name));
-                let handle = open_child(pid).ok().flatten();
-                let recorded =
-                    handle.as_ref().map(|handle| started::add(&context.paths, self.name, handle.id()));
-                if let Some(Err(error)) = recorded {
+                let handle = open_child(pid);
+                let recorded = match &handle {
+                    Ok(Some(handle)) => started::add(&context.paths, self.name, handle.id())
+                        .map_err(|error| Error::failed(error.to_string())),
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(Error::failed(error.to_string())),
+                };
+                if let Err(error) = recorded {
                     out::note(&format!("cannot record that {} runs: {error}", self.name));
                 }
+                let handle = handle.ok().flatten();
                 self.running = Some(Running { since: now, pid, handle, answered: false });
                 // The thread waits for it.
                 children.send(child).ok();

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::show::{escape, out, status, time};
 use crate::supervisor_lock::{self, Terms};
-use crate::up::{builds, health, programs, service, stop, supervisor};
+use crate::up::{builds, health, programs, service, started, stop, supervisor};
 use crate::{Context, Error};
 
 /// Number of attempts, and the interval between them, to acquire the lock: another command may be testing it.
@@ -90,6 +90,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         let old = builds::outdated(context, health::status(context).as_ref());
         return if old.is_empty() { hurry(context) } else { replace(context, &args, &old) };
     }
+    started::check(paths)?;
     programs::check_config(context)?;
     let already = health::status(context).is_some_and(|found| status::is_complete(&found));
     let mut child = detach(context, &args, &[])?;
@@ -141,6 +142,7 @@ fn replace(context: &Context, args: &Args, old: &[&str]) -> Result<(), Error> {
     let kept = kept.map(|limit| if limit.is_zero() { limit } else { limit.max(WATCHDOG_LEAST) });
     let watchdog = args.watchdog.or(kept);
     let args = &Args { watchdog, ..args.clone() };
+    started::check(&context.paths)?;
     programs::check_config(context)?;
     context.say(&format!("older build: {}; restarting", old.join(", ")))?;
     let mut child = detach(context, args, &["--next"])?;

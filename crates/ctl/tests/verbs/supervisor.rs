@@ -16,7 +16,8 @@ crate::tests! {
     up_keeps_three_daemons_and_down_stops_them, up_tells_why_it_failed,
     up_and_status_say_what_helps_while_poold_fails, down_of_a_pool_that_is_not_up_is_done,
     the_daemons_of_a_killed_supervisor_are_kept_and_stopped,
-    none_is_started_beside_one_of_a_killed_supervisor, a_poold_that_hangs_is_ended_and_started_again,
+    none_is_started_beside_one_of_a_killed_supervisor,
+    none_is_started_or_said_not_to_run_while_the_record_cannot_be_read, a_poold_that_hangs_is_ended_and_started_again,
     up_starts_at_once_what_was_held_back, two_at_once_and_then_down_stay_down,
     a_supervisor_that_is_stopped_is_named_and_can_be_ended, a_supervisor_ends_with_its_directory,
     what_was_replaced_is_restarted_and_named_before,
@@ -193,6 +194,22 @@ fn none_is_started_beside_one_of_a_killed_supervisor() {
     assert_eq!([pid(bin, "tmux-watch"), pid(bin, "reaper")], [Some(first[1]), Some(first[2])]);
     assert!(programs.run("down").success().starts_with("pool default stopped"));
     assert!(first.iter().all(|id| identity::exited(*id).unwrap()), "also those of before");
+}
+
+fn none_is_started_or_said_not_to_run_while_the_record_cannot_be_read() {
+    let programs = Programs::new();
+    let record = programs.pool.dir.path().join("run/up.daemons");
+    std::fs::create_dir(&record).unwrap();
+    for line in ["up", "up --foreground", "down"] {
+        let ran = programs.run(line);
+        assert_eq!(ran.code, 1, "{line}: {ran:?}");
+        let told = "cannot know which daemons of this pool run";
+        assert!(ran.err.contains(told) && ran.err.contains("up.daemons"), "{line}: {}", ran.err);
+    }
+    assert_eq!(pid(&programs.bin, "poold"), None, "none was started");
+    std::fs::remove_dir(&record).unwrap();
+    assert_eq!(programs.run("up").code, 0);
+    assert!(programs.run("down").success().starts_with("pool default stopped"));
 }
 
 fn a_poold_that_hangs_is_ended_and_started_again() {
