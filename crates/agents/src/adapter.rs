@@ -58,6 +58,12 @@ impl Adapter {
         !matches!(self, Self::Aider | Self::None)
     }
 
+    /// True if the end of a conversation that the agent reports may be that of one which its user has left, while the
+    /// agent goes on: Codex (0.171.0) unloads a conversation a minute after `/new`, and reports its end only then.
+    pub fn outlives_conversation(self) -> bool {
+        self == Self::Codex
+    }
+
     /// True if the agent reports its start; Aider reports nothing before the end of its first turn.
     pub fn has_start_hook(self) -> bool {
         self != Self::Aider

@@ -6,9 +6,9 @@
 //! calls `poolctl hook`, where `payload` translates the agent's JSON into a [`protocol::hook::HookEvent`];
 //! the hook of a permission request prints the decision in the form of `answer`. Before a prompt is typed,
 //! `screen` finds the composer and open dialogs in a capture of the pane, and `prompt` escapes the text;
-//! afterwards `prompt` compares it with the text that a hook reports. Without a report, `transcript` (the
-//! agent's own record) and `terminal_marks` (escape sequences in its output) tell what became of it. `theme`
-//! has the colours of a repository.
+//! afterwards `prompt` compares it with the text that a hook reports, in which `attached_images` stand for their
+//! paths. Without a report, `transcript` (the agent's own record) and `terminal_marks` (escape sequences in its
+//! output) tell what became of it. `theme` has the colours of a repository.
 //!
 //! The words of one agent are in this crate only. The README says how to add an agent.
 
@@ -16,6 +16,7 @@
 
 pub mod adapter;
 pub mod answer;
+mod attached_images;
 pub mod install;
 pub mod payload;
 pub mod prompt;

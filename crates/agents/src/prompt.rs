@@ -9,6 +9,7 @@ use unicode_normalization::char::is_combining_mark;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use crate::adapter::Adapter;
+use crate::attached_images::are_attached;
 
 /// The words that end Claude Code, with or without blanks around them.
 const CLAUDE_EXIT_WORDS: [&str; 6] = ["exit", "quit", ":q", ":q!", ":wq", ":wq!"];
@@ -139,7 +140,10 @@ fn names_command(text: &str) -> bool {
 pub fn compare(adapter: Adapter, sent: &str, reported: &str, cut: bool) -> TextMatch {
     let (sent, reported) = (normalize(adapter, sent), normalize(adapter, reported));
     let reported = if cut { whole_letters(&reported) } else { &reported };
+    let attaches = matches!(adapter, Adapter::Claude | Adapter::Codex);
     if *sent == *reported || cut && !reported.is_empty() && sent.starts_with(reported) {
+        TextMatch::Exact
+    } else if attaches && are_attached(&sent, reported, visible) {
         TextMatch::Exact
     } else if !sent.is_empty() && (reported.contains(&*sent) || cut && begins_within(&sent, reported)) {
         TextMatch::Surrounded
@@ -153,9 +157,13 @@ pub fn compare(adapter: Adapter, sent: &str, reported: &str, cut: bool) -> TextM
 /// True if the report contains all visible letters of the text, or more than half of them in one piece, and
 /// nothing else.
 fn is_most_of(sent: &str, reported: &str) -> bool {
-    let visible = |text: &str| text.chars().filter(|c| !blank(*c) && !has_no_width(*c)).collect::<String>();
     let (sent, reported) = (visible(sent), visible(reported));
     reported.len() * 2 > sent.len() && sent.contains(&reported)
+}
+
+/// The text without what cannot be seen.
+fn visible(text: &str) -> String {
+    text.chars().filter(|c| !blank(*c) && !has_no_width(*c)).collect()
 }
 
 /// Length in bytes from which agents may show a placeholder for a pasted text.
