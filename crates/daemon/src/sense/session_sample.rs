@@ -106,11 +106,13 @@ impl SampleState {
         if (asks || target.known.state == ActivityState::Busy) && self.is_title_unresolved(now) {
             return true;
         }
+        let ended =
+            target.known.state == ActivityState::Unknown && target.agent.adapter.outlives_conversation();
         let told =
             target.notes.heard_at.into_iter().chain(self.found.quiet_since).chain([target.known.since]);
         let last = told.filter(|at| *at <= now).max();
         let silent = last.is_none_or(|last| now.since(last) >= SILENCE);
-        works && silent && self.screen_read_at(now) <= last
+        (works || ended) && silent && self.screen_read_at(now) <= last
     }
 
     /// Returns the result of the last sample.

@@ -46,6 +46,8 @@ pub struct AgentObservation {
     pub title: WindowTitle,
     /// True if an agent runs in it whose screen the pool can read.
     pub has_known_screen: bool,
+    /// True if its agent may go on after the conversation whose end it reported.
+    pub outlives_conversation: bool,
     /// True if further requests are queued behind the shown one: the screen may show one of those instead.
     pub has_queued_asks: bool,
     /// True if the user's configuration describes its screen: whatever it shows in the composer's place is a question.
@@ -96,7 +98,7 @@ pub fn derive_activity(
 const DRAWN: Duration = Duration::from_secs(3);
 
 /// The activity of an agent with hooks. Other evidence corrects only what hooks cannot tell: an interruption
-/// by the user, and questions of Codex (0.169.0) in its plan mode.
+/// by the user, questions of Codex (0.169.0) in its plan mode, and that it goes on after the end of a conversation.
 fn corrected_by_screen(
     pool: &Pool,
     before: &Activity,
@@ -108,6 +110,9 @@ fn corrected_by_screen(
     let busy = before.state == ActivityState::Busy;
     let asked = before.state == ActivityState::Attention;
     let by_screen = asked && before.source == Source::Screen;
+    let ended = before.state == ActivityState::Unknown
+        && before.source == Source::Hook
+        && observed.outlives_conversation;
     let is_later = |at: &Timestamp| pool.is_earlier(now, before.since, *at);
     if let Some(at) = observed.interrupted_at.filter(|at| (busy || by_screen) && is_later(at)) {
         return Some(idle(Source::Transcript, at));
@@ -147,7 +152,7 @@ fn corrected_by_screen(
             let asks = asks && is_question;
             asks.then(|| dialog_activity(look, dialog, AskKind::Question))
         }
-        None if !silent || !(busy || asked) => (by_screen && is_later(&look.at)).then(busy_again),
+        None if !silent || !(busy || asked || ended) => (by_screen && is_later(&look.at)).then(busy_again),
         None if look.works == Some(true) => by_screen.then(busy_again),
         None => {
             let rests = ready && !observed.composer_while_busy && (asked || silence >= LONG_SILENCE);

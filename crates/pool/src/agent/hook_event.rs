@@ -117,6 +117,7 @@ fn check_conversation(
         Event::ConversationChanged { session: session.id, conversation }
     };
     let chooses = known.is_some() && !agent.is_told_its_conversation();
+    let ends = matches!(hook.signal, HookEvent::Ended { .. });
     let works = before.state.is_at_work() && before.source == Source::Hook;
     let begins = match hook.signal {
         // A working agent takes no command. The report comes from another agent of the same kind, which this one has
@@ -129,8 +130,8 @@ fn check_conversation(
         Some(known) if known.id == *id => Ok((begun && !known.begun).then(|| is(true))),
         // The agent's own command begins another conversation, or resumes one.
         _ if begins => Ok(Some(is(matches!(hook.signal, HookEvent::Started { source: Start::Resumed })))),
-        // The agent chooses its conversation itself.
-        Some(known) if !known.begun && chooses => Ok(Some(is(begun))),
+        // The agent chooses its conversation itself. What ends is another one, which it has left.
+        Some(known) if !known.begun && chooses && !ends => Ok(Some(is(begun))),
         // A program that the pool does not know began a conversation.
         None => Ok(None),
         Some(_) => Err(ForeignAgent),

@@ -49,7 +49,7 @@ pub fn record_gate(
             Err(Blocked::for_now("its agent is not ready yet"))
         }
         ActivityState::Unknown if agent.confirm == Confirm::Hook && activity.source == Source::Hook => {
-            Err(Blocked::for_now("its agent ended its conversation"))
+            Err(Blocked::by_terminal("its agent ended its conversation"))
         }
         ActivityState::Unknown
             if agent.confirm == Confirm::Hook && !is_ready_overdue(pool, settings, session, now) =>

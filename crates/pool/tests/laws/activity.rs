@@ -315,6 +315,26 @@ fn a_screen_corrects_a_hook_only_after_silence_and_only_to_idle() {
 }
 
 #[test]
+fn an_agent_that_outlives_its_conversation_is_idle_once_its_screen_shows_that() {
+    let seen = |look, outlives_conversation| AgentObservation {
+        screen: Some(look),
+        has_known_screen: true,
+        outlives_conversation,
+        ..quiet(0)
+    };
+    let found = |seen: &AgentObservation| {
+        let mut stage = Stage::new("codex");
+        stage.says(signal::prompt());
+        stage.says(signal::ended());
+        stage.at(20_000).see(seen).map(|found| (found.state, found.source))
+    };
+    assert_eq!(found(&seen(ready(19_000), true)), Some((Idle, Source::Screen)));
+    assert_eq!(found(&seen(ready(19_000), false)), None, "it may have ended with its conversation");
+    let hidden = ScreenReading { composer: Composer::Hidden, ..ready(19_000) };
+    assert_eq!(found(&seen(hidden, true)), None, "another program may show what it likes");
+}
+
+#[test]
 fn a_question_that_no_hook_tells_of_is_seen_after_silence_and_over_when_it_works_again() {
     let seen =
         |look: ScreenReading| AgentObservation { screen: Some(look), has_known_screen: true, ..quiet(2000) };
@@ -496,6 +516,7 @@ fn seen() -> impl Strategy<Value = AgentObservation> {
                 composer_while_busy: false,
                 is_described: false,
                 has_known_screen: is_known,
+                outlives_conversation: is_known,
                 has_queued_asks: false,
             }
         },

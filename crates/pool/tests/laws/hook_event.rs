@@ -231,6 +231,8 @@ fn w24_a_report_of_another_conversation_has_nothing_of_the_last_one() {
 fn c05_codex_chooses_its_conversation_and_tells() {
     assert_eq!(talks("codex", false, "its", signal::started(Start::New)), Some(("its".to_owned(), false)));
     let mut stage = Stage::new("codex");
+    let left = Hook { conversation: Some("left".to_owned()), ..stage.hook(signal::ended()) };
+    assert_eq!(stage.handle_hook(&left, TextMatch::Different), vec![], "it ends late, and is not chosen");
     let hook = Hook { conversation: Some("its".to_owned()), ..stage.hook(signal::prompt()) };
     stage.handle_hook(&hook, TextMatch::Different);
     assert_eq!(stage.session().conversation.as_ref().unwrap().id, "its");
