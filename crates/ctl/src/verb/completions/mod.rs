@@ -5,7 +5,7 @@ mod values;
 
 use std::ffi::OsString;
 
-use clap::{Arg, Command};
+use clap::{Arg, Command, ValueHint};
 use clap_complete::env::Shells;
 use clap_complete::{CompleteEnv, Shell};
 
@@ -32,19 +32,26 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     shell
         .write_registration(CALLING_SHELL, "poolctl", "poolctl", "poolctl", &mut script)
         .map_err(|error| Error::failed(error.to_string()))?;
-    if args.shell == Shell::Zsh {
+    let script = String::from_utf8_lossy(&script);
+    let script = match args.shell {
+        // Files are completed by bash itself.
+        Shell::Bash => script.replace("-o bashdefault", "-o bashdefault -o default"),
         // Where zsh loads the script at the first Tab (from its `fpath`), it expects an answer at once.
-        script.extend(b"\nif [[ ${funcstack[1]} == _poolctl ]]; then _clap_dynamic_completer_poolctl; fi\n");
-    }
-    out::bytes(&script)
+        Shell::Zsh => format!(
+            "{script}\nif [[ ${{funcstack[1]}} == _poolctl ]]; then _clap_dynamic_completer_poolctl; fi\n"
+        ),
+        _ => script.into_owned(),
+    };
+    out::bytes(script.as_bytes())
 }
 
 /// Answers a call of the script, and returns the code to exit with. `None` for a command line of people.
 pub(crate) fn answer(args: &[OsString], whole: impl Fn() -> Command) -> Option<u8> {
-    std::env::var_os(CALLING_SHELL)?;
+    let shell = std::env::var_os(CALLING_SHELL)?;
     let line: Vec<OsString> = args.iter().skip_while(|word| *word != "--").skip(1).cloned().collect();
     let definition = || {
         let command = values::add(with_topics(whole()), &line);
+        let command = if shell == "bash" { without_files(command) } else { command };
         if begins_option(&line) { command } else { hide_options(command) }
     };
     let here = std::env::current_dir().ok();
@@ -67,6 +74,15 @@ fn with_topics(command: Command) -> Command {
         };
         help.mut_subcommands(hide).subcommands(topics)
     })
+}
+
+/// Leaves files to bash itself, which quotes their names: it inserts what is offered here as it is.
+fn without_files(command: Command) -> Command {
+    let leave = |arg: Arg| match arg.get_value_hint() {
+        ValueHint::Unknown => arg,
+        _ => arg.value_hint(ValueHint::Other),
+    };
+    command.mut_args(leave).mut_subcommands(without_files)
 }
 
 /// True if the word at the cursor begins an option.

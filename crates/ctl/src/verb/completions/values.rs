@@ -71,7 +71,17 @@ fn known(
     find: fn(&Context) -> Result<Vec<CompletionCandidate>, Error>,
 ) -> ArgValueCandidates {
     let context = Arc::clone(context);
-    ArgValueCandidates::new(move || find(&context).unwrap_or_default())
+    ArgValueCandidates::new(move || {
+        let mut candidates = find(&context).unwrap_or_default();
+        candidates.retain(|candidate| candidate.get_value().as_encoded_bytes().iter().all(is_plain));
+        candidates
+    })
+}
+
+/// True for a character that means nothing to a shell: bash inserts what is offered as it is, and a label may contain
+/// a command.
+fn is_plain(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.:/=@%+,".contains(byte)
 }
 
 fn conditions() -> Vec<CompletionCandidate> {
@@ -97,7 +107,7 @@ fn workers(context: &Context) -> Result<Vec<CompletionCandidate>, Error> {
 fn agents(context: &Context) -> Result<Vec<CompletionCandidate>, Error> {
     let built_in = Adapter::ALL.into_iter().filter(|adapter| *adapter != Adapter::None);
     let built_in = built_in.map(|adapter| adapter.as_str().to_owned());
-    let used = list(context, false)?.into_iter().map(|view| view.session.spec.agent);
+    let used = list(context, false).unwrap_or_default().into_iter().map(|view| view.session.spec.agent);
     Ok(distinct(built_in.chain(used)))
 }
 
