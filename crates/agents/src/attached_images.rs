@@ -7,22 +7,58 @@ const PLACEHOLDER: &str = "[Image #";
 /// The ends of the names of images.
 const ENDINGS: [&str; 5] = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
 
+/// The characters in which a path may be quoted.
+const QUOTES: [char; 2] = ['\'', '"'];
+
 /// True if the report is the text that was sent, but for paths of images, for each of which it has a placeholder. What
 /// `visible` removes does not count.
 pub(crate) fn are_attached(sent: &str, reported: &str, visible: impl Fn(&str) -> String) -> bool {
     let (reported, attached) = without_placeholders(reported);
-    let reported = visible(&reported);
-    let mut rest = reported.as_str();
-    let mut left_out = 0;
-    for (piece, is_image) in pieces(sent) {
-        let piece = visible(piece);
-        match rest.strip_prefix(piece.as_str()) {
-            Some(more) => rest = more,
-            None if is_image => left_out += 1,
-            None => return false,
+    let (sent, reported) = (words(sent, &visible), visible(&reported));
+    let (mut sent, mut rest, mut left_out) = (sent.as_slice(), reported.as_str(), 0);
+    while let Some((word, more)) = sent.split_first() {
+        if let Some(behind) = rest.strip_prefix(word.text.as_str()) {
+            (sent, rest) = (more, behind);
+        } else if let Some(behind) = behind_image(sent, rest) {
+            (sent, left_out) = (behind, left_out + 1);
+        } else {
+            return false;
         }
     }
     rest.is_empty() && attached > 0 && left_out == attached
+}
+
+/// A word of a text, without what cannot be seen.
+struct Word {
+    text: String,
+    line: usize,
+}
+
+fn words(text: &str, visible: impl Fn(&str) -> String) -> Vec<Word> {
+    let of_line = |(line, text): (usize, &str)| {
+        let words = text.split_whitespace().map(|word| Word { text: visible(word), line });
+        words.collect::<Vec<_>>()
+    };
+    text.lines().enumerate().flat_map(of_line).collect()
+}
+
+/// Returns the words behind the path of an image at the beginning, if one is there whose next word the report goes on
+/// with. A path is in one line, and may contain blanks, whether they are quoted or not.
+fn behind_image<'a>(words: &'a [Word], rest: &str) -> Option<&'a [Word]> {
+    let first = words.first()?;
+    let path = first.text.trim_start_matches(QUOTES);
+    (path.starts_with(['/', '~']) || path.starts_with("file://")).then_some(())?;
+    let in_line = words.iter().take_while(|word| word.line == first.line).enumerate();
+    let mut ends = in_line.filter(|(_, word)| is_end_of_image(&word.text)).map(|(at, _)| &words[at + 1..]);
+    ends.find(|behind| match behind.first() {
+        Some(next) => rest.starts_with(&next.text) || next.text.trim_start_matches(QUOTES).starts_with('/'),
+        None => rest.is_empty(),
+    })
+}
+
+fn is_end_of_image(word: &str) -> bool {
+    let word = word.trim_end_matches(QUOTES).to_ascii_lowercase();
+    ENDINGS.iter().any(|end| word.ends_with(end))
 }
 
 /// Removes the placeholders, and counts them.
@@ -46,36 +82,6 @@ fn without_placeholders(text: &str) -> (String, usize) {
     (left, count)
 }
 
-/// Cuts a text at white space that is neither quoted nor escaped; true for a piece that may be the path of an image.
-fn pieces(text: &str) -> Vec<(&str, bool)> {
-    let (mut pieces, mut from, mut quote, mut escaped) = (Vec::new(), None, None, false);
-    for (at, c) in text.char_indices() {
-        let was_escaped = std::mem::take(&mut escaped);
-        match (c, quote) {
-            _ if was_escaped => {}
-            ('\\', _) => escaped = true,
-            (c, Some(open)) if c == open => quote = None,
-            // Within a word it is an apostrophe.
-            ('\'' | '"', None) if from.is_none() => quote = Some(c),
-            (c, None) if c.is_whitespace() => {
-                pieces.extend(from.take().map(|from| &text[from..at]));
-                continue;
-            }
-            _ => {}
-        }
-        from.get_or_insert(at);
-    }
-    pieces.extend(from.map(|from| &text[from..]));
-    pieces.into_iter().map(|piece| (piece, is_image(piece))).collect()
-}
-
-fn is_image(piece: &str) -> bool {
-    let path = piece.trim_matches(['\'', '"']);
-    let is_path = path.starts_with(['/', '~']) || path.starts_with("file://");
-    let name = path.to_ascii_lowercase();
-    is_path && ENDINGS.iter().any(|end| name.ends_with(end))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +100,9 @@ mod tests {
             ("\"/t/x y.png\"", "[Image #1]"),
             ("/t/x\\ y.jpeg", "[Image #1]"),
             ("file:///t/x.webp", "[Image #1]"),
+            ("/t/Screenshot at 10.00.png", "[Image #1]"),
+            ("Describe /t/x y.png now", "[Image #1]Describe now"),
+            ("\"quote /t/it (1).png", "[Image #1]\"quote"),
             ("first\n/t/x.png\nlast", "[Image #8]first\nlast"),
             ("compare: /t/x.png /t/y.gif", "[Image #9] [Image #10]compare:"),
             ("it's /t/x.png and /t/missing.png, isn't it", "[Image #2]it's and /t/missing.png, isn't it"),

@@ -140,10 +140,10 @@ fn names_command(text: &str) -> bool {
 pub fn compare(adapter: Adapter, sent: &str, reported: &str, cut: bool) -> TextMatch {
     let (sent, reported) = (normalize(adapter, sent), normalize(adapter, reported));
     let reported = if cut { whole_letters(&reported) } else { &reported };
-    let attaches = matches!(adapter, Adapter::Claude | Adapter::Codex);
-    if *sent == *reported || cut && !reported.is_empty() && sent.starts_with(reported) {
-        TextMatch::Exact
-    } else if attaches && are_attached(&sent, reported, visible) {
+    let is_same = *sent == *reported
+        || cut && !reported.is_empty() && sent.starts_with(reported)
+        || matches!(adapter, Adapter::Claude | Adapter::Codex) && are_attached(&sent, reported, visible);
+    if is_same {
         TextMatch::Exact
     } else if !sent.is_empty() && (reported.contains(&*sent) || cut && begins_within(&sent, reported)) {
         TextMatch::Surrounded
