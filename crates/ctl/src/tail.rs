@@ -254,10 +254,12 @@ impl Tail {
     }
 }
 
-/// Notes on standard error how many of the requested bytes were deleted.
+/// Notes on standard error how many of the requested bytes are missing.
 fn note_missed(bytes: u64) {
     if bytes > 0 {
-        out::note(&format!("poolctl: {bytes} bytes were deleted (cleared, or over the size limit)"));
+        out::note(&format!(
+            "poolctl: {bytes} bytes are missing (cleared, over the size limit, or unreadable)"
+        ));
     }
 }
 

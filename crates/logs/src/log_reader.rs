@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use process::log_writer::{Part, Parts, is_damage, open_file};
+use process::log_writer::{Part, Parts, is_shortage, open_file};
 use process::runtime::untrusted_file::id;
 use protocol::logs;
 
@@ -104,7 +104,7 @@ impl Reader {
                             self.offset += read as u64;
                             return Ok(read);
                         }
-                        Err(error) if !is_damage(&error) => return Err(error),
+                        Err(error) if is_shortage(&error) => return Err(error),
                         _ => self.open = None,
                     }
                     self.skip_to(end);
@@ -129,11 +129,11 @@ impl Reader {
                     Ok(reader) => self.open = Some(OpenFile::Part(reader, part.end())),
                     // The part was compressed or dropped meanwhile.
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    Err(error) if is_damage(&error) => {
+                    Err(error) if is_shortage(&error) => return Err(error),
+                    Err(_) => {
                         self.skip_to(part.end());
                         continue;
                     }
-                    Err(error) => return Err(error),
                 }
                 return Ok(true);
             }

@@ -29,7 +29,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use presence::Presence;
 use rotating_log::RotatingLog;
 
-pub use access::{is_damage, open_file};
+pub use access::{is_shortage, open_file};
 pub use log_parts::{Part, Parts};
 pub use presence::{has_writer, is_writer_lost};
 pub use writer_options::WriterOptions;

@@ -104,7 +104,7 @@ fn run_ends_alike_where_it_cannot_read_the_output() {
     });
     let ran = pool.run("run web --rm -- program");
     assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{}", ran.err);
-    let told = "the rest of its output is not printed: see `poolctl logs sess_1`";
+    let told = "the rest of its output is not printed: `poolctl logs sess_1`, while it is there";
     assert_eq!(ran.err.matches("cannot read the log in").count(), 1, "{}", ran.err);
     assert!(ran.err.contains(told), "{}", ran.err);
     assert!(matches!(pool.calls().last().unwrap().request, Request::Remove(_)));
@@ -201,7 +201,7 @@ fn logs_are_shown_as_they_are_asked_for() {
     assert_eq!(ran.err, "poolctl: 50 bytes of older output were deleted; the first line may be incomplete\n");
     let ran = pool.run("logs web --since 1970-01-01T00:00:01Z");
     assert_eq!((ran.code, ran.out.as_str()), (0, "one\ntwo\nthree"));
-    assert_eq!(ran.err, "poolctl: 50 bytes were deleted (cleared, or over the size limit)\n");
+    assert_eq!(ran.err, "poolctl: 50 bytes are missing (cleared, over the size limit, or unreadable)\n");
     std::fs::remove_file(path.with_file_name("output.log.00000000000000000050")).unwrap();
     assert_eq!(pool.run("logs web --lines 5 --json").success(), "", "no log yet");
 }

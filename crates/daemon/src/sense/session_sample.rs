@@ -1,6 +1,7 @@
 //! A sample of a session from outside: the output of its program, the agent's own record, its screen.
 
 use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,8 +160,9 @@ impl SampleState {
             self.log.marks.bell_at = None;
         }
         let log = std::fs::metadata(&target.log);
-        if log.is_err() && self.found.quiet_since.is_some() {
-            // A log that cannot be looked at counts as being written.
+        let is_hidden = log.as_ref().is_err_and(|error| error.kind() != ErrorKind::NotFound);
+        if is_hidden && self.found.quiet_since.is_some() {
+            // A log that is there and cannot be looked at counts as being written.
             self.found.quiet_since = Some(now);
         }
         if let Ok(meta) = log {

@@ -29,20 +29,21 @@ pub(super) fn appending() -> OpenOptions {
     OpenOptions::new().append(true).mode(0o600).clone()
 }
 
-/// True if the error is due to the file, which is damaged or was replaced by something else, and not to this process or
-/// the system: it can then never be read.
-pub fn is_damage(error: &io::Error) -> bool {
-    let replaced = [Errno::ELOOP, Errno::ENXIO, Errno::ENODEV].map(|errno| Some(errno as i32));
-    matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof)
-        || replaced.contains(&error.raw_os_error())
+/// True if this process or the system lacks something now: the file itself may be read later. After any other error it
+/// counts as damaged.
+pub fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EINTR, Errno::EAGAIN];
+    shortages.map(|errno| Some(errno as i32)).contains(&error.raw_os_error())
 }
 
-/// True if another process holds a lock on the file, or may hold one on a file that cannot be opened.
+/// True if another process holds a lock on the file, or may hold one on a file that cannot be opened. What is no regular
+/// file is not locked.
 pub(super) fn is_locked(path: &Path) -> bool {
-    match open_file(path) {
-        Ok(file) => matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
-        Err(error) => error.kind() != ErrorKind::NotFound && !is_damage(&error),
-    }
+    let file = match open_file(path) {
+        Ok(file) => file,
+        Err(error) => return is_shortage(&error) || error.kind() == ErrorKind::PermissionDenied,
+    };
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
 /// Removes a file, if it exists.
@@ -58,13 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_cannot_be_opened_may_be_locked_and_one_that_is_no_file_is_not() {
+    fn what_is_no_file_is_not_locked() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         assert!(!is_locked(&path));
         std::os::unix::fs::symlink("elsewhere", &path).unwrap();
         assert!(!is_locked(&path), "it was replaced");
-        assert!(is_locked(&dir.path().join("n".repeat(300))), "the system refuses to look");
-        assert!(!is_damage(&Errno::EMFILE.into()) && !is_damage(&Errno::EACCES.into()));
+        assert!(is_shortage(&Errno::EMFILE.into()) && !is_shortage(&Errno::EACCES.into()));
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use protocol::logs::{self, part_name};
 
-use super::access::{is_damage, open_file};
+use super::access::{is_shortage, open_file};
 
 /// Minimum size of a gzip file: a header of ten bytes, two of an empty block, a trailer of eight.
 const GZIP_MIN: u64 = 20;
@@ -116,7 +116,7 @@ fn uncompressed_length(path: &Path, size: u64) -> io::Result<Option<u64>> {
     match read() {
         Ok(length) => Ok(Some(length.into())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) if is_damage(&error) => Ok(Some(0)),
-        Err(error) => Err(error),
+        Err(error) if is_shortage(&error) => Err(error),
+        Err(_) => Ok(Some(0)),
     }
 }

@@ -105,7 +105,9 @@ impl Output {
 
     fn tell_unread(&self, error: &Error) {
         let (why, id) = (escape::lines(&error.to_string()), &self.session);
-        out::note(&format!("poolctl: {why}; the rest of its output is not printed: see `poolctl logs {id}`"));
+        out::note(&format!(
+            "poolctl: {why}; the rest of its output is not printed: `poolctl logs {id}`, while it is there"
+        ));
     }
 }
 
