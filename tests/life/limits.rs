@@ -52,7 +52,7 @@ fn g06_a_disk_limit_that_does_not_count_everything_is_told() {
     let id = pool.ok(&["new", "vol", "--limit", "disk=20M", "--", "sh", "-c", script]);
     let is_told = || pool.status()["problems"].to_string().contains("the disk limit of vol does not count");
     wait_until("it is told", PATIENCE, is_told);
-    let shut = dir(&pool, &id).join("work/shut");
+    let shut = pool.dir(&id).join("work/shut");
     fs::set_permissions(shut, fs::Permissions::from_mode(0o700)).unwrap();
     wait_until("everything counts", PATIENCE, || !is_told());
 }

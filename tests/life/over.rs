@@ -433,7 +433,7 @@ fn a_removal_that_leaves_files_of_the_pool_says_so() {
     let mount;
     let pool = quick();
     let id = keeper(&pool, "web");
-    mount = Mount::new(dir(&pool, &id).join("tmp/busy"), "64k");
+    mount = Mount::new(pool.dir(&id).join("tmp/busy"), "64k");
     if mount.is_none() {
         return;
     }

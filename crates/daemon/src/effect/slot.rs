@@ -173,6 +173,6 @@ fn held_back(turn: &Turn<'_>) -> Refusal {
     let by = turn.volatile.scheduler.start_hold().and_then(|hold| hold.process);
     let by = by.map(|process| format!(" by process {}", process.pid)).unwrap_or_default();
     Refusal::refused(format!(
-        "the pool is about to be stopped{by}, and starts nothing; if that hangs, end it"
+        "the pool is about to be stopped{by}, and starts nothing; if it hangs, `kill -KILL` it"
     ))
 }

@@ -33,7 +33,7 @@ pub(super) fn problem(turn: &Turn<'_>) -> Option<String> {
     let by = process.map_or_else(|| "a client".to_owned(), |process| format!("process {}", process.pid));
     (held >= HOLD_LIMIT).then(|| {
         format!(
-            "nothing is started: {by} has been stopping the pool for {} s (`poolctl down`); if it hangs, end it",
+            "nothing is started: {by} has been stopping the pool for {} s (`poolctl down`); if it hangs, `kill -KILL` it",
             held.as_secs()
         )
     })

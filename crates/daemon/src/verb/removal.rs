@@ -21,7 +21,7 @@ use crate::sense::tmux_snapshot;
 use crate::verb::{archived_messages, detached, files_in_use, termination};
 
 /// Why the files of a session stay.
-const STILL_WRITTEN: &str = "its log is still written, so something runs on in it";
+const STILL_WRITTEN: &str = "its log is still written or cannot be looked at, so something may run on in it";
 
 /// Removes a session whose retention is over.
 pub(crate) async fn remove_expired(daemon: &Arc<Daemon>, id: SessionId, reason: Reason) {

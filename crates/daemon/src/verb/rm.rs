@@ -26,7 +26,7 @@ pub(super) async fn rm(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Remove
 fn without_removal(refusal: Refusal, session: &SessionRef) -> Refusal {
     match refusal.code {
         ErrorCode::Timeout => Refusal::timeout(format!(
-            "{}; nothing removes it once it is gone: repeat `poolctl rm {session}` then",
+            "{}; unless it is ephemeral, nothing removes it once it is gone: repeat `poolctl rm {session}` then",
             refusal.message
         )),
         _ => refusal,

@@ -6,7 +6,7 @@ use agents::Confirm;
 use agents::screen::Composer;
 use protocol::{Activity, ActivityState, MessageId, Session, Source, Timestamp};
 
-use crate::agent::activity::{current_activity, waits_for_person};
+use crate::agent::activity::{LONG_SILENCE, current_activity, waits_for_person};
 use crate::pool::Pool;
 use crate::prompt::blocked::Blocked;
 use crate::prompt::pane::PaneSnapshot;
@@ -49,7 +49,10 @@ pub fn record_gate(
             Err(Blocked::for_now("its agent is not ready yet"))
         }
         ActivityState::Unknown if agent.confirm == Confirm::Hook && activity.source == Source::Hook => {
-            Err(Blocked::by_terminal("its agent ended its conversation"))
+            let why = "its agent ended its conversation";
+            // The agent's own command for a fresh context begins the next one at once.
+            let stays = pool.age(now, activity.since) >= LONG_SILENCE;
+            Err(if stays { Blocked::by_terminal(why) } else { Blocked::for_now(why) })
         }
         ActivityState::Unknown
             if agent.confirm == Confirm::Hook && !is_ready_overdue(pool, settings, session, now) =>

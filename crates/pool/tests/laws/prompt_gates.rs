@@ -138,6 +138,18 @@ fn a_prompt_waits_until_a_limit_is_over() {
 }
 
 #[test]
+fn an_agent_that_ended_its_conversation_and_begins_no_other_needs_a_person() {
+    let ended = Activity { state: ActivityState::Unknown, source: Source::Hook, ..Activity::default() };
+    let mut stage = doing("claude", ended);
+    let needs_person = |stage: &Stage| {
+        record_gate(stage.pool(), &settings(), stage.session(), stage.now()).unwrap_err().needs_person()
+    };
+    assert!(!needs_person(&stage), "as long as a command for a fresh context may take");
+    stage.pass(10_000);
+    assert!(needs_person(&stage));
+}
+
+#[test]
 fn what_an_earlier_incarnation_did_holds_nothing_back() {
     let busy = Activity { state: ActivityState::Busy, source: Source::Hook, ..Activity::default() };
     let mut stage = doing("none", busy);

@@ -247,7 +247,7 @@ fn fail_each_time(turn: &Turn<'_>) -> Option<String> {
 fn unread_files(turn: &Turn<'_>) -> Option<String> {
     let is_unread = |s: &&Session| {
         let used = s.tag().and_then(|tag| turn.volatile.reaping.used(tag));
-        s.spec.limits.disk.is_some() && used.is_some_and(|used| used.unread)
+        s.running().is_some() && s.spec.limits.disk.is_some() && used.is_some_and(|used| used.unread)
     };
     let unread = turn.pool().user_sessions().filter(is_unread);
     let names: Vec<String> = unread.map(|s| s.name.to_string()).collect();
