@@ -23,7 +23,8 @@ crate::tests! {
     output_is_found_wherever_it_is, output_and_the_end_are_told_apart,
     output_is_not_waited_for_longer_than_asked, send_waits_for_the_end_of_a_message,
     send_prints_what_came_of_it, a_thought_is_published_as_it_was_given, a_thought_is_read,
-    a_session_shows_what_its_agent_does, a_session_shows_that_its_output_cannot_be_read, attention_stands_out_in_a_list, a_full_list_has_the_output_of_each,
+    a_session_shows_what_its_agent_does, a_session_shows_that_its_output_cannot_be_read,
+    attention_stands_out_in_a_list, a_full_list_has_the_output_of_each,
     a_plan_is_shown_alone, several_sessions_are_dismissed,
 }
 

@@ -50,8 +50,8 @@ impl Config {
     }
 }
 
-/// Returns the link on the way to a missing file whose target is gone: somebody has made the file, as in a directory that
-/// is not mounted now.
+/// Returns the link on the way to a missing file whose target is gone: somebody has made the file, as in a directory
+/// that is not mounted now.
 fn dangling_link(path: &Path) -> Option<&Path> {
     path.ancestors().find(|place| place.is_symlink() && !place.exists())
 }

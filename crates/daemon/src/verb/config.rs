@@ -35,8 +35,8 @@ fn needs_restart(startup: &Config, config: &Config) -> bool {
         || startup.tmux.config != config.tmux.config
 }
 
-/// Returns the problem of a configuration file that is wrong or gone: the next start of `poold` would refuse it, or begin
-/// without what is in force.
+/// Returns the problem of a configuration file that is wrong or gone: the next start of `poold` would refuse it, or
+/// begin without what is in force.
 pub(super) fn problem(paths: &Paths, in_force: &LoadedConfig) -> Option<String> {
     match LoadedConfig::read(paths, in_force.settings.umask) {
         Err(mistake) => Some(format!(

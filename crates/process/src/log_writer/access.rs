@@ -36,8 +36,8 @@ pub fn is_shortage(error: &io::Error) -> bool {
     shortages.map(|errno| Some(errno as i32)).contains(&error.raw_os_error())
 }
 
-/// True if another process holds a lock on the file, or may hold one on a file that cannot be opened. What is no regular
-/// file is not locked.
+/// True if another process holds a lock on the file, or may hold one on a file that cannot be opened. What is no
+/// regular file is not locked.
 pub(super) fn is_locked(path: &Path) -> bool {
     let file = match open_file(path) {
         Ok(file) => file,
