@@ -69,7 +69,12 @@ fn t04_a_recording_of_a_real_server_replayed_is_what_was_recorded() {
     let lines = record.end();
     let recorded = Told::of(&lines).state;
     let mut feed = feed(&pool, &[]);
-    lines.iter().for_each(|line| feed.say(line));
+    for line in &lines {
+        // A time of the recording: `poold` may have looked for a server itself since.
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        line.as_object_mut().unwrap().remove("sent_at_ms");
+        feed.say(&line.to_string());
+    }
     let mut replayed = TmuxState::default();
     wait_until("all is replayed", PATIENCE, || {
         replayed = seen(&pool);

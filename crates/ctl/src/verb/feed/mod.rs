@@ -28,7 +28,7 @@ const UNANSWERED_MAX: usize = 4;
 /// A line is what `poolctl watch --print` and `tmux-watch --print` print:
 ///   {"watcher":7,"seq":1,"asked":0,"age_ms":0,"complete":true,"view":{"diff":[…]}}
 /// "sent_at_ms", milliseconds awake since the boot, tells how long the line was under way: leave it
-/// out of lines of another boot.
+/// out of lines that were recorded.
 /// Everything but the view may be left out, and the view may stand alone:
 ///   {"snapshot":{"server":…,"sessions":{…},"panes":{…}}}
 ///   {"diff":[{"session_gone":"$3"},…]}
