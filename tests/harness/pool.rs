@@ -217,6 +217,7 @@ impl Pool {
         }
     }
 
+    /// The directory of a session.
     #[track_caller]
     pub(crate) fn dir(&self, session: &str) -> PathBuf {
         PathBuf::from(self.show(session)["dir"].as_str().unwrap())
