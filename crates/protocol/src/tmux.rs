@@ -71,6 +71,13 @@ crate::names! {
     }
 }
 
+impl TmuxState {
+    /// Returns the pane that bears the tag of an incarnation.
+    pub fn tagged_pane(&self, tag: Tag) -> Option<(PaneId, &TmuxPane)> {
+        self.panes.iter().find(|(_, pane)| pane.tag == Some(tag)).map(|(id, pane)| (*id, pane))
+    }
+}
+
 impl Server {
     /// Creates an answer without a diagnosed problem.
     pub fn unknown(detail: impl Into<String>) -> Self {

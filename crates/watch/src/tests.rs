@@ -95,7 +95,7 @@ fn tag(name: &str) -> Tag {
 }
 
 fn of<'a>(state: &'a TmuxState, name: &str) -> Option<&'a TmuxPane> {
-    state.panes.values().find(|pane| pane.tag == Some(tag(name)))
+    state.tagged_pane(tag(name)).map(|(_, pane)| pane)
 }
 
 /// Scripted `poold`, with a socket of its own.

@@ -74,13 +74,13 @@ pub(crate) async fn find_by_tag(daemon: &Daemon, run: &Incarnation, limit: Durat
     loop {
         let state = tmux_snapshot::list(daemon).await;
         if let Server::Up(server) = state.server
-            && let Some((id, pane)) = state.panes.iter().find(|(_, pane)| pane.tag == Some(run.tag))
+            && let Some((id, pane)) = state.tagged_pane(run.tag)
         {
             let found = run.clone();
             return Some(Incarnation {
                 server: Some(server),
                 session: Some(pane.session),
-                pane: Some(*id),
+                pane: Some(id),
                 init: pane.process.or(run.init),
                 ..found
             });

@@ -335,7 +335,7 @@ async fn abandon(daemon: &Daemon, record: &Session, code: ErrorCode, why: &str) 
 pub(crate) async fn resume(daemon: &Arc<Daemon>, record: &Session) -> Result<(), Refusal> {
     let Some(run) = &record.incarnation else { return Ok(()) };
     let state = tmux_snapshot::list(daemon).await;
-    let marked = state.panes.values().any(|pane| pane.tag == Some(run.tag));
+    let marked = state.tagged_pane(run.tag).is_some();
     match (&state.server, run.server) {
         (Server::Up(server), Some(known)) if *server == known && marked => {
             commit_live(daemon, record.id, run.clone()).await

@@ -184,10 +184,8 @@ pub(super) async fn await_closed_pane(daemon: &Arc<Daemon>, id: SessionId) {
     let closed = move |turn: &mut Turn<'_>| {
         let ended = turn.pool().session(id).filter(|session| session.lifecycle.is_over());
         let state = turn.volatile.observed.state();
-        let is_left = ended
-            .and_then(Session::tag)
-            .is_some_and(|tag| state.panes.values().any(|pane| pane.tag == Some(tag)));
-        (!is_left).then_some(())
+        let left = ended.and_then(Session::tag).and_then(|tag| state.tagged_pane(tag));
+        left.is_none().then_some(())
     };
     drop(daemon.engine.wait_for(Some(PANE_LIMIT), closed).await);
 }

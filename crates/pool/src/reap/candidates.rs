@@ -117,7 +117,7 @@ pub(crate) fn is_left_over(
 
 /// True if the last observation shows its pane.
 fn is_seen(incarnation: &Incarnation, inputs: &ReapInputs<'_>) -> bool {
-    inputs.state.panes.values().any(|pane| pane.tag == Some(incarnation.tag))
+    inputs.state.tagged_pane(incarnation.tag).is_some()
 }
 
 /// True if the pane is closed, or its init has ended, which closes it.
@@ -151,7 +151,7 @@ fn incarnation_candidate(
     inputs: &ReapInputs<'_>,
 ) -> Candidate {
     // The last observation may complete the record.
-    let seen = inputs.state.panes.iter().find(|(_, pane)| pane.tag == Some(run.tag));
+    let seen = inputs.state.tagged_pane(run.tag);
     let server = if let Server::Up(server) = inputs.state.server { Some(server) } else { None };
     Candidate {
         session: session.id,
@@ -160,7 +160,7 @@ fn incarnation_candidate(
         evidence: evidence.to_owned(),
         tag: run.tag,
         server: run.server.or(seen.and(server)),
-        pane: run.pane.or(seen.map(|(id, _)| *id)),
+        pane: run.pane.or(seen.map(|(id, _)| id)),
         init: run.init.or_else(|| seen.and_then(|(_, pane)| pane.process)),
         agent: run.agent,
         grace_ms: inputs.grace_ms,
