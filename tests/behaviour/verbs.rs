@@ -188,7 +188,7 @@ fn the_help_of_the_reaper_says_what_it_can_do_without_a_daemon() {
     assert!(told.stderr.contains("--dry-run"), "{told:?}");
 }
 
-/// What is offered for the last word of a line, as the script for fish asks for it.
+/// Returns the words offered for the last word of a line, as the script for fish asks for them.
 fn completed(pool: &Pool, line: &str) -> Vec<String> {
     let mut asked = pool.poolctl();
     asked.env("_POOLCTL_COMPLETE", "fish").arg("--").args(line.split(' '));

@@ -23,7 +23,7 @@ const LOG_LINES: usize = 20;
 /// The record of poold's log that it has started.
 const READY: &str = " INFO daemon::run: ready";
 
-/// Where the reason is looked for.
+/// The places in which the reason for an absence is found.
 #[derive(Debug)]
 pub(crate) struct DaemonAbsence {
     paths: Paths,

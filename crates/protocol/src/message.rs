@@ -69,7 +69,7 @@ pub struct Message {
     pub deadline_at: Option<Timestamp>,
 }
 
-/// What is done with a message if it is unknown whether it arrived.
+/// The treatment of a message if it is unknown whether it arrived.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InDoubt {

@@ -26,7 +26,7 @@ pub(crate) fn disk_usage_at_least(dir: &Path, deadline: Instant) -> Counted {
     sum.counted
 }
 
-/// What was counted.
+/// The result of a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counted {
     pub(crate) bytes: u64,

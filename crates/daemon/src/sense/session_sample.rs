@@ -49,7 +49,7 @@ pub(crate) struct SampleState {
     record: (u64, u64, u64),
     record_path: Option<PathBuf>,
     screen_read_at: Option<Timestamp>,
-    /// What was found so far, except for the marks and the title.
+    /// The findings so far, except for the marks and the title.
     found: Sample,
 }
 

@@ -26,7 +26,7 @@ pub struct OrphanProcess {
     pub process: ProcId,
     /// The name, for people.
     pub command: String,
-    /// How it serves others, if it does: then it is left alone.
+    /// The way in which it serves others, if it does: then it is left alone.
     pub serves: Option<String>,
 }
 

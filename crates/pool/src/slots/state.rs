@@ -35,7 +35,7 @@ struct ParkDeferral {
     seen_by: LossSource,
 }
 
-/// What shows that something would be lost if a session were parked.
+/// The evidence that something would be lost if a session were parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossSource {
     /// Its screen, which its program draws again when that changes.

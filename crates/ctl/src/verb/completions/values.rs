@@ -1,4 +1,4 @@
-//! What completes the values of the command line: the names that the pool knows, and files.
+//! Candidates for the values of the command line: the names that the pool knows, and files.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -65,7 +65,7 @@ fn add_workers(arg: Arg, context: &Arc<Context>) -> Arg {
     }
 }
 
-/// What the pool knows; nothing if it does not answer.
+/// Returns candidates that the pool knows; none if it does not answer.
 fn known(
     context: &Arc<Context>,
     find: fn(&Context) -> Result<Vec<CompletionCandidate>, Error>,
@@ -88,7 +88,7 @@ fn conditions() -> Vec<CompletionCandidate> {
     CONDITIONS.map(CompletionCandidate::new).into()
 }
 
-/// Those that run come first.
+/// Returns the sessions, those that run first.
 fn sessions(context: &Context) -> Result<Vec<CompletionCandidate>, Error> {
     let candidate = |view: &SessionView| {
         CompletionCandidate::new(view.session.name.as_str())
@@ -103,7 +103,7 @@ fn workers(context: &Context) -> Result<Vec<CompletionCandidate>, Error> {
     Ok(workers.map(|worker| CompletionCandidate::new(worker.name)).collect())
 }
 
-/// Those that are built in, and those of the sessions.
+/// Returns the kinds of agents that are built in, and those of the sessions.
 fn agents(context: &Context) -> Result<Vec<CompletionCandidate>, Error> {
     let built_in = Adapter::ALL.into_iter().filter(|adapter| *adapter != Adapter::None);
     let built_in = built_in.map(|adapter| adapter.as_str().to_owned());

@@ -33,7 +33,7 @@ pub(super) fn wait(ends: &Ends) -> End {
     }
 }
 
-/// What the session writes: to its terminal, and to its standard error if that is separate.
+/// The output of the session: from its terminal, and from its standard error if that is separate.
 pub(super) struct Output {
     session: SessionRef,
     /// `None` once it cannot be read.
