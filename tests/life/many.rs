@@ -181,14 +181,19 @@ fn a_drain_says_what_it_waits_for() {
 #[test]
 fn a_pool_that_is_being_stopped_starts_nothing_and_says_who_stops_it() {
     let pool = Pool::new();
-    let mut stopping = Talk::start(pool.poolctl().arg("rpc"));
-    stopping.say("\"hold_starts\"");
-    wait_until("it is answered", PATIENCE, || !stopping.lines().is_empty());
-    assert!(stopping.lines()[0].contains("ok"), "{:?}", stopping.lines());
+    let hold = || {
+        let mut stopping = Talk::start(pool.poolctl().arg("rpc"));
+        stopping.say("\"hold_starts\"");
+        wait_until("it is answered", PATIENCE, || !stopping.lines().is_empty());
+        assert!(stopping.lines()[0].contains("ok"), "{:?}", stopping.lines());
+        stopping
+    };
+    let (first, second) = (hold(), hold());
     let refused = pool.ctl(&["new", "web", "--", "sleep", "1000"]).expect(5);
-    let by = format!("by process {}", stopping.pid());
+    let by = format!("by process {} and process {}", first.pid(), second.pid());
     assert!(refused.stderr.contains(&by), "{refused:?}");
-    stopping.end();
+    first.end();
+    second.end();
     wait_until("sessions are started again", PATIENCE, || {
         pool.ctl(&["new", "web", "--", "sleep", "1000"]).code == 0
     });

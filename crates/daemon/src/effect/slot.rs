@@ -80,9 +80,9 @@ pub(crate) async fn with_slot<R: Send + 'static>(
             turn.volatile.scheduler.waiting.leave(waiter);
             return Some(Err(Refusal::refused("its request was given up before there was a slot")));
         }
-        if turn.volatile.scheduler.holds_starts() {
+        if let Some((by, _)) = turn.volatile.scheduler.start_hold() {
             turn.volatile.scheduler.waiting.leave(waiter);
-            return Some(Err(held_back(turn)));
+            return Some(Err(held_back(&by)));
         }
         let wanted = wanted.resolve(turn.pool());
         let ahead = turn.volatile.scheduler.waiting.ahead(turn.pool(), waiter, &wanted);
@@ -168,11 +168,9 @@ fn may_come_free(turn: &Turn<'_>, daemon: &Daemon, ahead: usize) -> bool {
         || slots::victim(turn, &daemon.settings()).is_some()
 }
 
-/// Returns the refusal of a start while the pool is being stopped.
-fn held_back(turn: &Turn<'_>) -> Refusal {
-    let by = turn.volatile.scheduler.start_hold().and_then(|hold| hold.process);
-    let by = by.map(|process| format!(" by process {}", process.pid)).unwrap_or_default();
+/// Returns the refusal of a start while these clients stop the pool.
+fn held_back(by: &str) -> Refusal {
     Refusal::refused(format!(
-        "the pool is about to be stopped{by}, and starts nothing; if it hangs, `kill -KILL` it"
+        "the pool is about to be stopped by {by}, and starts nothing; `kill -KILL` ends one that hangs"
     ))
 }

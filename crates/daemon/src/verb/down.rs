@@ -28,12 +28,12 @@ pub(super) async fn hold_starts(daemon: &Arc<Daemon>, caller: &Caller) -> Reply 
 
 /// Returns the problem of a pool that is being stopped for long, and starts nothing meanwhile.
 pub(super) fn problem(turn: &Turn<'_>) -> Option<String> {
-    let StartHold { process, since } = turn.volatile.scheduler.start_hold()?;
+    let (by, since) = turn.volatile.scheduler.start_hold()?;
     let held = since.until(turn.mono());
-    let by = process.map_or_else(|| "a client".to_owned(), |process| format!("process {}", process.pid));
     (held >= HOLD_LIMIT).then(|| {
         format!(
-            "nothing is started: {by} has been stopping the pool for {} s (`poolctl down`); if it hangs, `kill -KILL` it",
+            "nothing is started: for {} s the pool has been about to be stopped by {by} (`poolctl down`); `kill -KILL` \
+             ends one that hangs",
             held.as_secs()
         )
     })

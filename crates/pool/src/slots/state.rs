@@ -55,6 +55,13 @@ pub struct StartHold {
     pub since: Mono,
 }
 
+impl StartHold {
+    /// Names the client, as in "process 7".
+    fn client(&self) -> String {
+        self.process.map_or_else(|| "a client".to_owned(), |process| format!("process {}", process.pid))
+    }
+}
+
 /// Sessions in transition, and waiters for slots.
 #[derive(Debug, Default)]
 pub struct Scheduler {
@@ -132,9 +139,14 @@ impl Scheduler {
         self.holders.entry(connection).or_insert(hold);
     }
 
-    /// The oldest hold on starts.
-    pub fn start_hold(&self) -> Option<StartHold> {
-        self.holders.values().min_by_key(|hold| hold.since).copied()
+    /// Names the clients that stop the pool, as in "process 7 and process 9", and returns since when the first of them
+    /// does; none while starts are not held.
+    pub fn start_hold(&self) -> Option<(String, Mono)> {
+        let mut holds: Vec<&StartHold> = self.holders.values().collect();
+        holds.sort_by_key(|hold| hold.since);
+        let since = holds.first()?.since;
+        let clients: Vec<String> = holds.into_iter().map(StartHold::client).collect();
+        Some((clients.join(" and "), since))
     }
 
     /// True if nothing is started, as the pool is about to be stopped.
