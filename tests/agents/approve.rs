@@ -365,6 +365,8 @@ fn an_answer_is_given_once_the_agent_has_it_and_not_when_it_is_on_its_way() {
     wait_until("it stands still", PATIENCE, || is_stopped(hook));
     let answered = pool.ctl(&["approve", &agent.id]).expect(6);
     assert!(answered.stderr.contains("has not confirmed"), "{answered:?}");
+    let again = pool.ctl(&["approve", &agent.id]).expect(CONFLICT);
+    assert!(again.stderr.contains("was given an answer"), "{again:?}");
     send_signal(hook, Signal::SIGKILL);
     let shown = agent.await_activity("attention");
     assert_eq!(shown["ask"]["answerable"], false, "{shown}");

@@ -58,14 +58,16 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     print_session(context, &view, &format!("{asked}\n{answer}"))
 }
 
-/// The question of the session, if it can be answered from here.
+/// The question of the session, if it may be answered from here.
 fn answerable(view: &SessionView, answers: &[String]) -> Result<Ask, Error> {
     let conflict = |message: String| Err(Refusal::conflict(message).into());
     let name = &view.session.name;
     let Some(ask) = view.activity.ask.clone() else {
         return conflict(format!("{name} asks for nothing"));
     };
-    if ask.answerable || ask.kind == AskKind::Dialog && !answers.is_empty() {
+    // Whether its hook was given an answer, poold knows alone.
+    let is_of_hook = matches!(ask.kind, AskKind::Permission | AskKind::Question);
+    if ask.answerable || is_of_hook || ask.kind == AskKind::Dialog && !answers.is_empty() {
         return Ok(ask);
     }
     let how = match ask.kind {

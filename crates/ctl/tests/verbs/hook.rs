@@ -354,7 +354,7 @@ fn approve_answers_what_is_asked() {
 fn approve_says_how_else_to_answer() {
     let table = [
         (None, "approve web", "asks for nothing"),
-        (Some(asking(AskKind::Permission, false)), "approve web", "poolctl attach web"),
+        (Some(asking(AskKind::Bell, false)), "approve web", "poolctl attach web"),
         (Some(asking(AskKind::Dialog, false)), "approve web --deny", "poolctl attach web"),
         (Some(asking(AskKind::Message, false)), "approve web", "poolctl queue resolve"),
     ];

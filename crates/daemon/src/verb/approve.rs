@@ -132,7 +132,7 @@ fn restore(turn: &mut Turn<'_>, session: &Session, ask: Ask) {
 /// Returns the open request with the id `wanted`, or the first one without an id.
 ///
 /// # Errors
-/// Conflict: there is none, or it can only be answered at the terminal.
+/// Conflict: there is none, its hook was given an answer, or it can only be answered at the terminal.
 fn answerable_ask(
     turn: &Turn<'_>,
     daemon: &Daemon,
@@ -141,6 +141,10 @@ fn answerable_ask(
 ) -> Result<Ask, Refusal> {
     let conflict = |why: String| Err(Refusal::conflict(why));
     let now = agent::current_activity(turn.pool(), session);
+    let meant = wanted.or_else(|| now.ask.as_ref().map(|ask| ask.id));
+    if meant.is_some_and(|ask| turn.waiting.decisions.is_sent(session.id, ask)) {
+        return conflict(unconfirmed(session));
+    }
     let Some(shown) = now.ask.clone().filter(|_| agent::waits_for_person(&now)) else {
         return conflict(format!("{} asks for nothing now", session.name));
     };
@@ -167,9 +171,8 @@ fn only_at_terminal(session: &Session) -> String {
 fn unconfirmed(session: &Session) -> String {
     let name = &session.name;
     format!(
-        "the hook of {name} was given the answer, and has not confirmed in {} s that the agent took it: `poolctl \
-         show {name}` tells whether it still asks, and then only its terminal takes an answer (`poolctl attach {name}`)",
-        TAKEN_LIMIT.as_secs()
+        "the hook of {name} was given an answer, and has not confirmed yet that the agent took it: `poolctl show \
+         {name}` tells whether it still asks, and then only its terminal takes another (`poolctl attach {name}`)"
     )
 }
 
