@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::reply::LogFiles;
-use protocol::request::{Keys, Subscribe};
+use protocol::request::{Keys, Pin, Subscribe};
 use protocol::{
     ErrorCode, Event, Exit, Frame, Lifecycle, Reason, Refusal, Request, Response, Seq, SessionId, Stamped,
     Timestamp, logs,
@@ -22,6 +22,7 @@ use crate::samples::session;
 crate::tests! {
     run_shows_everything_and_ends_alike, run_keeps_the_code_where_it_cannot_remove,
     run_ends_alike_where_it_cannot_read_the_output, run_says_what_goes_on_where_it_cannot_wait,
+    run_keeps_the_session_whose_output_the_disk_does_not_take,
     ctrl_c_goes_to_the_session_first, a_signal_that_comes_twice_ends_the_session,
     logs_are_shown_as_they_are_asked_for, logs_follow_until_the_session_is_over, the_journal_is_read_in_pages,
     following_goes_on_where_it_was_cut, following_outlasts_the_daemon,
@@ -99,7 +100,7 @@ fn run_ends_alike_where_it_cannot_read_the_output() {
     let pool = Pool::new(move |call| match &call.request {
         Request::New(_) => ok(Response::Session(Box::new(session("web")))),
         Request::Logs(_) => ok(log_files(&log)),
-        Request::Wait(_) => ok(stopped(3)),
+        Request::Wait(_) | Request::Show(_) | Request::Pin(_) => ok(stopped(3)),
         _ => ok(Response::Done),
     });
     let ran = pool.run("run web --rm -- program");
@@ -107,7 +108,33 @@ fn run_ends_alike_where_it_cannot_read_the_output() {
     let told = "the rest of its output is not printed: `poolctl logs sess_1`, while it is there";
     assert_eq!(ran.err.matches("cannot read the log in").count(), 1, "{}", ran.err);
     assert!(ran.err.contains(told), "{}", ran.err);
-    assert!(matches!(pool.calls().last().unwrap().request, Request::Remove(_)));
+    assert!(ran.err.contains("sess_1 is kept, and pinned"), "{}", ran.err);
+    let pin = Pin { session: SessionId(1).into(), pinned: true };
+    assert_eq!(pool.calls().last().map(|call| call.request.clone()), Some(Request::Pin(pin)));
+}
+
+fn run_keeps_the_session_whose_output_the_disk_does_not_take() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("output.log");
+    drop(begin_log(&log));
+    std::fs::write(&log, "one\n").unwrap();
+    let pool = Pool::new(move |call| match &call.request {
+        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+        Request::Logs(_) => ok(log_files(&log)),
+        Request::Wait(_) | Request::Show(_) | Request::Pin(_) => ok(stopped(0)),
+        _ => ok(Response::Done),
+    });
+    for (full, pins) in [(true, 1), (false, 0)] {
+        let mut command = pool.poolctl(["run", "--rm", "--", "program"]);
+        if full {
+            command.stdout(File::options().write(true).open("/dev/full").unwrap());
+        }
+        let before = pool.calls().len();
+        let ran = Ran::new(&command.output().unwrap());
+        let calls = pool.calls().split_off(before);
+        let pinned = calls.iter().filter(|call| matches!(call.request, Request::Pin(_))).count();
+        assert_eq!((ran.code == 0, pinned), (!full, pins), "{ran:?}");
+    }
 }
 
 fn run_says_what_goes_on_where_it_cannot_wait() {

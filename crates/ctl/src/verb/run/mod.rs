@@ -2,6 +2,7 @@
 
 mod output;
 
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -13,7 +14,7 @@ use nix::poll::PollFlags;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::SFlag;
 use process::runtime::own_end::end_by;
-use protocol::request::{Keys, Kill, Remove, Until, Wait};
+use protocol::request::{Keys, Kill, Pin, Remove, Until, Wait};
 use protocol::{
     ErrorCode, Exit, Lifecycle, OpId, Reason, Refusal, Request, Session, SessionId, SessionRef, SessionView,
 };
@@ -36,7 +37,7 @@ use crate::{Client, Context, Error, Repeat, exit, expect_session, outcome, signa
 pub(crate) struct Args {
     #[command(flatten)]
     create: CreateArgs,
-    /// Remove the session afterwards
+    /// Remove the session afterwards, unless its output could not be shown
     #[arg(long, conflicts_with = "restart")]
     rm: bool,
     /// Print no output, only wait
@@ -93,6 +94,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         }
         Err(error) => {
             note_goes_on(&id, &ending);
+            keep_unshown(context, &mut client, (&id, rm), Err(&error));
             return Err(error);
         }
         Ok(end) => end,
@@ -109,15 +111,46 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
             Ok(signal.map_or(exit::INTERRUPTED, |signal| exit::of_signal(*signal)))
         }
         End::Exited(view) => {
-            output.map_or(Ok(()), |output| output.finish(&view, &ends))?;
+            let shown = output.map_or(Ok(true), |output| output.finish(&view, &ends));
+            keep_unshown(context, &mut client, (&id, rm), shown.as_ref().copied());
+            let is_shown = shown?;
             if !ending.load(Ordering::Relaxed) {
                 outcome::say_why(context, &view);
                 if !(rm && view.session.policy.ephemeral) {
                     outcome::say_restart(context, &view);
                 }
             }
-            finish(context, &mut client, &view, rm)
+            finish(context, &mut client, &view, rm && is_shown)
         }
+    }
+}
+
+/// Pins an ephemeral session whose output was not shown in full, so that poold does not remove it either. Whoever
+/// closed standard output wants no more of it.
+fn keep_unshown(
+    context: &Context,
+    client: &mut Client,
+    (id, rm): (&SessionRef, bool),
+    shown: Result<bool, &Error>,
+) {
+    let is_unwanted = matches!(shown, Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe);
+    if !rm || is_unwanted || matches!(shown, Ok(true)) {
+        return;
+    }
+    let mut keep = || {
+        let is_ephemeral = calls::session(client, id.clone())?.session.policy.ephemeral;
+        if is_ephemeral {
+            let pin = Request::Pin(Pin { session: id.clone(), pinned: true });
+            expect_session(client.change(&Repeat::default(), pin)?)?;
+        }
+        Ok::<_, Error>(is_ephemeral)
+    };
+    match keep() {
+        Ok(true) => out::note(&format!(
+            "poolctl: {id} is kept, and pinned, as its output was not shown: `poolctl logs {id}`, then `poolctl rm {id}`"
+        )),
+        Ok(false) => {}
+        Err(error) => report(context.style.json, &format!("{id} may be removed with its output"), &error),
     }
 }
 

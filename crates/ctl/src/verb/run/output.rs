@@ -40,6 +40,8 @@ pub(super) struct Output {
     tail: Option<Tail>,
     sink: CleanOutput,
     errors: Option<Errors>,
+    /// False once some of it could not be read.
+    is_shown: bool,
 }
 
 impl Output {
@@ -51,7 +53,7 @@ impl Output {
         (separate_stderr, since): (bool, Option<Timestamp>),
     ) -> Self {
         let sink = CleanOutput::new(context.style.terminal);
-        let mut output = Self { session: session.clone(), tail: None, sink, errors: None };
+        let mut output = Self { session: session.clone(), tail: None, sink, errors: None, is_shown: true };
         match session_log::files(client, session) {
             Ok(files) => {
                 output.errors = separate_stderr.then(|| follow_errors(&session_log::stderr_of(&files)));
@@ -83,11 +85,11 @@ impl Output {
         }
     }
 
-    /// Prints what the session wrote before its end.
+    /// Prints what the session wrote before its end. Returns false if some of its output could not be read.
     ///
     /// # Errors
     /// Standard output, or standard error, cannot be written.
-    pub(super) fn finish(mut self, view: &SessionView, ends: &Ends) -> Result<(), Error> {
+    pub(super) fn finish(mut self, view: &SessionView, ends: &Ends) -> Result<bool, Error> {
         let tail = self.tail.as_mut();
         let rest = tail.map_or(Ok(None), |tail| tail.finish(&mut self.sink, view.session.tag(), ends));
         let errors = self.errors.take().map_or(Ok(()), |errors| errors.finish(view));
@@ -100,10 +102,11 @@ impl Output {
                 finished => finished?,
             }
         }
-        Ok(())
+        Ok(self.is_shown)
     }
 
-    fn tell_unread(&self, error: &Error) {
+    fn tell_unread(&mut self, error: &Error) {
+        self.is_shown = false;
         let (why, id) = (escape::lines(&error.to_string()), &self.session);
         out::note(&format!(
             "poolctl: {why}; the rest of its output is not printed: `poolctl logs {id}`, while it is there"
