@@ -41,6 +41,21 @@ fn median(pool: &Pool, many: usize, over: &AtomicBool) -> Duration {
 }
 
 #[test]
+fn a_log_that_cannot_be_looked_at_is_a_problem_of_status() {
+    let pool = Pool::new();
+    let id = pool.script("web", "echo text; exec sleep 1000");
+    let (logs, away) = (pool.dir(&id).join("logs"), pool.dir(&id).join("away"));
+    let is_told = || pool.status()["problems"].to_string().contains("the log of web cannot be looked at");
+    assert!(!is_told());
+    fs::rename(&logs, &away).unwrap();
+    fs::write(&logs, "a file in its place").unwrap();
+    wait_until("it is told", PATIENCE, is_told);
+    fs::remove_file(&logs).unwrap();
+    fs::rename(&away, &logs).unwrap();
+    wait_until("it is well again", PATIENCE, || !is_told());
+}
+
+#[test]
 fn a_log_is_read_whole_or_not_at_all_however_few_files_may_be_open() {
     if !has("prlimit") {
         return;

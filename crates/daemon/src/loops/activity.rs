@@ -134,6 +134,7 @@ fn decide(
         if turn.pool().session(target.id).is_none_or(|session| !target.is_of(session)) {
             continue;
         }
+        turn.volatile.agents.note_hidden_log(target.tag, sample.is_log_hidden);
         note_marks(turn, &target, &sample);
         if is_overtaken(turn, &target, began) {
             continue;

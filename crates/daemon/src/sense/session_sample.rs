@@ -60,6 +60,8 @@ pub(crate) struct Sample {
     pub(crate) quiet_since: Option<Timestamp>,
     /// True if there is any output: the log of an adopted session begins empty.
     pub(crate) has_output: bool,
+    /// True if its log is there and cannot be looked at.
+    pub(crate) is_log_hidden: bool,
     pub(crate) marks: TerminalMarks,
     pub(crate) title: WindowTitle,
     pub(crate) screen: Option<ScreenReading>,
@@ -161,8 +163,9 @@ impl SampleState {
         }
         let log = std::fs::metadata(&target.log);
         let is_hidden = log.as_ref().is_err_and(|error| error.kind() != ErrorKind::NotFound);
+        self.found.is_log_hidden = is_hidden;
         if is_hidden && self.found.quiet_since.is_some() {
-            // A log that is there and cannot be looked at counts as being written.
+            // It counts as being written.
             self.found.quiet_since = Some(now);
         }
         if let Ok(meta) = log {
@@ -329,6 +332,7 @@ mod tests {
         fs::rename(dir.path().join("logs"), dir.path().join("away")).unwrap();
         fs::write(dir.path().join("logs"), "a file in its place").unwrap();
         assert_eq!(quiet_since(3), Some(Timestamp(3)));
+        assert!(state.sample().is_log_hidden);
     }
 
     #[test]

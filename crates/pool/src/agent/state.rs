@@ -26,6 +26,7 @@ pub struct Agents {
     marks: BTreeMap<Tag, TerminalMarks>,
     observed_at: BTreeMap<Tag, Timestamp>,
     output_at: BTreeMap<SessionId, Timestamp>,
+    hidden_logs: BTreeSet<Tag>,
     under_bells: BTreeMap<Tag, Activity>,
     bells_answered: BTreeMap<Tag, Timestamp>,
     dismissed: BTreeMap<SessionId, (u64, Timestamp)>,
@@ -107,6 +108,20 @@ impl Agents {
     /// Stores the time of a session's last output.
     pub fn note_output(&mut self, session: SessionId, at: Timestamp) {
         self.output_at.insert(session, at);
+    }
+
+    /// True if the log of an incarnation is there and cannot be looked at, as last sampled.
+    pub fn is_log_hidden(&self, tag: Tag) -> bool {
+        self.hidden_logs.contains(&tag)
+    }
+
+    /// Stores whether the log of an incarnation is there and cannot be looked at.
+    pub fn note_hidden_log(&mut self, tag: Tag, is_hidden: bool) {
+        if is_hidden {
+            self.hidden_logs.insert(tag);
+        } else {
+            self.hidden_logs.remove(&tag);
+        }
     }
 
     /// The activity of an incarnation apart from its bell, while the bell asks.
@@ -196,6 +211,7 @@ impl Agents {
         self.output_at.retain(|session, _| sessions.contains(session));
         self.marks.retain(|tag, _| running.contains(tag));
         self.observed_at.retain(|tag, _| running.contains(tag));
+        self.hidden_logs.retain(|tag| running.contains(tag));
         self.under_bells.retain(|tag, _| running.contains(tag));
         self.bells_answered.retain(|tag, _| running.contains(tag));
         self.dismissed.retain(|session, _| sessions.contains(session));

@@ -99,6 +99,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, programs: Vec<String>) -> Status {
     problems.extend(exhausted(pool));
     problems.extend(fail_each_time(turn));
     problems.extend(unread_files(turn));
+    problems.extend(hidden_logs(turn));
     problems.extend(workers::problems(pool));
     problems.extend(programs);
     problems.extend(rate_limited(turn, daemon));
@@ -255,6 +256,19 @@ fn unread_files(turn: &Turn<'_>) -> Option<String> {
         format!(
             "the disk limit of {} does not count what poold cannot read: let it read all below the session's \
              directory, or move that elsewhere",
+            listed(&names)
+        )
+    })
+}
+
+/// Returns the problem of sessions whose logs cannot be looked at, and so count as being written.
+fn hidden_logs(turn: &Turn<'_>) -> Option<String> {
+    let is_hidden = |s: &&Session| s.tag().is_some_and(|tag| turn.volatile.agents.is_log_hidden(tag));
+    let hidden = turn.pool().user_sessions().filter(is_hidden);
+    let names: Vec<String> = hidden.map(|s| s.name.to_string()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the log of {} cannot be looked at, so it counts as busy: let poold read all below the session's directory",
             listed(&names)
         )
     })
