@@ -1,6 +1,7 @@
 //! The end of a session: drained, removed by retention or by a user, archived, pruned, cleared.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -444,4 +445,23 @@ fn a_removal_that_leaves_files_of_the_pool_says_so() {
         "{told}"
     );
     assert_eq!(remove(), told);
+}
+
+#[test]
+fn a_log_that_cannot_be_looked_at_is_named_by_who_would_remove_it() {
+    let pool = Pool::bare_without_rights(QUICK);
+    pool.start_all();
+    let id = pool.script("web", "exec sleep 1000");
+    let logs = pool.dir(&id).join("logs");
+    pool.ok(&["kill", &id]);
+    let allow = |mode| fs::set_permissions(&logs, fs::Permissions::from_mode(mode)).unwrap();
+    allow(0);
+    let why = format!("the log in {} cannot be looked at", logs.parent().unwrap().display());
+    let told = pool.ctl(&["rm", &id]).expect(0).stderr;
+    assert!(told.contains("is removed, but not all of its files") && told.contains(&why), "{told}");
+    let told = pool.ctl(&["prune", "--purge"]).expect(1).stderr;
+    assert!(told.contains(&why), "{told}");
+    allow(0o700);
+    pool.ok(&["prune", "--purge"]);
+    assert!(!logs.exists());
 }

@@ -31,7 +31,7 @@ use rotating_log::RotatingLog;
 
 pub use access::{is_shortage, open_file};
 pub use log_parts::{Part, Parts};
-pub use presence::{has_writer, is_writer_lost};
+pub use presence::{find_writer, has_writer, is_writer_lost};
 pub use writer_options::WriterOptions;
 
 /// Ignored signals: only the end of its input ends the writer, and it handles a full disk or a file size

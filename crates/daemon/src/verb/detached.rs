@@ -82,25 +82,37 @@ pub(super) fn is_in_use(processes: &dyn Processes, meta: &Path) -> bool {
     }
 }
 
-/// True if something still runs in the directories of a session that has ended, as after a backup was restored. The log
-/// of a program that ended just now may be written for a moment longer.
-pub(super) async fn is_written_to(daemon: &Daemon, id: SessionId) -> bool {
+/// Checks that nothing runs in the directories of a session that has ended, as after a backup was restored. The log of a
+/// program that ended just now may be written for a moment longer.
+///
+/// # Errors
+/// Why something may run on there.
+pub(super) async fn check_unwritten(daemon: &Daemon, id: SessionId) -> Result<(), String> {
     for _ in 0..WRITER_TRIES {
         let dir = daemon.paths.session(id);
-        let look = daemon.blocking.with_timeout(Purpose::Logs, move || has_log_writer(&dir)).await;
-        if look == Some(false) {
-            return false;
+        let look = move || has_log_writer(&dir).map_err(|error| (error.kind(), not_looked_at(&dir, &error)));
+        match daemon.blocking.with_timeout(Purpose::Logs, look).await {
+            Some(Ok(false)) => return Ok(()),
+            Some(Err((io::ErrorKind::PermissionDenied, why))) => return Err(why),
+            Some(Ok(true) | Err(_)) | None => sleep(WRITER_PAUSE).await,
         }
-        sleep(WRITER_PAUSE).await;
     }
-    true
+    Err("its log is still written or cannot be looked at, so something may run on in it".to_owned())
 }
 
 /// True if a log writer runs in the directory of a session: then its program runs as well, even if no record knows of
 /// it.
-pub(super) fn has_log_writer(session: &Path) -> bool {
+///
+/// # Errors
+/// Its log cannot be looked at, so one may run.
+pub(super) fn has_log_writer(session: &Path) -> io::Result<bool> {
     let logs = session.join("logs");
-    !(logs::is_complete(&logs, None) && logs::is_complete(&logs.join(protocol::logs::STDERR), None))
+    Ok(logs::find_writer(&logs)? || logs::find_writer(&logs.join(protocol::logs::STDERR))?)
+}
+
+/// Says why the directory of a session stays if its log cannot be looked at.
+pub(super) fn not_looked_at(session: &Path, error: &io::Error) -> String {
+    format!("the log in {} cannot be looked at ({error}), so something may run on there", session.display())
 }
 
 /// Takes the pool's marks from the pane of an incarnation.

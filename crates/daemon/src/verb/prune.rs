@@ -170,7 +170,7 @@ impl Leftovers {
         used: &[PathBuf],
         processes: &dyn Processes,
     ) -> Result<Option<u64>, String> {
-        if self.is_in_use(id, used, processes) {
+        if self.is_in_use(id, used, processes)? {
             return Ok(None);
         }
         if self.asked.dry_run {
@@ -181,13 +181,17 @@ impl Leftovers {
 
     /// True if a directory is in use or may be: it is the working directory of another session; or a program runs in it
     /// that was left to tmux, or that is not in the database because an older copy of it was restored.
-    fn is_in_use(&self, id: SessionId, used: &[PathBuf], processes: &dyn Processes) -> bool {
+    ///
+    /// # Errors
+    /// The log cannot be looked at.
+    fn is_in_use(&self, id: SessionId, used: &[PathBuf], processes: &dyn Processes) -> Result<bool, String> {
         let dir = self.paths.session(id);
         let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
         let is_below = |used: &PathBuf| used.starts_with(&dir) || used.starts_with(&real);
-        used.iter().any(is_below)
-            || detached::has_log_writer(&self.paths.session(id))
-            || detached::is_in_use(processes, &self.paths.meta_of(id))
+        if used.iter().any(is_below) || detached::is_in_use(processes, &self.paths.meta_of(id)) {
+            return Ok(true);
+        }
+        detached::has_log_writer(&dir).map_err(|error| detached::not_looked_at(&dir, &error))
     }
 
     fn remove_one(&self, id: SessionId) -> Result<Removed, String> {

@@ -20,9 +20,6 @@ use crate::host::{files, remove_tree};
 use crate::sense::tmux_snapshot;
 use crate::verb::{archived_messages, detached, files_in_use, termination};
 
-/// Why the files of a session stay.
-const STILL_WRITTEN: &str = "its log is still written or cannot be looked at, so something may run on in it";
-
 /// Removes a session whose retention is over.
 pub(crate) async fn remove_expired(daemon: &Arc<Daemon>, id: SessionId, reason: Reason) {
     let force = reason == Reason::Ephemeral;
@@ -175,8 +172,9 @@ struct Archived {
 /// removed.
 async fn archive_all(daemon: &Arc<Daemon>, removal: &Removal, id: SessionId) -> Result<Archived, Refusal> {
     // The end of the log of a program that has ended may not be written yet.
-    if !removal.asked.keep_tmux && detached::is_written_to(daemon, id).await {
-        return Err(Refusal::failed(not_archived(id, STILL_WRITTEN)));
+    if !removal.asked.keep_tmux {
+        let unwritten = detached::check_unwritten(daemon, id).await;
+        unwritten.map_err(|why| Refusal::failed(not_archived(id, &why)))?;
     }
     let wanted = removal.clone();
     let read = move |turn: &mut Turn<'_>| {
@@ -366,9 +364,9 @@ async fn clean_up(daemon: &Arc<Daemon>, session: &Session, asked: &Remove) -> Re
         }
     }
     let (sessions, id, purge) = (daemon.paths.sessions.clone(), session.id, asked.purge);
-    if detached::is_written_to(daemon, id).await {
-        tracing::warn!(session = %id, why = STILL_WRITTEN, "its directory was not removed");
-        return Err(STILL_WRITTEN.to_owned());
+    if let Err(why) = detached::check_unwritten(daemon, id).await {
+        tracing::warn!(session = %id, why, "its directory was not removed");
+        return Err(why);
     }
     let _removal = files_in_use::begin_removal(daemon, id).await;
     // Another session may use this directory since the record was removed.

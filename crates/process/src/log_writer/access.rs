@@ -36,14 +36,16 @@ pub fn is_shortage(error: &io::Error) -> bool {
     shortages.map(|errno| Some(errno as i32)).contains(&error.raw_os_error())
 }
 
-/// True if another process holds a lock on the file, or may hold one on a file that cannot be opened. What is no
-/// regular file is not locked.
-pub(super) fn is_locked(path: &Path) -> bool {
-    let file = match open_file(path) {
-        Ok(file) => file,
-        Err(error) => return is_shortage(&error) || error.kind() == ErrorKind::PermissionDenied,
-    };
-    matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+/// True if another process holds a lock on the file. What is no regular file is not locked.
+///
+/// # Errors
+/// The file cannot be opened, so it may be locked.
+pub(super) fn is_locked(path: &Path) -> io::Result<bool> {
+    match open_file(path) {
+        Ok(file) => Ok(matches!(file.try_lock(), Err(TryLockError::WouldBlock))),
+        Err(error) if is_shortage(&error) || error.kind() == ErrorKind::PermissionDenied => Err(error),
+        Err(_) => Ok(false),
+    }
 }
 
 /// Removes a file, if it exists.
@@ -62,9 +64,9 @@ mod tests {
     fn what_is_no_file_is_not_locked() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        assert!(!is_locked(&path));
+        assert!(!is_locked(&path).unwrap());
         std::os::unix::fs::symlink("elsewhere", &path).unwrap();
-        assert!(!is_locked(&path), "it was replaced");
+        assert!(!is_locked(&path).unwrap(), "it was replaced");
         assert!(is_shortage(&Errno::EMFILE.into()) && !is_shortage(&Errno::EACCES.into()));
     }
 }

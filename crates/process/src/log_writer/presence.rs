@@ -39,9 +39,17 @@ impl Presence {
     }
 }
 
+/// True if a writer of this log is running.
+///
+/// # Errors
+/// Its files cannot be opened, so one may be running.
+pub fn find_writer(dir: &Path) -> io::Result<bool> {
+    Ok(is_locked(&dir.join(logs::LOCK))? || is_locked(&dir.join(logs::CURRENT))?)
+}
+
 /// True if a writer of this log is running, or may be: its files cannot be opened.
 pub fn has_writer(dir: &Path) -> bool {
-    [logs::LOCK, logs::CURRENT].iter().any(|name| is_locked(&dir.join(name)))
+    find_writer(dir).unwrap_or(true)
 }
 
 /// True if no writer of this log is running, and one has ended without writing all of its input: output may be missing
