@@ -82,8 +82,8 @@ pub(super) fn is_in_use(processes: &dyn Processes, meta: &Path) -> bool {
     }
 }
 
-/// Checks that nothing runs in the directories of a session that has ended, as after a backup was restored. The log of a
-/// program that ended just now may be written for a moment longer.
+/// Checks that nothing runs in the directories of a session that has ended, as after a backup was restored. The log of
+/// a program that ended just now may be written for a moment longer.
 ///
 /// # Errors
 /// Why something may run on there.
