@@ -5,7 +5,7 @@ use std::fs::File;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 
-use crate::harness::{Outer, Output, PATIENCE, Pool, Talk, eventually, gone, wait_until};
+use crate::harness::{Outer, Output, PATIENCE, Pool, Program, Talk, eventually, gone, wait_until};
 
 #[test]
 fn a_session_from_new_to_rm() {
@@ -173,6 +173,31 @@ fn a_configuration_file_that_somebody_named_has_to_exist() {
     for told in [check, poold] {
         assert!(told.stderr.contains("config.toml: make the file, or start without POOL_CONFIG"), "{told:?}");
     }
+}
+
+#[test]
+fn a_configuration_file_that_is_gone_at_the_next_start_is_told() {
+    let pool = Pool::bare("");
+    let config = pool.path("xc/tmux-pool/config.toml");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    std::fs::write(&config, "[pool]\nmax_sessions = 3\n").unwrap();
+    let restart = || {
+        pool.kill9(Program::Poold);
+        let mut poold = pool.daemon(Program::Poold);
+        poold.env_remove("POOL_CONFIG");
+        pool.start_as(Program::Poold, poold);
+        pool.await_poold();
+        pool.status()
+    };
+    assert_eq!(restart()["slots"]["max"], 3);
+    std::fs::remove_file(&config).unwrap();
+    let told = restart()["problems"].to_string();
+    assert!(told.contains("config.toml is gone, and only the defaults are in force"), "{told}");
+    std::fs::write(&config, "").unwrap();
+    pool.ok(&["config", "reload"]);
+    std::fs::remove_file(&config).unwrap();
+    let told = restart()["problems"].to_string();
+    assert!(!told.contains("is gone"), "its user does without it: {told}");
 }
 
 #[test]

@@ -96,6 +96,11 @@ impl LoadedConfig {
         Ok(Self { config, settings: Arc::new(settings), daemon })
     }
 
+    /// True if the file says anything but the defaults.
+    pub(crate) fn says_anything(&self) -> bool {
+        self.config != Config::default()
+    }
+
     /// Returns the bounds of the journal.
     pub(crate) fn journal_retention(&self) -> JournalRetention {
         JournalRetention { events: self.daemon.keep_events, age: self.daemon.keep_events_for }

@@ -5,6 +5,7 @@ pub(crate) mod archive;
 pub(crate) mod blocking_pool;
 pub(crate) mod chunks;
 pub(crate) mod clock;
+pub(crate) mod configured;
 pub(crate) mod dir_tree;
 pub(crate) mod dir_watcher;
 pub(crate) mod disk_reserve;

@@ -30,8 +30,8 @@ use world::signals::Signals;
 use crate::decide::{lock, worker};
 use crate::engine::work_queue::WorkQueue;
 use crate::engine::{Daemon, Engine, EngineEnd, EngineHandle, LoadedConfig, Publisher, Turn, Work};
-use crate::host::archive;
 use crate::host::error::DaemonError;
+use crate::host::{archive, configured};
 use crate::loops::{
     activity, adopt, deliver, lease_deadlines, limits, queue_health, reap, recover, retain, schedule,
     unattended_size, workers,
@@ -71,6 +71,7 @@ pub fn run(options: Options) -> Result<(), DaemonError> {
     let lock = state_lock::lock(&paths.lock)?;
     let config = LoadedConfig::read(&paths, bits(users_umask.bits()))
         .map_err(|error| DaemonError::Config(error.to_string()))?;
+    configured::note(&paths.state, &paths.config, config.says_anything());
     let database = open::open_database(&paths)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

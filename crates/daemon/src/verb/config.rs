@@ -1,6 +1,5 @@
 //! `config`: the configuration in force, and reading its file again.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use protocol::{Paths, Refusal, Reply, Response};
@@ -8,6 +7,7 @@ use protocol::{Paths, Refusal, Reply, Response};
 use crate::config::file::Config;
 use crate::config::values::ConfigError;
 use crate::engine::{Daemon, LoadedConfig};
+use crate::host::configured::{self, is_gone};
 
 /// The settings that are read only at a start of the daemon.
 const AT_START: &str = "[tmux] socket, binary and config";
@@ -36,24 +36,26 @@ fn needs_restart(startup: &Config, config: &Config) -> bool {
 }
 
 /// Returns the problem of a configuration file that is wrong or gone: the next start of `poold` would refuse it, or
-/// begin without what is in force.
+/// begin without what is in force, as perhaps this one did.
 pub(super) fn problem(paths: &Paths, in_force: &LoadedConfig) -> Option<String> {
     match LoadedConfig::read(paths, in_force.settings.umask) {
         Err(mistake) => Some(format!(
             "poold would not start again with its configuration: {mistake}; `poolctl config check`"
         )),
-        Ok(_) if in_force.config != Config::default() && is_gone(&paths.config) => Some(format!(
-            "the configuration file {} is gone, and the next start of poold would be without what is in force: put it \
-             back, or make an empty one for the defaults, then `poolctl config reload`",
-            paths.config.display()
-        )),
+        Ok(_) if is_gone(&paths.config) => {
+            let so = match in_force.says_anything() {
+                true => "the next start of poold would be without what is in force",
+                false if configured::is_noted(&paths.state) => "only the defaults are in force",
+                false => return None,
+            };
+            Some(format!(
+                "the configuration file {} is gone, and {so}: put it back, or make an empty one for the defaults, then \
+                 `poolctl config reload`",
+                paths.config.display()
+            ))
+        }
         Ok(_) => None,
     }
-}
-
-/// True if a file is certainly not there.
-fn is_gone(path: &Path) -> bool {
-    matches!(path.try_exists(), Ok(false))
 }
 
 /// Reads the configuration file again. Answers whether it changed, and which changes need a restart.
@@ -61,10 +63,11 @@ pub(crate) fn reload(daemon: &Daemon) -> Reply {
     let usage = |e: ConfigError| Refusal::usage(format!("{e}; the configuration is as before"));
     let path = &daemon.paths.config;
     let mut loaded = LoadedConfig::read(&daemon.paths, daemon.settings().umask).map_err(usage)?;
-    if daemon.loaded().config != Config::default() && is_gone(path) {
+    if daemon.loaded().says_anything() && is_gone(path) {
         let why = format!("there is no {}; the configuration is as before", path.display());
         return Err(Refusal::usage(why));
     }
+    configured::note(&daemon.paths.state, path, loaded.says_anything());
     Arc::make_mut(&mut loaded.settings).enforceable = daemon.settings().enforceable;
     let restart = needs_restart(&daemon.startup_config, &loaded.config);
     let before = daemon.loaded();
@@ -108,6 +111,12 @@ mod tests {
         assert_eq!(problem(&paths, &defaults), None);
         let told = problem(&paths, &changed).unwrap_or_default();
         assert!(told.contains("config.toml is gone") && told.contains("put it back"), "{told}");
+        std::fs::write(&paths.config, "").unwrap();
+        configured::note(&paths.state, &paths.config, changed.says_anything());
+        std::fs::remove_file(&paths.config).unwrap();
+        configured::note(&paths.state, &paths.config, defaults.says_anything());
+        let told = problem(&paths, &defaults).unwrap_or_default();
+        assert!(told.contains("only the defaults are in force"), "{told}");
         std::os::unix::fs::symlink("nowhere", &paths.config).unwrap();
         let told = problem(&paths, &defaults).unwrap_or_default();
         assert!(told.contains("would not start again") && told.contains("is a link to"), "{told}");
