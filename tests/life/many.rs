@@ -147,7 +147,7 @@ fn p26_a_drain_is_ended_at_its_deadline_though_poold_was_killed_meanwhile() {
     assert_eq!(events(&pool, "drain_deadline_set").len(), 2);
     let told = pool.ctl(&["drain", "--wait", &id]).expect(1);
     assert!(
-        told.stderr.contains("deadline of its drain") && told.stderr.contains("not worked: 1"),
+        told.stderr.contains("ended by its deadline") && told.stderr.contains("not worked: 1"),
         "{told:?}"
     );
 }

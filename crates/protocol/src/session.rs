@@ -339,7 +339,7 @@ pub enum Reason {
     HostMemory,
     /// The session was parked because the disk of the state directory was nearly full.
     HostDisk,
-    /// The session did not finish its queue before the deadline of its drain.
+    /// The session was ended while it drained: by the deadline of its drain, a limit or a rule.
     DrainDeadline,
     /// The pool's database was replaced by a copy: a backup, an export, or the database of another pool. The
     /// session ran when the copy was made; its program was not touched.

@@ -48,7 +48,9 @@ fn reason(reason: Reason) -> Option<&'static str> {
         Reason::Hung => "hung: it had work, but wrote nothing and used no CPU",
         Reason::StaleAgent => "its agent held a message and showed no activity",
         Reason::TooIdle => "it had no work for longer than the rule idle_session allows",
-        Reason::DrainDeadline => "the deadline of its drain passed before its program had come to rest",
+        Reason::DrainDeadline => {
+            "its drain was ended by its deadline, a limit or a rule before its program had come to rest"
+        }
         Reason::Limited => "parked because its agent reached its usage limit",
         Reason::HostMemory => "parked because the machine was short of memory",
         Reason::HostDisk => "parked because the disk of the state directory was nearly full",
@@ -77,9 +79,10 @@ pub(crate) fn why(session: &Session, left: u64) -> Option<String> {
             "it takes no more messages; its queue is empty, and it ends once it has nothing to finish"
                 .to_owned(),
         ),
-        (Reason::DrainDeadline, _) if left > 0 => {
-            Some("the deadline of its drain passed before it had finished its queue".to_owned())
-        }
+        (Reason::DrainDeadline, _) if left > 0 => Some(
+            "its drain was ended by its deadline, a limit or a rule before it had finished its queue"
+                .to_owned(),
+        ),
         (Reason::Drained, _) if left > 0 => Some(format!("drained; messages came since: {left}")),
         (why, _) => reason(why).map(str::to_owned),
     }
@@ -261,7 +264,7 @@ mod tests {
             );
         }
         (session.lifecycle, session.reason) = (Lifecycle::Stopped, Some(Reason::DrainDeadline));
-        assert!(why(&session, 1).unwrap().contains("finished its queue"));
+        assert!(why(&session, 1).unwrap().contains("a limit or a rule before it had finished its queue"));
         assert!(!why(&session, 0).unwrap().contains("queue"), "it was empty");
     }
 

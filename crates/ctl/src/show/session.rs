@@ -132,7 +132,9 @@ pub(crate) fn why_ended(view: &SessionView) -> String {
     let session = &view.session;
     let exit = session.exit.map(exit_status);
     let why = lifecycle::why(session, open_messages(view));
-    let facts = [why, session.detail.clone(), exit].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let facts: Vec<String> = [why, session.detail.clone(), exit].into_iter().flatten().collect();
+    let unknown = || lifecycle::unknown_exit(session).map(|why| format!("its exit status is {why}"));
+    let facts = if facts.is_empty() { unknown().unwrap_or_default() } else { facts.join("; ") };
     let state = format!("{} is {}", session.id, json_name(&session.lifecycle));
     if facts.is_empty() { state } else { format!("{state}: {facts}") }
 }
@@ -316,6 +318,9 @@ mod tests {
         view.session.reason = Some(Reason::Killed);
         view.session.exit = Some(Exit { code: None, signal: Some(15), at: NOW });
         assert_eq!(state_line(&view), "sess_1  web  stopped(killed), signal 15");
+        (view.session.reason, view.session.exit) = (Some(Reason::Exited), None);
+        let told = why_ended(&view);
+        assert!(told.starts_with("sess_1 is stopped: its exit status is not known: its init"), "{told}");
     }
 
     #[test]

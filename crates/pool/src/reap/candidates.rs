@@ -65,7 +65,7 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
     let requested = |evidence| (CandidateKind::Requested, evidence);
     let (kind, evidence) = match reason {
         Reason::Killed => requested("kill was requested"),
-        Reason::DrainDeadline => requested("the deadline of its drain has passed"),
+        Reason::DrainDeadline => requested("its drain is over: its deadline, a limit or a rule ends it"),
         reason if reason.parks() => requested("it is being parked"),
         reason if rule_of(reason).is_some() => requested("a rule ends it"),
         Reason::Drained if inputs.drained.contains(&session.id) || is_zombie(incarnation, inputs) => {
