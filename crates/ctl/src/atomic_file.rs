@@ -28,7 +28,14 @@ pub(crate) fn create(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
         return Err(io::ErrorKind::InvalidFilename.into());
     };
     let mut builder = Builder::new();
-    builder.prefix(".poolctl.").suffix(".new").permissions(Permissions::from_mode(mode)).tempfile_in(dir)
+    builder.prefix(".poolctl.").suffix(".new").permissions(Permissions::from_mode(mode));
+    builder.tempfile_in(dir).map_err(|error| without_path(&error))
+}
+
+/// The error without the hidden name of the new file, which `tempfile` adds.
+fn without_path(error: &io::Error) -> io::Error {
+    let text = error.to_string();
+    io::Error::new(error.kind(), text.split(" at path ").next().unwrap_or(&text))
 }
 
 /// Renames the new file to `path`, and returns once its content and its name are on disk.
@@ -70,5 +77,8 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(create(Path::new("/"), 0o600).is_err());
+        let error = create(&dir.path().join("none/file"), 0o600).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(!error.to_string().contains(".poolctl."), "{error}");
     }
 }
