@@ -34,13 +34,12 @@ fn progress(recovery: PathBuf) -> impl Fn(f64) {
 
 /// Returns the error of a database that cannot be opened.
 fn unopened(error: StoreError, paths: &Paths) -> DaemonError {
-    let what = error.to_string();
+    let (what, database) = (error.to_string(), paths.database.display());
     DaemonError::Storage(match error {
         StoreError::Damaged(_) => format!(
-            "{what}: `poolctl down`, and put a backup in the place of {} (`poolctl help logs-and-archives`)",
-            paths.database.display()
+            "{what}: `poolctl down`, and put a backup in the place of {database} (`poolctl help logs-and-archives`)"
         ),
-        _ => what,
+        _ => format!("{database}: {what}"),
     })
 }
 
@@ -140,5 +139,24 @@ fn apply(pool: &mut Pool, events: Vec<Event>, (at, seq): (Timestamp, u64), stamp
         let fact = Stamped { seq, at, event };
         pool.apply(&fact);
         stamped.push(fact);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::paths::Env;
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_database_names_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Some(dir.path().as_os_str().to_owned());
+        let env = Env { state_dir: place, home: Some(dir.path().to_owned()), ..Env::default() };
+        let paths = Paths::new(&env).unwrap();
+        for error in [StoreError::Locked, StoreError::Damaged("a page".to_owned())] {
+            let told = unopened(error, &paths).to_string();
+            assert_eq!(told.matches(&*paths.database.to_string_lossy()).count(), 1, "{told}");
+        }
     }
 }
