@@ -23,9 +23,10 @@ impl Config {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => match dangling_link(path) {
                 Some(link) => {
-                    let (path, link) = (path.display(), link.display());
+                    let file = if link == path { String::new() } else { format!("{}: ", path.display()) };
                     return invalid(format!(
-                        "{path}: {link} is a link to what is not there: put that back, or remove the link"
+                        "{file}{} is a link to what is not there: put that back, or remove the link",
+                        link.display()
                     ));
                 }
                 None => String::new(),
@@ -102,6 +103,7 @@ mod tests {
         for path in [links[0].clone(), links[1].join("config.toml")] {
             let refused = Config::read(&path).unwrap_err().to_string();
             assert!(refused.contains("is a link to what is not there"), "{refused}");
+            assert_eq!(refused.matches(&*path.to_string_lossy()).count(), 1, "{refused}");
         }
         std::fs::write(&file, "[pool]\nmax_sessions = 3\n").unwrap();
         assert_eq!(Config::read(&links[0]).unwrap().pool.max_sessions, 3);
