@@ -150,6 +150,9 @@ fn an_export_makes_the_same_pool_elsewhere() {
     // Never over an existing database, nor beside a daemon; never half of one.
     third.ctl(&["import", export.to_str().unwrap()]).expect(4);
     other.ctl(&["import", export.to_str().unwrap()]).expect(4);
+    let none = Pool::bare("");
+    let told = none.ctl(&["import", "."]).expect(2).stderr;
+    assert!(told.contains(". is a directory") && !none.state().exists(), "{told}");
     for cut in [first.len() / 2, first.len() - first.lines().last().unwrap().len() - 1] {
         let half = Pool::bare("");
         assert_ne!(half.ctl_in(&["import", "-"], &first.as_bytes()[..cut]).code, 0);

@@ -21,6 +21,9 @@ pub enum DaemonError {
     /// The target of an import, a backup or an export exists already.
     #[error("{0}")]
     Exists(String),
+    /// An argument is wrong.
+    #[error("{0}")]
+    Usage(String),
     /// Any other failure.
     #[error("{0}")]
     Other(String),
@@ -36,7 +39,7 @@ impl DaemonError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::AlreadyRunning(_) | Self::Exists(_) => 4,
-            Self::Config(_) | Self::Path(_) => 2,
+            Self::Config(_) | Self::Path(_) | Self::Usage(_) => 2,
             Self::Storage(_) => 9,
             Self::Other(_) => 1,
         }

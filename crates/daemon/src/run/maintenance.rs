@@ -37,7 +37,7 @@ pub fn maintain(options: &Options, command: &Maintenance) -> Result<String, Daem
     // This is checked before a state directory is made, whose name may be mistyped.
     match command {
         Maintenance::Import(file) if file == Path::new("-") => {}
-        Maintenance::Import(file) => drop(File::open(file).map_err(|error| DaemonError::io(file, error))?),
+        Maintenance::Import(file) => drop(open_export(file)?),
         Maintenance::Check | Maintenance::DiscardQuarantined | Maintenance::Compact => {
             check_exists(&paths.database)?;
         }
@@ -70,13 +70,18 @@ fn import(database: &Path, file: &Path) -> Result<String, DaemonError> {
     if file == Path::new("-") {
         tools::import(database, &mut io::stdin().lock()).map_err(|error| failed(database, error))?;
     } else {
-        let open = File::open(file).map_err(|error| DaemonError::io(file, error))?;
-        if open.metadata().is_ok_and(|found| found.is_dir()) {
-            return Err(DaemonError::Other(format!("{} is a directory", file.display())));
-        }
-        tools::import(database, &mut BufReader::new(open)).map_err(|error| failed(database, error))?;
+        let mut export = BufReader::new(open_export(file)?);
+        tools::import(database, &mut export).map_err(|error| failed(database, error))?;
     }
     Ok(format!("created {}; `poolctl up` starts the pool", database.display()))
+}
+
+fn open_export(file: &Path) -> Result<File, DaemonError> {
+    let export = File::open(file).map_err(|error| DaemonError::io(file, error))?;
+    match export.metadata() {
+        Ok(found) if found.is_dir() => Err(DaemonError::Usage(format!("{} is a directory", file.display()))),
+        _ => Ok(export),
+    }
 }
 
 fn check(database: &Path) -> Result<String, DaemonError> {
