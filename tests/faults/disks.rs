@@ -180,6 +180,17 @@ fn d08_a_timeline_that_cannot_be_read_is_not_taken_for_that_of_another_pool() {
 }
 
 #[test]
+fn a_timeline_that_is_removed_while_poold_runs_costs_no_session() {
+    let pool = Pool::new();
+    pool.script("web", "exec sleep 1000");
+    fs::remove_file(pool.state().join("timeline")).unwrap();
+    pool.end(Program::Poold, Signal::SIGTERM);
+    pool.start(Program::Poold);
+    pool.await_complete();
+    assert_eq!(pool.lifecycle("web"), "live");
+}
+
+#[test]
 fn p04_why_poold_does_not_start_is_told_wherever_it_is_missed() {
     let pool = Pool::bare("");
     pool.ok(&["up"]);

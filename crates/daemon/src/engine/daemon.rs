@@ -24,6 +24,7 @@ use crate::host::free_disk::FreeDisk;
 use crate::host::machine_sample::MachineSample;
 use crate::host::removals::Removals;
 use crate::host::shutdown_progress::ShutdownProgress;
+use crate::host::timeline::TimelineFile;
 
 /// The state that all parts of the daemon share.
 pub(crate) struct Daemon {
@@ -45,6 +46,8 @@ pub(crate) struct Daemon {
     pub(crate) started: Instant,
     /// True if the database was missing at the start, and a new one was begun.
     pub(crate) database_was_missing: bool,
+    /// The timeline file, as the start has written it.
+    pub(crate) timeline: TimelineFile,
     /// The configuration in force.
     pub(crate) config: watch::Sender<Arc<LoadedConfig>>,
     /// The configuration at the start. Its settings that need a restart are still in force.

@@ -195,32 +195,38 @@ impl TimelineFile {
     }
 }
 
-/// Records that the start is committed to the database.
-pub(crate) fn mark_started(paths: &Paths, file: &TimelineFile) -> Result<(), DaemonError> {
-    write(&paths.state, &TimelineFile { committed: file.epoch, ended_at: None, ..file.clone() })
+/// Records that the start is committed to the database. Returns what the file says then, from which it is written anew
+/// if somebody removes it: without it, the next start would take the database for a copy.
+pub(crate) fn mark_started(paths: &Paths, file: &TimelineFile) -> Result<TimelineFile, DaemonError> {
+    let started = TimelineFile { committed: file.epoch, ended_at: None, ..file.clone() };
+    write(&paths.state, &started)?;
+    Ok(started)
 }
 
-/// Records that the daemon ended cleanly after this event. Errors are only logged.
-pub(crate) fn mark_ended(paths: &Paths, seq: u64) {
-    let ended = read(&paths.state).and_then(|file| match file {
-        Some(file) => write(&paths.state, &TimelineFile { ended_at: Some(seq), ..file }),
-        None => Ok(()),
+/// Records that the daemon, which `started` so, ended cleanly after this event. Errors are only logged.
+pub(crate) fn mark_ended(paths: &Paths, started: &TimelineFile, seq: u64) {
+    let ended = read(&paths.state).and_then(|file| {
+        let file = file.unwrap_or_else(|| started.clone());
+        write(&paths.state, &TimelineFile { ended_at: Some(seq), ..file })
     });
     if let Err(error) = ended {
         tracing::warn!(%error, "the clean end of the pool is not recorded");
     }
 }
 
-/// Reserves more numbers once half of a reserve is used. `next` is the next session id, `seq` the last event
-/// number. Errors are only logged.
-pub(crate) fn reserve_ids(state: &Path, (next, seq): (u64, u64)) {
-    let short = |file: &TimelineFile| {
+/// Reserves more numbers once half of a reserve is used, or the file of a daemon that `started` so is gone. `next` is
+/// the next session id, `seq` the last event number. Errors are only logged.
+pub(crate) fn reserve_ids(state: &Path, started: &TimelineFile, (next, seq): (u64, u64)) {
+    let is_short = |file: &TimelineFile| {
         next + SESSION_RESERVE / 2 > file.sessions || seq + EVENT_RESERVE / 2 > file.events
     };
     let (sessions, events) = (next + SESSION_RESERVE, seq + EVENT_RESERVE);
-    let reserved = read(state).and_then(|file| match file.filter(short) {
-        Some(file) => write(state, &TimelineFile { sessions, events, ..file }),
-        None => Ok(()),
+    let reserved = read(state).and_then(|file| match file {
+        Some(file) if !is_short(&file) => Ok(()),
+        file => {
+            let file = file.unwrap_or_else(|| started.clone());
+            write(state, &TimelineFile { sessions, events, ..file })
+        }
     });
     if let Err(error) = reserved {
         tracing::warn!(%error, "the reserved numbers are not recorded");
@@ -387,5 +393,14 @@ mod tests {
         let mine = Timeline { id: Some(7), copied: false, imported: false };
         assert_eq!(check(mine, (5, 100), Some(&read), &place(3)), Continuity::Same);
         assert_ne!(check(mine, (5, 99), Some(&read), &place(3)), Continuity::Same, "older than its last end");
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_written_again() {
+        let state = tempfile::tempdir().unwrap();
+        let started = TimelineFile { ended_at: None, ..file() };
+        reserve_ids(state.path(), &started, (20, 200));
+        let (sessions, events) = (20 + SESSION_RESERVE, 200 + EVENT_RESERVE);
+        assert_eq!(read(state.path()).unwrap(), Some(TimelineFile { sessions, events, ..started }));
     }
 }

@@ -81,14 +81,14 @@ pub(crate) async fn keep_disk_space(daemon: Arc<Daemon>) {
 /// database. Returns none once the engine has stopped.
 async fn maintain_files(daemon: &Daemon) -> Option<()> {
     let keep_archives = daemon.loaded().daemon.keep_archives;
-    let paths = daemon.paths.clone();
+    let (paths, started) = (daemon.paths.clone(), daemon.timeline.clone());
     let known = |turn: &mut Turn<'_>| {
         let pool = turn.pool();
         ((pool.next_session(), pool.seq().0), turn.file_ages())
     };
     let (given_out, ages) = daemon.engine.turn(known).await.ok()?;
     let maintain = move || {
-        timeline::reserve_ids(&paths.state, given_out);
+        timeline::reserve_ids(&paths.state, &started, given_out);
         disk_reserve::preallocate(&paths.database);
         short_tmp::session_tmp(&paths, SessionId(given_out.0));
         remove_copies(&paths.database, &ages);

@@ -98,7 +98,7 @@ fn bits(mode: impl Into<u32>) -> u32 {
 /// The reason why it did not start, or had to end.
 pub async fn serve(host: Host) -> Result<(), DaemonError> {
     let Host { site, engine: mode, database, socket, signals } = host;
-    let open::Begun { store, pool, last, database_was_missing } =
+    let open::Begun { store, pool, last, database_was_missing, timeline } =
         open::begin(&site.paths, &site.world, database)?;
     // The reading on record: the first turn finds a step of the clock since then.
     let reading = Reading { wall: pool.clock().read_at, awake_ms: pool.clock().awake_ms };
@@ -115,7 +115,7 @@ pub async fn serve(host: Host) -> Result<(), DaemonError> {
     let (queue, engine_end) = start_engine(engine, mode, &site.world)?;
     let handle = EngineHandle::new(queue, publish);
     let (holders, held) = mpsc_async::unbounded_channel();
-    let parts = setup::Parts { engine: handle, holders, started, database_was_missing };
+    let parts = setup::Parts { engine: handle, holders, started, database_was_missing, timeline };
     let daemon = Arc::new(setup::daemon(site, parts)?);
     daemon.world.spawn("holders", process_exits::watch_holders(Arc::clone(&daemon), held));
     let mut created = None;

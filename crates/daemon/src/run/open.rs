@@ -12,7 +12,7 @@ use world::World;
 
 use crate::engine::{BUILD, turn};
 use crate::host::error::DaemonError;
-use crate::host::timeline::{self, Continuity};
+use crate::host::timeline::{self, Continuity, TimelineFile};
 use crate::host::{clock, disk_reserve};
 use crate::run::{load, service};
 
@@ -71,6 +71,7 @@ pub(super) struct Begun {
     pub(super) last: Timestamp,
     /// True if the state directory had a database, and this one is new.
     pub(super) database_was_missing: bool,
+    pub(super) timeline: TimelineFile,
 }
 
 /// Commits this start: a new epoch, and the ends of what the last daemon left half-way.
@@ -116,9 +117,9 @@ pub(super) fn begin(
     store.commit(&pool, &stamped, &[]).map_err(storage)?;
     store.set_timeline(start.file.id()).map_err(storage)?;
     crate::crash::point("recover-written");
-    timeline::mark_started(paths, &start.file)?;
+    let timeline = timeline::mark_started(paths, &start.file)?;
     let last = last.map(|(_, at)| at).unwrap_or_default();
-    Ok(Begun { store, pool, last, database_was_missing: start.continuity == Continuity::Missing })
+    Ok(Begun { store, pool, last, database_was_missing: start.continuity == Continuity::Missing, timeline })
 }
 
 /// Returns the position and the time of the last event in the journal; none if it is damaged.

@@ -19,6 +19,7 @@ use crate::host::blocking_pool::BlockingPool;
 use crate::host::dir_watcher::DirWatcher;
 use crate::host::error::DaemonError;
 use crate::host::free_disk::FreeDisk;
+use crate::host::timeline::TimelineFile;
 use crate::host::{files, program_path};
 use crate::run::options::Options;
 
@@ -80,6 +81,7 @@ pub(super) struct Parts {
     /// The start on the monotonic clock.
     pub(super) started: Instant,
     pub(super) database_was_missing: bool,
+    pub(super) timeline: TimelineFile,
 }
 
 /// Returns the operating system as site.
@@ -127,6 +129,7 @@ pub(super) fn daemon(site: Site, parts: Parts) -> Result<Daemon, DaemonError> {
         started_at: site.world.clock.now(),
         started: parts.started,
         database_was_missing: parts.database_was_missing,
+        timeline: parts.timeline,
         startup_config: site.config.config.clone(),
         config: watch::channel(Arc::new(site.config)).0,
         holders_to_watch: parts.holders,

@@ -64,8 +64,8 @@ pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd, deadline: 
     daemon.shutdown.begin(Step::Engine);
     daemon.engine.post(|turn| turn.stop_engine());
     if let Ok(Ok(Some(last))) = timeout_at(deadline - FILE_LIMIT, engine_end).await {
-        let paths = daemon.paths.clone();
-        within_file_limit(daemon, move || timeline::mark_ended(&paths, last.0)).await;
+        let (paths, started) = (daemon.paths.clone(), daemon.timeline.clone());
+        within_file_limit(daemon, move || timeline::mark_ended(&paths, &started, last.0)).await;
     }
     daemon.shutdown.begin(Step::Connections);
 }
