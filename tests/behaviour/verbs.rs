@@ -201,6 +201,27 @@ fn a_configuration_file_that_is_gone_at_the_next_start_is_told() {
 }
 
 #[test]
+fn a_program_of_the_pool_that_is_gone_is_a_problem() {
+    let pool = Pool::bare("");
+    let bin = pool.path("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let programs = [("poolctl", env!("CARGO_BIN_EXE_poolctl")), ("reaper", Program::Reaper.path())];
+    for (name, program) in programs {
+        std::os::unix::fs::symlink(program, bin.join(name)).unwrap();
+    }
+    let mut poold = pool.daemon(Program::Poold);
+    poold.env("POOL_BIN_DIR", &bin);
+    pool.start_as(Program::Poold, poold);
+    pool.await_poold();
+    let told = || pool.status()["problems"].to_string();
+    assert!(!told().contains("is not there"), "{}", told());
+    for (name, _) in programs {
+        std::fs::remove_file(bin.join(name)).unwrap();
+        assert!(told().contains(&format!("the program {name} is not there")), "{}", told());
+    }
+}
+
+#[test]
 fn the_help_of_the_reaper_says_what_it_can_do_without_a_daemon() {
     let pool = Pool::bare("");
     let reaper = |args: &[&str]| Output::of(pool.command(env!("CARGO_BIN_EXE_reaper")).args(args), b"");

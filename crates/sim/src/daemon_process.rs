@@ -101,7 +101,7 @@ async fn serve(
         world,
         tmux: Arc::new(land.tmux.clone()),
         device,
-        reaper_program: "/sim/reaper".into(),
+        reaper_program: land.paths.state.join("reaper"),
         polls_dirs: true,
     };
     let socket = Socket::Given(Box::new(land.net.listen(life)));

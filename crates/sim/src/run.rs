@@ -2,6 +2,8 @@
 //! to settle, and the pool's word is compared with the world.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -88,6 +90,12 @@ fn land(seed: u64, plan: Plan, dir: &Path, is_verbose: bool) -> anyhow::Result<L
         prepare_dir(part)?;
     }
     std::fs::write(&paths.config, config(&climate))?;
+    // `status` looks for them, and nobody runs them.
+    for name in ["reaper", "poolctl"] {
+        let path = paths.state.join(name);
+        std::fs::write(&path, "")?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o700))?;
+    }
     let trace = Trace::new(is_verbose);
     let judge = Judge::new(usize::try_from(climate.slots)?, trace.clone());
     let life = Life::new(Rng::stream(seed, "world"), Jitter { yields: 0, sleeps: 0 }, trace.clone());

@@ -5,6 +5,7 @@ pub(super) mod server;
 mod workers;
 
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tmux::TmuxError;
 use crate::effect::cgroup;
 use crate::engine::{BUILD, Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
-use crate::host::{self};
+use crate::host::program_path;
 use crate::sense::machine_capacity;
 use crate::verb::{attention, config, down};
 
@@ -28,7 +29,8 @@ const NAMED: usize = 5;
 pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
     machine_capacity::refresh(daemon).await?;
     cgroup::refresh(daemon).await;
-    let mut programs = Vec::from_iter(program_problem(daemon).await);
+    let mut programs = Vec::from_iter(tmux_problem(daemon).await);
+    programs.extend(own_program_problem(daemon).await);
     programs.extend(reaper_command_problem(daemon).await);
     programs.extend(config_problem(daemon).await);
     let context = Arc::clone(daemon);
@@ -38,11 +40,8 @@ pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
 
 /// Returns the problem of a tmux program that is missing or too old. Otherwise only the start of a session would find
 /// it.
-async fn program_problem(daemon: &Daemon) -> Option<String> {
-    let program = daemon.device.binary.clone();
-    let find = move || host::program_path::find(&program.to_string_lossy()).is_file();
-    // A directory that does not answer counts as one without the program.
-    if !daemon.blocking.with_timeout(Purpose::Housekeeping, find).await.unwrap_or(false) {
+async fn tmux_problem(daemon: &Daemon) -> Option<String> {
+    if !is_program(daemon, &daemon.device.binary).await {
         let shown = daemon.device.binary.display();
         return Some(format!("the program tmux is not there ({shown}): install tmux, or set [tmux] binary"));
     }
@@ -52,15 +51,34 @@ async fn program_problem(daemon: &Daemon) -> Option<String> {
     }
 }
 
+/// Returns the problem of a program of the pool that is missing, as after a removal of what was installed.
+async fn own_program_problem(daemon: &Daemon) -> Option<String> {
+    let (reaper, poolctl) = (daemon.reaper_program.clone(), daemon.poolctl());
+    let needs = [(reaper, "no session starts without it"), (poolctl, "agents' hooks and workers need it")];
+    for (program, why) in needs {
+        if !is_program(daemon, &program).await {
+            let (name, shown) = (program.file_name()?.display(), program.display());
+            return Some(format!("the program {name} is not there ({shown}), and {why}: install it again"));
+        }
+    }
+    None
+}
+
+/// True if a program is there, and may be run. A directory that does not answer counts as one without it.
+async fn is_program(daemon: &Daemon, program: &Path) -> bool {
+    let program = program.to_owned();
+    let look = move || {
+        let is_path = program.is_absolute();
+        let file = if is_path { program } else { program_path::find(&program.to_string_lossy()) };
+        std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+    };
+    daemon.blocking.with_timeout(Purpose::Housekeeping, look).await.unwrap_or(false)
+}
+
 /// Returns the problem of a command that the reaper is to run before an end, and cannot: then rules end nothing.
 async fn reaper_command_problem(daemon: &Daemon) -> Option<String> {
     let program = daemon.loaded().config.reaper.before.first()?.clone();
-    let file = program.clone();
-    let find = move || {
-        let found = std::fs::metadata(host::program_path::find(&file));
-        found.is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
-    };
-    let is_there = daemon.blocking.with_timeout(Purpose::Housekeeping, find).await.unwrap_or(false);
+    let is_there = is_program(daemon, Path::new(&program)).await;
     (!is_there).then(|| {
         format!(
             "the reaper cannot run {program} before it ends something, so no rule and no limit ends anything: mend \
