@@ -46,6 +46,7 @@ fn a_log_that_cannot_be_looked_at_is_a_problem_of_status() {
     let id = pool.script("web", "echo text; exec sleep 1000");
     let (logs, away) = (pool.dir(&id).join("logs"), pool.dir(&id).join("away"));
     let is_told = || pool.status()["problems"].to_string().contains("the log of web cannot be looked at");
+    wait_until("its log is there", PATIENCE, || logs.join("output.log").exists());
     assert!(!is_told());
     fs::rename(&logs, &away).unwrap();
     fs::write(&logs, "a file in its place").unwrap();

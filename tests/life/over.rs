@@ -451,8 +451,9 @@ fn a_removal_that_leaves_files_of_the_pool_says_so() {
 fn a_log_that_cannot_be_looked_at_is_named_by_who_would_remove_it() {
     let pool = Pool::bare_without_rights(QUICK);
     pool.start_all();
-    let id = pool.script("web", "exec sleep 1000");
+    let id = pool.script("web", "echo text; exec sleep 1000");
     let logs = pool.dir(&id).join("logs");
+    wait_until("its log is there", PATIENCE, || logs.join("output.log").exists());
     pool.ok(&["kill", &id]);
     let allow = |mode| fs::set_permissions(&logs, fs::Permissions::from_mode(mode)).unwrap();
     allow(0);

@@ -65,7 +65,7 @@ fn answerable(view: &SessionView, answers: &[String]) -> Result<Ask, Error> {
     let Some(ask) = view.activity.ask.clone() else {
         return conflict(format!("{name} asks for nothing"));
     };
-    // Whether its hook was given an answer, poold knows alone.
+    // Only poold knows whether its hook was given an answer.
     let is_of_hook = matches!(ask.kind, AskKind::Permission | AskKind::Question);
     if ask.answerable || is_of_hook || ask.kind == AskKind::Dialog && !answers.is_empty() {
         return Ok(ask);
