@@ -547,6 +547,28 @@ async fn p06_what_has_another_tag_is_not_touched() {
 }
 
 #[tokio::test]
+async fn p06_a_program_that_is_no_init_of_the_pool_is_ended_only_in_a_pane_of_the_pool() {
+    for (kind, in_pane) in [
+        (CandidateKind::Requested, false),
+        (CandidateKind::Leftover, false),
+        (CandidateKind::Requested, true),
+    ] {
+        let (tmux, mut program) = (Fake::default(), Stubborn::start(None));
+        let tagged = tag(if in_pane { "one" } else { "other" });
+        let created = tmux.create(&Create::sample("one".parse().unwrap(), tagged)).await.unwrap();
+        let process = ProcId { pid: created.pane.server.pid, start: 0 };
+        let server = ServerId { process, started_at: created.pane.server.started_at };
+        let (server, pane) = (Some(server).filter(|_| in_pane), Some(created.pane.pane).filter(|_| in_pane));
+        let (init, agent) = (Some(program.id()), Some(program.id()));
+        let candidate = Candidate { kind, server, pane, init, agent, ..candidate("one") };
+        let lease = lease(candidate, Token::default(), std::path::Path::new("/unused"));
+        let outcome = reap_job::end(&tmux, &lease, &GraceLimit::default()).await;
+        assert_eq!(matches!(outcome, Outcome::Untouched { .. }), !in_pane, "{kind:?} {outcome:?}");
+        assert_eq!(program.lives(), !in_pane, "{kind:?} {outcome:?}");
+    }
+}
+
+#[tokio::test]
 async fn t02_what_was_missing_and_is_there_is_not_left_over() {
     let (outcome, spared) = in_pane("one", CandidateKind::Leftover, true).await;
     assert!(matches!(outcome, Outcome::Untouched { .. }) && spared, "{outcome:?}");
