@@ -1,5 +1,6 @@
 //! Decisions on both halves of the state, in a [`Turn`], as production makes them.
 
+mod consequences;
 mod evaluate;
 mod grace;
 pub(crate) mod hosts;
