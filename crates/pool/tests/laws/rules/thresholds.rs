@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use pool::reap::{MACHINE_RULES, ResourceUse, SESSION_RULES};
-use pool::{ReapRules, reap};
+use pool::reap::{MACHINE_RULES, Reaping, ResourceUse, SESSION_RULES};
+use pool::{Pool, ReapRules, reap};
 use protocol::clock::{Clock, ClockStep};
 use protocol::reap::Rule;
-use protocol::{Event, Lifecycle, MessageState, Reason, SessionId, Timestamp};
+use protocol::{Event, Lifecycle, MessageState, Reason, SessionId, Tag, Timestamp};
 
 use super::{MINUTE, ONE, START, Scene, before};
 use crate::world::server;
@@ -131,6 +131,30 @@ fn g12_quiet_alone_is_no_hang() {
     let mut scene = Scene::new();
     scene.claim_other();
     assert!(scene.never(Rule::Hung), "a worker works it, not its program");
+}
+
+#[test]
+fn g12_a_session_that_uses_more_than_a_hundredth_of_a_processor_computes() {
+    let (pool, tag, other) = (Pool::default(), Tag([1; 16]), Tag([2; 16]));
+    let (before, now) = (Timestamp(START), Timestamp(START + 1000));
+    for (its, cpu_us, is_calm) in [
+        (tag, 5_000_000, true),
+        (tag, 5_010_000, true),
+        (tag, 5_010_001, false),
+        (tag, 5_600_000, false),
+        // The count of another program, or of other processes.
+        (other, 5_000_000, false),
+        (tag, 4_999_999, false),
+    ] {
+        let mut reaping = Reaping::new(before);
+        reaping.note_cpu(&pool, vec![(ONE, tag, 5_000_000)], before);
+        assert_eq!(reaping.low_cpu_since(), [(ONE, before)].into());
+        reaping.note_cpu(&pool, vec![(ONE, its, cpu_us)], now);
+        let since = if is_calm { before } else { now };
+        assert_eq!(reaping.low_cpu_since(), [(ONE, since)].into(), "{its} {cpu_us}");
+        reaping.note_cpu(&pool, Vec::new(), now);
+        assert!(reaping.low_cpu_since().is_empty(), "it is not sampled any more");
+    }
 }
 
 #[test]
