@@ -308,6 +308,20 @@ fn what_is_not_parked_at_rest_goes_on_with_its_queue() {
 }
 
 #[test]
+fn c11_what_only_a_person_spoke_to_is_put_aside_neither_for_another_nor_by_its_time_out() {
+    let mut scene = Scene::new(1);
+    scene.world.now = 5 * MINUTE;
+    let tag = scene.world.pool.session(SessionId(1)).unwrap().tag().unwrap();
+    let settings = Settings { idle_timeout: Some(Duration::from_secs(60)), ..settings() };
+    for (attended, begun, goes) in [(true, false, false), (true, true, true), (false, false, true)] {
+        scene.touched = attended.then_some(tag).into_iter().collect();
+        scene.change(1, |s| s.conversation = Some(Conversation { id: "talk".to_owned(), begun }));
+        let idle = slots::past_idle_timeout(&scene.world.pool, &settings, &scene.inputs()).count() == 1;
+        assert_eq!((scene.victim().is_some(), idle), (goes, goes), "{attended} {begun}");
+    }
+}
+
+#[test]
 fn what_writes_without_a_pause_gives_way_for_a_quantum() {
     let mut scene = Scene::new(1);
     scene.prompt(1);

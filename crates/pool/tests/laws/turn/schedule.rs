@@ -100,6 +100,20 @@ fn the_idlest_session_is_parked_for_one_that_waits() {
 }
 
 #[test]
+fn c11_a_session_that_somebody_attached_to_is_attended_from_then_on() {
+    for (begun, parks) in [(false, vec![]), (true, vec![TWO])] {
+        let mut engine = Engine::full();
+        engine.change(ONE, |s| s.policy.pinned = true);
+        let conversation = Some(Conversation { id: "talk".to_owned(), begun });
+        engine.change(TWO, |s| (s.attached_clients, s.conversation) = (1, conversation));
+        assert_eq!(parked(&engine.tick().0.actions), [], "somebody looks at it");
+        engine.change(TWO, |s| s.attached_clients = 0);
+        assert!(engine.volatile.prompts.attended().contains(&engine.tag(TWO)));
+        assert_eq!(parked(&engine.tick().0.actions), parks, "begun by the pool: {begun}");
+    }
+}
+
+#[test]
 fn nothing_is_parked_by_an_old_sample_or_while_its_parking_is_deferred() {
     let mut engine = Engine::full();
     engine.pass(201);
@@ -259,19 +273,22 @@ fn a_session_is_removed_once_when_its_retention_is_over() {
 
 #[test]
 fn a_draining_session_is_done_when_its_queue_is_empty_and_its_agent_rests() {
-    let mut engine = Engine::with_live(1);
-    engine.is(ONE, Lifecycle::Draining, Reason::Drained);
     let is_done = |engine: &mut Engine, quiet_for: u64| {
         let now = engine.world.now;
         engine.quiet(&[now - quiet_for]);
         engine.tick();
         engine.volatile.scheduler.drained().contains(&ONE)
     };
-    engine.pass(MINUTE);
-    assert!(!is_done(&mut engine, 1000), "its program writes");
-    assert!(is_done(&mut engine, 2000));
-    send_prompt(&mut engine.world, ONE).unwrap_err();
-    assert!(!is_done(&mut engine, 1999));
+    for clients in [0, 1] {
+        let mut engine = Engine::with_live(1);
+        engine.is(ONE, Lifecycle::Draining, Reason::Drained);
+        engine.change(ONE, |s| s.attached_clients = clients);
+        engine.pass(MINUTE);
+        assert!(!is_done(&mut engine, 1000), "its program writes, watched by {clients}");
+        assert!(is_done(&mut engine, 2000), "watched by {clients}");
+        send_prompt(&mut engine.world, ONE).unwrap_err();
+        assert!(!is_done(&mut engine, 1999), "watched by {clients}");
+    }
 }
 
 #[test]
