@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pool::lock::LockTable;
-use pool::queue::{Body, ClaimQuery, EarlierMessages, SendInputs};
+use pool::queue::{ArchivedMessages, Body, ClaimQuery, EarlierMessages, SendInputs};
 use pool::{QueueRules, queue, reap};
 use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX, REASON_MAX, RESULT_MAX};
 use protocol::policy::{Policy, RestartPolicy};
@@ -706,4 +706,40 @@ fn a_pause_before_another_probe_doubles_up_to_half_an_hour() {
     let rules = QueueRules { max_attempts: 1, breaker_failures: 1, ..QueueRules::default() };
     let minutes = [1, 2, 4, 8, 16, 30, 30, 30, 30];
     assert_eq!(pauses(&rules), minutes.map(|n| Duration::from_secs(n * 60)));
+}
+
+#[test]
+fn an_archive_covers_a_session_until_one_of_its_messages_comes_or_goes_on() {
+    type Step = fn(&mut Machine);
+    let steps: [(&str, bool, Step); 6] = [
+        ("nothing happens", true, |_| ()),
+        ("another session has one", true, |m| assert!(m.send(&Sending { session: TWO, ..PLAIN }).is_ok())),
+        ("one is new", false, |m| assert!(m.send(&PLAIN).is_ok())),
+        ("one is worked", false, |m| m.run(&[Command::Ack(0)])),
+        ("one is given back", false, |m| m.run(&[Command::Fail(0, Disposition::GiveBack)])),
+        ("one is claimed again", false, |m| {
+            m.run(&[Command::Fail(0, Disposition::Later(Some(0))), Command::Pass(SECOND)]);
+            assert!(claim(m).is_some());
+        }),
+    ];
+    for (what, is_covered, step) in steps {
+        let mut machine = machine();
+        let over = machine.send(&PLAIN).unwrap();
+        claim(&mut machine).unwrap();
+        machine.run(&[Command::Ack(0)]);
+        let open = machine.send(&PLAIN).unwrap();
+        claim(&mut machine).unwrap();
+        let archived = ArchivedMessages::of(&machine.world.pool, ONE);
+        assert_eq!(archived.ids(), [over, open]);
+        step(&mut machine);
+        assert_eq!(archived.covers(&machine.world.pool, ONE), is_covered, "{what}");
+    }
+    let mut machine = machine();
+    let over = machine.send(&PLAIN).unwrap();
+    claim(&mut machine).unwrap();
+    machine.run(&[Command::Ack(0)]);
+    let archived = ArchivedMessages::of(&machine.world.pool, ONE);
+    machine.run(&[Command::Pass(3601 * SECOND), Command::Forget]);
+    assert_eq!(ArchivedMessages::of(&machine.world.pool, ONE).ids(), []);
+    assert!(archived.ids() == [over] && archived.covers(&machine.world.pool, ONE), "it was forgotten since");
 }
