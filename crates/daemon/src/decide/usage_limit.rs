@@ -3,22 +3,18 @@
 
 use std::time::Duration;
 
-use pool::agent::is_before;
+use pool::agent::cancel_continue;
 use pool::clock::Moment;
-use pool::slots::begin_park;
 use pool::{queue, slots};
 use protocol::request::Send;
 use protocol::{
     AgentEvent, ErrorCode, Event, Lifecycle, MessageId, MessageState, MessageStatus, Notes, OpId, OsBytes,
-    PROMPT, Reason, Reply, Response, Session, SessionId, SessionRef, Tag, Timestamp,
+    PROMPT, Reply, Response, Session, SessionId, SessionRef, Tag, Timestamp,
 };
 
 use crate::decide::lock;
 use crate::decide::queue::{body, send as queue_message};
 use crate::engine::{Daemon, Turn};
-
-/// Remaining time of a limit above which the session is parked.
-const PARKED_LIMIT_MIN: Duration = Duration::from_secs(60);
 
 /// Delay after the end of a limit before the agent is told to continue: its maker's clock may differ.
 const CONTINUE_DELAY: Duration = Duration::from_secs(5);
@@ -33,10 +29,14 @@ const PRIORITY: i8 = 100;
 pub(crate) fn tick(turn: &mut Turn<'_>, daemon: &Daemon) -> Vec<(SessionId, Tag)> {
     let limited = |session: &Session| Some((session.clone(), end_of_limit(turn, session)?));
     let found: Vec<(Session, Timestamp)> = turn.pool().sessions().filter_map(limited).collect();
-    let mut parked = Vec::new();
+    let (mut parked, loaded) = (Vec::new(), daemon.loaded());
     for (session, until) in found {
         schedule_continue(turn, daemon, &session, until);
-        parked.extend(park(turn, daemon, &session, until));
+        let run = slots::park_limited(turn, &loaded.settings, &session, until);
+        if run.is_some() {
+            tracing::info!(session = %session.id, "parked until its usage limit ends");
+        }
+        parked.extend(run);
     }
     parked
 }
@@ -159,38 +159,6 @@ fn delay_until(turn: &mut Turn<'_>, session: SessionId, id: MessageId, at: Times
 pub(crate) fn limit_lifted(turn: &mut Turn<'_>, session: SessionId, moment: Moment) {
     let Some(id) = queued_continue(turn, session) else { return };
     let Some(open) = turn.pool().pending_message(session, id) else { return };
-    // A late report of a turn from before the limit does not end the limit.
-    if is_before(turn.pool(), (moment, turn.now()), open.created_at) {
-        return;
-    }
-    let is_due = open.not_before.is_none_or(|at| at <= turn.now());
-    let why = if is_due {
-        "it finished a turn after its usage limit, before it was told to"
-    } else {
-        "it finished a turn before the end of its usage limit"
-    };
-    let why = Some(why.into());
-    let event = queue::transition(&open, protocol::MessageState::Cancelled, why, turn.now());
-    turn.emit(event);
-}
-
-/// Begins to park a session, if nothing is lost by it. Returns its incarnation.
-fn park(
-    turn: &mut Turn<'_>,
-    daemon: &Daemon,
-    session: &Session,
-    until: Timestamp,
-) -> Option<(SessionId, Tag)> {
-    let settings = &daemon.loaded().settings;
-    let counts = turn.pool().queue_counts(Some(session.id));
-    let free = session.attached_clients == 0 && session.lock.is_none() && !session.policy.pinned;
-    let at_rest = counts.claimed + counts.in_doubt == 0 && !turn.volatile.prompts.is_delivering(session.id);
-    let resumes = session.conversation.as_ref().is_some_and(|conversation| conversation.begun);
-    let is_long = until.since(turn.now()) >= PARKED_LIMIT_MIN;
-    if !(free && at_rest && is_long && resumes && slots::is_parkable(settings, session)) {
-        return None;
-    }
-    let parked = begin_park(turn, session, Reason::Limited)?;
-    tracing::info!(session = %session.id, "parked until its usage limit ends");
-    Some(parked)
+    let cancelled = cancel_continue(turn.pool(), &open, (moment, turn.now()));
+    turn.emit_all(cancelled);
 }

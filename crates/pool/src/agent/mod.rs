@@ -35,4 +35,4 @@ pub use hook_inputs::{HookInputs, is_before};
 pub use screen::{ScreenReading, ShellMark, TerminalMarks, WindowTitle};
 pub use state::Agents;
 pub use thought::publish_thought;
-pub use usage_limit::UNKNOWN_LIMIT_PAUSE;
+pub use usage_limit::{UNKNOWN_LIMIT_PAUSE, cancel_continue};

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use protocol::clock::ClockStep;
-use protocol::{Activity, Event, Session, Timestamp};
+use protocol::{Activity, Event, MessageState, Session, Timestamp};
 
 use crate::agent::activity::activity_changed;
-use crate::clock;
+use crate::agent::hook_inputs::is_before;
+use crate::clock::{self, Moment};
 use crate::pool::Pool;
+use crate::queue::pending::PendingMessage;
+use crate::queue::transition::transition;
 
 /// Pause of an agent whose usage limit does not say when it ends, also if it meets the limit again. Limits of minutes
 /// are over by then; for longer ones a failed retry costs little.
@@ -56,4 +59,24 @@ pub(crate) fn limited_until(
     }
     let pause = RETRY_PAUSE.saturating_mul(1 << resumes.saturating_sub(1).min(8)).min(RETRY_PAUSE_MAX);
     told.max(now.after(pause))
+}
+
+/// Cancels the queued message that is to tell an agent to continue, as the agent has finished a turn, by its report of
+/// `moment`: its limit is over and it works again. A late report of a turn from before the limit ends nothing.
+#[must_use]
+pub fn cancel_continue(
+    pool: &Pool,
+    message: &PendingMessage<'_>,
+    (moment, now): (Moment, Timestamp),
+) -> Option<Event> {
+    if is_before(pool, (moment, now), message.created_at) {
+        return None;
+    }
+    let is_due = message.not_before.is_none_or(|at| at <= now);
+    let why = if is_due {
+        "it finished a turn after its usage limit, before it was told to"
+    } else {
+        "it finished a turn before the end of its usage limit"
+    };
+    Some(transition(message, MessageState::Cancelled, Some(why.into()), now))
 }

@@ -217,7 +217,8 @@ fn was_only_attended(session: &Session, inputs: &EvictionInputs<'_>) -> bool {
     attended && session.conversation.as_ref().is_some_and(|conversation| !conversation.begun)
 }
 
-fn check_parkable(settings: &Settings, session: &Session) -> Result<(), &'static str> {
+/// Checks that a session may be parked, and that its agent can take up its conversation.
+pub(crate) fn check_parkable(settings: &Settings, session: &Session) -> Result<(), &'static str> {
     if session.policy.pinned {
         return Err("it is pinned");
     }

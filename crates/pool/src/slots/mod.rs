@@ -26,7 +26,7 @@ pub use eviction::{
     EvictionInputs, EvictionRank, MIN_STAY, QUANTUM, evictable, is_parkable, loss_if_parked, next_to_park,
     over_quantum, past_idle_timeout,
 };
-pub use park::begin_park;
+pub use park::park_limited;
 pub use scheduler::{Action, Tick, TickInputs, leaving, tick, victim};
 pub use start::{RunIdentity, Starter, begin_start, renew_incarnation};
 pub use state::{LossSource, Scheduler, StartHold};

@@ -1,12 +1,19 @@
 //! The decision to park. The session is hung up only once tmux has shown that no client is attached.
 
-use protocol::{Reason, Session, SessionId, Tag};
+use std::time::Duration;
+
+use protocol::{Reason, Session, SessionId, Tag, Timestamp};
 
 use crate::session::lifecycle::begin_end;
+use crate::settings::Settings;
+use crate::slots::eviction::check_parkable;
 use crate::turn::Turn;
 
+/// Remaining time of a usage limit above which the session is parked.
+const PARKED_LIMIT_MIN: Duration = Duration::from_secs(60);
+
 /// Begins to park a running session. Returns its incarnation; none if its parking is deferred.
-pub fn begin_park(turn: &mut Turn<'_>, session: &Session, reason: Reason) -> Option<(SessionId, Tag)> {
+pub(crate) fn begin_park(turn: &mut Turn<'_>, session: &Session, reason: Reason) -> Option<(SessionId, Tag)> {
     let tag = session.incarnation.as_ref()?.tag;
     if turn.volatile.scheduler.is_parking_deferred(turn.pool(), session.id, turn.now()) {
         return None;
@@ -15,4 +22,23 @@ pub fn begin_park(turn: &mut Turn<'_>, session: &Session, reason: Reason) -> Opt
     turn.volatile.reaping.guard(tag);
     turn.volatile.reaping.forget_verdict(tag);
     Some((session.id, tag))
+}
+
+/// Begins to park a session whose agent is at its usage limit until this time, if nothing is lost by it. Returns its
+/// incarnation.
+pub fn park_limited(
+    turn: &mut Turn<'_>,
+    settings: &Settings,
+    session: &Session,
+    until: Timestamp,
+) -> Option<(SessionId, Tag)> {
+    let counts = turn.pool().queue_counts(Some(session.id));
+    let free = session.attached_clients == 0 && session.lock.is_none();
+    let at_rest = counts.claimed + counts.in_doubt == 0 && !turn.volatile.prompts.is_delivering(session.id);
+    let resumes = session.conversation.as_ref().is_some_and(|conversation| conversation.begun);
+    let is_long = until.since(turn.now()) >= PARKED_LIMIT_MIN;
+    if !(free && at_rest && is_long && resumes && check_parkable(settings, session).is_ok()) {
+        return None;
+    }
+    begin_park(turn, session, Reason::Limited)
 }

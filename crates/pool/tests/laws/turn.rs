@@ -7,6 +7,7 @@ pub(crate) mod hosts;
 mod schedule;
 mod shortage;
 mod take_in;
+mod usage_limit;
 mod workers;
 
 use std::time::Duration;
