@@ -2,7 +2,7 @@
 
 use agents::Adapter;
 use pool::queue::{Body, EarlierMessages, SendInputs, SendOutcome};
-use pool::{queue, session};
+use pool::{queue, session, worker};
 use protocol::request::{Ack, ClaimRef, Fail, Send};
 use protocol::{
     ErrorCode, Event, Message, MessageId, MessageState, OpId, PROMPT, Refusal, Reply, Response, Seq, Session,
@@ -219,32 +219,17 @@ pub(crate) fn send_under(
     Ok(sent)
 }
 
-/// Renews the leases of claims; all or none.
+/// Renews the leases of claims.
+///
+/// # Errors
+/// Conflict: some of them are no longer held; the others are renewed.
 pub(crate) fn heartbeat(turn: &mut Turn<'_>, connection: u64, held: &[ClaimRef]) -> Reply {
-    let now = turn.now();
-    turn.volatile.workers.seen(connection, now);
-    let mono = turn.mono();
-    let mut kept = Vec::with_capacity(held.len());
-    let mut stale = Vec::new();
-    for one in held {
-        let open = turn.pool().find_held(one.id);
-        let current =
-            open.filter(|open| open.state == MessageState::Claimed && open.token == Some(one.token));
-        match current.and_then(|open| open.holder) {
-            Some(holder) => kept.push((one.id, holder.clone())),
-            None => {
-                turn.volatile.workers.cancel_heard(one.id, one.token, mono);
-                stale.push(one.id.to_string());
-            }
-        }
-    }
-    for (id, holder) in kept {
-        turn.volatile.workers.renew(id, &holder, connection, mono);
-    }
-    if stale.is_empty() {
+    let lost: Vec<String> =
+        worker::heartbeat(turn, connection, held).iter().map(MessageId::to_string).collect();
+    if lost.is_empty() {
         return Ok(Response::Done);
     }
-    let why = format!("no longer held under these tokens: {}", stale.join(", "));
+    let why = format!("no longer held under these tokens: {}", lost.join(", "));
     Err(Refusal::conflict(why))
 }
 

@@ -15,7 +15,7 @@ use crate::refusal::refuse;
 use crate::session::lifecycle::{is_restarting, still_drains};
 use crate::session::restart_budget::{ends_by_itself, policy_restarts};
 use crate::settings::QueueRules;
-use crate::worker::takes_kind;
+use crate::worker::coverage::takes_kind;
 
 /// A body as it is stored and typed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use crate::queue::transition::{status_changed, status_now, transition};
 use crate::settings::QueueRules;
 
 /// The message that is claimed under this token now.
-fn current_claim(pool: &Pool, held: ClaimRef) -> Result<PendingMessage<'_>, Refusal> {
+pub(crate) fn current_claim(pool: &Pool, held: ClaimRef) -> Result<PendingMessage<'_>, Refusal> {
     let holds = |message: &PendingMessage<'_>| {
         message.state == MessageState::Claimed && message.token == Some(held.token)
     };

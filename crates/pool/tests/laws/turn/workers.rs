@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use pool::deadlines::Mono;
 use pool::worker::Registration;
-use pool::{QueueRules, queue};
+use pool::{QueueRules, queue, worker};
 use protocol::clock::{Clock, ClockStep};
+use protocol::request::ClaimRef;
 use protocol::{Event, GeneratorId, Holder, MessageId, OpId, SessionRef, Timestamp};
 
 use super::{Engine, ONE, token};
@@ -159,4 +160,29 @@ fn a_cancelled_message_is_not_tried_again_while_its_worker_hangs() {
     workers.note_cancelled(id, (&holder, token), (later, Mono(80_000)));
     workers.connection_ended(1, Mono(81_000)).unwrap();
     assert_eq!([150_000_u64, 149_000].map(|at| left(workers, at)), [None, Some(1)]);
+}
+
+#[test]
+fn q02_a_heartbeat_renews_the_claims_that_are_held_under_its_tokens_and_names_the_others() {
+    let mut engine = Engine::with_live(1);
+    engine.worker(1, 500, None);
+    let id = engine.claim(1, 500, None);
+    engine.worker(2, 500, None);
+    let (held, foreign) = (ClaimRef { id, token: token(1) }, ClaimRef { id, token: token(2) });
+    let unknown = ClaimRef { id: MessageId(id.0 + 1), token: token(1) };
+    // The messages that are lost, and the time that is left of the lease in seconds.
+    let beat = |engine: &mut Engine, claims: &[ClaimRef]| {
+        engine.pass(20_000);
+        let lost = engine.turn(|turn, _| worker::heartbeat(turn, 2, claims)).0;
+        let (workers, now) = (&engine.volatile.workers, Mono(engine.world.now));
+        assert_eq!(workers.get(2).unwrap().last_seen_at(), engine.now(), "it is not silent");
+        (lost, workers.deadline(id).map(|at| now.until(at).as_secs()))
+    };
+    assert_eq!(beat(&mut engine, &[held]), (vec![], Some(60)));
+    assert_eq!(engine.volatile.workers.connection_of(id), Some(2));
+    assert_eq!(beat(&mut engine, &[foreign]), (vec![id], Some(40)));
+    assert_eq!(beat(&mut engine, &[unknown, held]), (vec![unknown.id], Some(60)), "each for itself");
+    let done = queue::ack(&engine.world.pool, held, None, engine.now()).unwrap();
+    engine.turn(|turn, _| turn.emit_all(done));
+    assert_eq!(beat(&mut engine, &[held]), (vec![id], None), "it is over");
 }
