@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::deadlines::Mono;
 use pool::queue::{LeaseEnd, PendingMessage};
-use pool::worker::is_hosted;
+use pool::worker::{SUSPENDED, is_hosted, note_suspension};
 use pool::{Settings, queue};
 use protocol::{MessageId, MessageState, ProcId, Tag, Token};
 
@@ -17,10 +17,6 @@ pub(crate) const TICK_MAX: Duration = Duration::from_secs(30);
 
 /// Minimum time between two ticks.
 pub(crate) const TICK_MIN: Duration = Duration::from_millis(10);
-
-/// Delay of a tick which shows that the whole daemon was suspended. No heartbeat could arrive meanwhile, so no lease is
-/// judged.
-const SUSPENDED: Duration = Duration::from_secs(1);
 
 /// Returns the processes whose end would change the fate of the messages they hold at the next tick: holders
 /// that the reaper is to end, and those whose leases end by `asked_at`.
@@ -37,10 +33,8 @@ pub(crate) fn suspects(turn: &Turn<'_>, asked_at: Mono) -> BTreeSet<ProcId> {
 pub(crate) fn tick(turn: &mut Turn<'_>, settings: &Settings, asked_at: Mono) -> Duration {
     let now = turn.now();
     expire(turn);
-    let late = late(turn, asked_at);
-    if late >= SUSPENDED {
+    if let Some(late) = note_suspension(turn, asked_at) {
         tracing::warn!(?late, "the daemon was suspended; all leases begin again");
-        restart_leases(turn);
     }
     for id in turn.volatile.workers.take_lapsed(asked_at) {
         let connected = turn.volatile.workers.is_holder_connected(id);
@@ -85,21 +79,6 @@ fn next_tick(turn: &Turn<'_>, lock: Option<Duration>) -> Duration {
     let pause = queue::next_due(turn.pool(), now).map(|at| at.since(now));
     let next = lease.into_iter().chain(pause).chain(lock).chain(often).min();
     next.unwrap_or(TICK_MAX).clamp(TICK_MIN, TICK_MAX)
-}
-
-/// Returns the delay of this tick after the first deadline that it was for.
-fn late(turn: &Turn<'_>, asked_at: Mono) -> Duration {
-    let workers = &turn.volatile.workers;
-    let locks = turn.volatile.user_locks.first_deadline();
-    let due = workers.first_deadline().into_iter().chain(locks).chain(workers.armed()).min();
-    due.map_or(Duration::ZERO, |due| due.until(asked_at))
-}
-
-fn restart_leases(turn: &mut Turn<'_>) {
-    let mono = turn.mono();
-    let (pool, volatile) = turn.state();
-    volatile.workers.restart_leases(pool, mono);
-    volatile.user_locks.restart_leases(pool, mono);
 }
 
 /// Ends the claim on a message whose lease is over.

@@ -2,7 +2,7 @@
 //! in [`crate::queue`], and the leases themselves are volatile. A worker of the pool has a record, in a hidden
 //! session that runs its host, and is started when messages for it come.
 //!
-//! `heartbeat` renews leases.
+//! `heartbeat` renews leases, and `suspension` gives them their whole time again.
 
 pub(crate) mod claims;
 pub mod configure;
@@ -11,9 +11,11 @@ pub mod demand;
 pub(crate) mod heartbeat;
 pub(crate) mod host;
 pub(crate) mod state;
+pub(crate) mod suspension;
 
 pub use claims::{Asked, next_messages, waits_for_host};
 pub use coverage::{check_scope, is_worked, listed_under, scope_text, takes_kind, waiting, worker_off};
 pub use heartbeat::heartbeat;
 pub use host::{check_no_host, check_removable, is_hosted};
 pub use state::{HANDLER_END, Registration, WaitingRequest, Worker, Workers};
+pub use suspension::{SUSPENDED, note_suspension};

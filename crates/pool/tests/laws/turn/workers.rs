@@ -186,3 +186,26 @@ fn q02_a_heartbeat_renews_the_claims_that_are_held_under_its_tokens_and_names_th
     engine.turn(|turn, _| turn.emit_all(done));
     assert_eq!(beat(&mut engine, &[held]), (vec![id], None), "it is over");
 }
+
+#[test]
+fn l03_a_daemon_that_stood_still_takes_no_lease_away() {
+    for (late_ms, stood_still) in [(0, false), (999, false), (1000, true), (600_000, true)] {
+        let mut engine = Engine::with_live(1);
+        let noted = |engine: &mut Engine| {
+            let asked_at = Mono(engine.world.now);
+            engine.turn(|turn, _| worker::note_suspension(turn, asked_at)).0
+        };
+        assert_eq!(noted(&mut engine), None, "nothing was due");
+        engine.worker(1, 500, None);
+        let id = engine.claim(1, 500, None);
+        engine.lock(ONE, &[]);
+        let (minute, begun) = (Duration::from_secs(60), Mono(engine.world.now));
+        engine.volatile.workers.arm(begun.after(Duration::from_secs(1)));
+        engine.pass(1000 + late_ms);
+        assert_eq!(noted(&mut engine), stood_still.then(|| Duration::from_millis(late_ms)));
+        let ends = if stood_still { Mono(engine.world.now).after(minute) } else { begun.after(minute) };
+        let (workers, locks) = (&engine.volatile.workers, &engine.volatile.user_locks);
+        let deadlines = (workers.deadline(id), locks.get(ONE).map(|lock| lock.deadline));
+        assert_eq!(deadlines, (Some(ends), Some(ends)), "{late_ms} ms late");
+    }
+}
