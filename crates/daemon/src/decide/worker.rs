@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use pool::deadlines::Mono;
 use pool::queue::{LeaseEnd, PendingMessage};
-use pool::worker::{SUSPENDED, is_hosted, note_suspension};
+use pool::worker::{SUSPENDED, awaits_proof, lease_end, note_suspension};
 use pool::{Settings, queue};
-use protocol::{MessageId, MessageState, ProcId, Tag, Token};
+use protocol::{MessageId, MessageState, ProcId};
 
 use crate::decide::lock;
 use crate::engine::Turn;
@@ -43,7 +43,7 @@ pub(crate) fn tick(turn: &mut Turn<'_>, settings: &Settings, asked_at: Mono) -> 
     }
     // A reaper that disconnected before its verdict gave none.
     let dead = |holder: &ProcId| turn.volatile.reaping.exited().contains(holder);
-    let ended: BTreeSet<ProcId> = revoked(turn).map(|(holder, _)| holder).filter(dead).collect();
+    let ended: BTreeSet<ProcId> = revoked(turn).filter(dead).collect();
     ended.into_iter().for_each(|process| holder_died(turn, settings, process));
     let before = turn.volatile.workers.tick(now);
     if queue::came_due(turn.pool(), before, now) {
@@ -87,22 +87,11 @@ fn lapse(turn: &mut Turn<'_>, settings: &Settings, id: MessageId, reason: &str) 
     let Some(open) = turn.pool().find_held(id).filter(|open| open.state == MessageState::Claimed) else {
         return;
     };
-    let process = open.holder.and_then(|holder| holder.process);
-    let has_exited = process.is_some_and(|process| turn.volatile.reaping.exited().contains(&process));
-    if has_exited && is_hosted(turn.pool(), open.holder) {
-        return;
-    }
-    let is_registered = open.holder.is_some_and(|holder| holder.generator.is_some());
-    let gone = match process.filter(|_| is_registered) {
-        // The token stays, because the reaper finds the holder's processes by it. The state `Revoking` keeps the holder
-        // from using it.
-        Some(_) if !has_exited => open.token.map_or(LeaseEnd::Release, LeaseEnd::Revoke),
-        _ => LeaseEnd::Release,
-    };
-    let events = queue::lease_ended(turn.pool(), &settings.queue, &open, (gone, reason), now);
-    tracing::info!(id = id.0, ?gone, reason, "a claim is over");
+    let Some(end) = lease_end(turn.pool(), &turn.volatile.reaping, &open) else { return };
+    let events = queue::lease_ended(turn.pool(), &settings.queue, &open, (end, reason), now);
+    tracing::info!(id = id.0, ?end, reason, "a claim is over");
     turn.emit_all(events);
-    crate::crash::point(match gone {
+    crate::crash::point(match end {
         LeaseEnd::Revoke(_) => "claim-revoked",
         LeaseEnd::Release => "claim-lapsed",
     });
@@ -120,17 +109,7 @@ pub(crate) fn holder_died(turn: &mut Turn<'_>, settings: &Settings, process: Pro
 /// Frees what a process held, except messages for which the reaper still has to prove the process tree gone:
 /// descendants may live on. The verdict on the claim frees those.
 pub(crate) fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
-    let reaping = &turn.volatile.reaping;
-    let is_withheld = |token: &Token| {
-        let tag = Tag::for_claim(*token);
-        reaping.is_leased(tag) || reaping.has_survivors(tag)
-    };
-    let withheld: BTreeSet<Token> = revoked(turn).map(|(_, token)| token).filter(is_withheld).collect();
-    let waits = |open: &PendingMessage<'_>| {
-        let revoking =
-            open.state == MessageState::Revoking && open.token.is_some_and(|token| withheld.contains(&token));
-        revoking || is_hosted(turn.pool(), open.holder)
-    };
+    let waits = |open: &PendingMessage<'_>| awaits_proof(turn.pool(), &turn.volatile.reaping, open);
     let events = queue::release_dead_worker(turn.pool(), &settings.queue, process, waits, turn.now());
     if !events.is_empty() {
         tracing::info!(%process, "a worker died");
@@ -140,10 +119,10 @@ pub(crate) fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
     }
 }
 
-/// Returns the holders that have to be killed before their messages go to others, each with its token.
-fn revoked(turn: &Turn<'_>) -> impl Iterator<Item = (ProcId, Token)> {
+/// Returns the holders that have to be killed before their messages go to others.
+fn revoked(turn: &Turn<'_>) -> impl Iterator<Item = ProcId> {
     let revoking = turn.pool().held_messages().filter(|open| open.state == MessageState::Revoking);
-    revoking.filter_map(|open| Some((open.holder?.process?, open.token?)))
+    revoking.filter_map(|open| open.holder?.process)
 }
 
 /// Restores the claims after a start of the daemon: they keep their tokens and holders, and get their whole

@@ -10,7 +10,7 @@ use crate::refusal::refuse;
 
 /// True if the holder of a message is the host of a worker of the pool that is not proved gone yet. Once it is,
 /// [`crate::worker::demand`] frees the message.
-pub fn is_hosted(pool: &Pool, holder: Option<&Holder>) -> bool {
+pub(crate) fn is_hosted(pool: &Pool, holder: Option<&Holder>) -> bool {
     holder.and_then(|holder| holder.host).is_some_and(|host| !is_over(pool, host))
 }
 

@@ -274,6 +274,29 @@ fn a_silent_host_is_ended_once_and_frees_its_message_when_it_is_proved_gone() {
 }
 
 #[test]
+fn q01_c15_what_a_dead_host_held_waits_for_the_proof_of_its_session_also_when_its_lease_is_over() {
+    let mut engine = Engine::with_workers(1, &[spec("w")]);
+    let id = engine.post(ONE, "a", 0);
+    assert_eq!(engine.starts(), ["w"]);
+    let (tag, host, now) = (engine.tag(engine.host("w")), process(77), engine.now());
+    let (generator, token) = (Some(GeneratorId(5)), engine.volatile.locks.issue_token());
+    let holder = Holder { generator, process: Some(host), lease_ms: 1000, op: None, host: Some(tag) };
+    let claim = queue::claimed(&engine.world.pool.find_pending(id).unwrap(), token, holder, now);
+    engine.world.emit(claim);
+    // The consequence of the end of its lease, and whether the message waits if its process is dead.
+    let end = |engine: &Engine| {
+        let (pool, reaping) = (&engine.world.pool, &engine.volatile.reaping);
+        let open = pool.find_held(id).unwrap();
+        (pool::worker::lease_end(pool, reaping, &open), pool::worker::awaits_proof(pool, reaping, &open))
+    };
+    assert_eq!(end(&engine), (Some(LeaseEnd::Revoke(token)), true), "it is to be ended");
+    engine.volatile.reaping.note_exited([host]);
+    assert_eq!(end(&engine), (None, true), "its handlers may still run");
+    engine.ends("w", 143);
+    assert_eq!(end(&engine), (Some(LeaseEnd::Release), false), "its session is proved gone");
+}
+
+#[test]
 fn a_host_that_hangs_before_it_registers_is_ended_after_the_time_of_a_silent_worker() {
     let mut engine = Engine::with_workers(1, &[spec("w")]);
     engine.post(ONE, "a", 0);

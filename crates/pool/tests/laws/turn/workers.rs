@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use pool::deadlines::Mono;
+use pool::queue::{LeaseEnd, PendingMessage};
 use pool::worker::Registration;
-use pool::{QueueRules, queue, worker};
+use pool::{QueueRules, queue, reap, worker};
 use protocol::clock::{Clock, ClockStep};
+use protocol::reap::{CandidateKind, Outcome};
 use protocol::request::ClaimRef;
-use protocol::{Event, GeneratorId, Holder, MessageId, OpId, SessionRef, Timestamp};
+use protocol::{Event, GeneratorId, Holder, MessageId, OpId, SessionRef, Tag, Timestamp};
 
 use super::{Engine, ONE, token};
 use crate::queue::{asked, send};
@@ -207,5 +209,56 @@ fn l03_a_daemon_that_stood_still_takes_no_lease_away() {
         let (workers, locks) = (&engine.volatile.workers, &engine.volatile.user_locks);
         let deadlines = (workers.deadline(id), locks.get(ONE).map(|lock| lock.deadline));
         assert_eq!(deadlines, (Some(ends), Some(ends)), "{late_ms} ms late");
+    }
+}
+
+#[test]
+fn l04_a_registered_worker_that_lives_past_its_lease_is_ended_and_any_other_is_fenced() {
+    for (id, has_exited, expected) in [
+        (None, false, LeaseEnd::Release),
+        (None, true, LeaseEnd::Release),
+        (Some(5), false, LeaseEnd::Revoke(token(1))),
+        (Some(5), true, LeaseEnd::Release),
+    ] {
+        let mut engine = Engine::with_live(1);
+        engine.worker(1, 500, id);
+        let message = engine.claim(1, 500, id);
+        engine.volatile.reaping.note_exited(has_exited.then(|| process(500)));
+        let open = engine.world.pool.find_held(message).unwrap();
+        let end = worker::lease_end(&engine.world.pool, &engine.volatile.reaping, &open);
+        assert_eq!(end, Some(expected), "{id:?} {has_exited}");
+    }
+}
+
+#[test]
+fn l04_the_message_of_a_dead_worker_waits_while_its_process_tree_is_being_ended() {
+    let mut engine = Engine::with_live(1);
+    engine.worker(1, 500, Some(5));
+    let (id, rules) = (engine.claim(1, 500, Some(5)), QueueRules::default());
+    let open = engine.world.pool.find_held(id).unwrap();
+    let end = (LeaseEnd::Revoke(token(1)), "silent");
+    let revoked = queue::lease_ended(&engine.world.pool, &rules, &open, end, engine.now());
+    engine.turn(|turn, _| turn.emit_all(revoked));
+    let (pool, volatile) = (&engine.world.pool, &engine.volatile);
+    let named = reap::all_candidates(pool, volatile, &engine.settings, engine.now());
+    let stale = named.into_iter().find(|found| found.kind == CandidateKind::StaleWorker).unwrap();
+    assert_eq!(stale.tag, Tag::for_claim(token(1)));
+    engine.volatile.reaping.note_exited([process(500)]);
+    let goes_on = |engine: &Engine| {
+        let (pool, reaping) = (&engine.world.pool, &engine.volatile.reaping);
+        let waits = |message: &PendingMessage<'_>| worker::awaits_proof(pool, reaping, message);
+        !queue::release_dead_worker(pool, &rules, process(500), waits, engine.now()).is_empty()
+    };
+    assert!(goes_on(&engine), "no reaper is at it");
+    let begun = (1000, Mono(engine.world.now));
+    engine.volatile.reaping.lease(stale.tag, 9, begun);
+    assert!(!goes_on(&engine), "its handler may still run");
+    engine.volatile.reaping.end_lease(stale.tag);
+    for (outcome, expected) in [
+        (Outcome::Survivors { left: vec!["its handler".to_owned()] }, false),
+        (Outcome::Gone { killed: vec![] }, true),
+    ] {
+        engine.turn(|turn, _| reap::lease_settled(turn, &stale, &outcome));
+        assert_eq!(goes_on(&engine), expected, "{outcome:?}");
     }
 }
