@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pool::deadlines::Mono;
-use pool::lock::{LockRequest, NotHeld, OuterLock, Ticket, UserLock, WaiterOutcome};
+use pool::lock::{LockRequest, NotHeld, OuterLock, Ticket, UserLock, WaiterOutcome, locked_by};
 use protocol::reply::LockView;
 use protocol::session::SessionLock;
 use protocol::{Event, Message, PROMPT, ProcId, Refusal, SessionId, Token};
@@ -224,8 +224,7 @@ pub(crate) fn expire(turn: &mut Turn<'_>, asked_at: Mono) -> Option<Duration> {
 
 /// Releases the locks of a process that is proved dead.
 pub(crate) fn release_of_dead(turn: &mut Turn<'_>, process: ProcId) {
-    let held = turn.pool().sessions().filter(|s| s.lock.as_ref().is_some_and(|l| l.holder == Some(process)));
-    let held: Vec<SessionId> = held.map(|s| s.id).collect();
+    let held: Vec<SessionId> = locked_by(turn.pool(), process).collect();
     for session in held {
         end_user_lock(turn, session, LockEnd::Released("its holder died"));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pool::lock::{Grant, LockRequest, LockTable, NotHeld, OuterLock, Ticket, WaiterOutcome};
+use pool::lock::{Grant, LockRequest, LockTable, NotHeld, OuterLock, Ticket, WaiterOutcome, locked_by};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::session::SessionLock;
@@ -491,4 +491,19 @@ fn law_3_a_lock_in_the_record_ends_by_its_own_token_alone_and_once() {
     twice(&mut world, Event::LockGranted { session, lock: lock(3) });
     twice(&mut world, Event::LockGranted { session, lock: lock(4) });
     assert_eq!(held(&world), Some(lock(4)));
+}
+
+#[test]
+fn l06_a_process_holds_all_its_locks_whatever_they_were_requested_inside() {
+    let mut world = World::default();
+    let inside = Some(session_lock(1, Timestamp(0)).token);
+    let locks = [(1, Some(7), None), (2, Some(7), inside), (3, Some(8), None), (4, None, None)];
+    for (n, holder, outer) in locks {
+        let session = world.live(&format!("s{n}"), server(1), n);
+        let holder = holder.map(process);
+        let lock = SessionLock { holder, outer, ..session_lock(n.into(), Timestamp(3)) };
+        world.emit(Event::LockGranted { session, lock });
+    }
+    let held = |pid| locked_by(&world.pool, process(pid)).map(|session| session.0).collect::<Vec<_>>();
+    assert_eq!([7, 8, 9].map(held), [vec![1, 2], vec![3], vec![]]);
 }
