@@ -1,5 +1,7 @@
 //! Queues within one turn: `send`, heartbeats, `ack` and `fail`.
 
+use std::path::Path;
+
 use agents::Adapter;
 use pool::queue::{Body, EarlierMessages, SendInputs, SendOutcome};
 use pool::{queue, session, worker};
@@ -192,12 +194,17 @@ fn sent(turn: &Turn<'_>, mut message: Message) -> Reply {
 /// Refuses new messages before the disk is full.
 fn check_disk(daemon: &Daemon, loaded: &LoadedConfig, more: u64) -> Result<(), Refusal> {
     let least = loaded.daemon.queue_min_free_disk;
-    match daemon.disk.reserve(more) {
+    check_free(daemon.disk.reserve(more), (more, least), &daemon.paths.state)
+}
+
+/// Refuses `more` bytes on a disk with so many free ones, if fewer than `least` were left then.
+fn check_free(free: Option<u64>, (more, least): (u64, u64), dir: &Path) -> Result<(), Refusal> {
+    match free {
         Some(free) if free < least.saturating_add(more) => {
             let (free, least) = (free >> 20, least >> 20);
             let why = format!(
                 "the disk of {} has {free} MiB left, and [queue] min_free_disk keeps {least}: make room there",
-                daemon.paths.state.display()
+                dir.display()
             );
             Err(Refusal::refused(why))
         }
@@ -275,4 +282,34 @@ fn settled_before(
     let mono = turn.mono();
     turn.volatile.workers.cancel_heard(held.id, held.token, mono);
     Err(refusal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d10_a_message_is_refused_that_would_leave_less_than_the_reserve() {
+        const LEAST: u64 = 64 << 20;
+        for (free, more, is_taken) in [
+            (None, 1, true),
+            (Some(LEAST), 0, true),
+            (Some(LEAST + 9), 9, true),
+            (Some(LEAST + 9), 10, false),
+            (Some(LEAST - 1), 0, false),
+            (Some(9), 9, false),
+            (Some(0), 0, false),
+            (Some(u64::MAX - 1), u64::MAX, false),
+        ] {
+            let checked = check_free(free, (more, LEAST), Path::new("/state"));
+            assert_eq!(checked.is_ok(), is_taken, "{free:?} {more}");
+            let Err(refusal) = checked else { continue };
+            assert_eq!(refusal.code, ErrorCode::Refused);
+            assert!(
+                refusal.message.contains("/state has") && refusal.message.contains("keeps 64:"),
+                "{refusal}"
+            );
+        }
+        assert!(check_free(Some(9), (9, 0), Path::new("/state")).is_ok(), "nothing is kept free");
+    }
 }
