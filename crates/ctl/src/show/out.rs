@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::unistd::{getpgrp, tcgetpgrp};
 use serde::Serialize;
 
 use crate::Error;
@@ -39,6 +40,12 @@ pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// True if the line of the cursor at standard error is this command's. While it runs in the background, a person types
+/// there, and under `stty tostop` a command that writes is stopped.
+pub(crate) fn is_in_foreground() -> bool {
+    tcgetpgrp(io::stderr()).is_ok_and(|group| group == getpgrp())
+}
+
 /// Writes text unchanged.
 ///
 /// # Errors
@@ -66,6 +73,7 @@ pub(crate) fn json(document: &impl Serialize) -> Result<(), Error> {
 
 /// Writes a note for people to standard error. A failure to write it is ignored.
 pub(crate) fn note(text: &str) {
-    let erase = if PROGRESS_SHOWN.load(Ordering::Relaxed) { ERASE_LINE } else { "" };
+    let is_erased = PROGRESS_SHOWN.load(Ordering::Relaxed) && is_in_foreground();
+    let erase = if is_erased { ERASE_LINE } else { "" };
     drop(writeln!(io::stderr(), "{erase}{}", hint::message(text)));
 }

@@ -1,4 +1,4 @@
-//! The line "waiting for …" on standard error, shown on a terminal only and not before a second.
+//! The line "waiting for …" on standard error, shown on a terminal only, not before a second, and not in the background.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::show::out::{ERASE_LINE, PROGRESS_SHOWN};
+use crate::show::out::{ERASE_LINE, PROGRESS_SHOWN, is_in_foreground};
 use crate::show::{escape, time};
 
 /// Time before the line first appears, and between its updates.
@@ -34,14 +34,20 @@ impl Progress {
         }
         let (stop, stopped) = mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            let started = Instant::now();
+            let (started, mut is_drawn) = (Instant::now(), false);
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let text = format!("waiting for {}", escape::line(&what()));
                 let line = fitting(&text, &format!(" ({})", time::short(started.elapsed())), columns());
-                PROGRESS_SHOWN.store(true, Ordering::Relaxed);
-                drop(write!(io::stderr(), "{ERASE_LINE}{line}"));
+                // After a Ctrl-Z the shell prompts below a line that was drawn: it stays.
+                is_drawn = is_in_foreground();
+                PROGRESS_SHOWN.store(is_drawn, Ordering::Relaxed);
+                if is_drawn {
+                    drop(write!(io::stderr(), "{ERASE_LINE}{line}"));
+                }
             }
-            drop(write!(io::stderr(), "{ERASE_LINE}"));
+            if is_drawn && is_in_foreground() {
+                drop(write!(io::stderr(), "{ERASE_LINE}"));
+            }
             PROGRESS_SHOWN.store(false, Ordering::Relaxed);
         });
         Self { shown: Some((stop, thread)) }

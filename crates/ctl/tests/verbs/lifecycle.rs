@@ -723,7 +723,7 @@ pub(crate) fn script(poolctl: &std::process::Command) -> std::process::Command {
     let words: Vec<String> = words.iter().map(|word| quoted(word.to_str().unwrap())).collect();
     let mut script = std::process::Command::new("script");
     let line = format!("env --default-signal=INT {}", words.join(" "));
-    script.args(["-qec", &line, "/dev/null"]).env_clear();
+    script.args(["-qec", &line, "/dev/null"]).env_clear().env("TERM", "xterm-256color");
     script.envs(poolctl.get_envs().filter_map(|(key, value)| Some((key, value?))));
     if let Some(dir) = poolctl.get_current_dir() {
         script.current_dir(dir);

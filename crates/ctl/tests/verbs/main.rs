@@ -17,6 +17,7 @@ mod rules;
 mod samples;
 mod streams;
 mod supervisor;
+mod terminal;
 mod tmux;
 mod work;
 mod worker;
@@ -61,6 +62,7 @@ fn run_tests() -> ExitCode {
         queue::TESTS,
         rules::TESTS,
         streams::TESTS,
+        terminal::TESTS,
         tmux::TESTS,
         work::TESTS,
         worker::TESTS,
