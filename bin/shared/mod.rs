@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use process::runtime::containment::is_contained;
+use process::runtime::terminal::takes_colours;
 use protocol::Paths;
 use protocol::paths::{Env, PathError};
 use tracing_subscriber::EnvFilter;
@@ -60,7 +61,7 @@ impl Common {
         let given = std::env::var("POOL_LOG").ok().filter(|given| !given.is_empty());
         let filter = given.as_deref().and_then(log_filter);
         let is_wrong = given.is_some() && filter.is_none();
-        let ansi = std::io::stderr().is_terminal();
+        let ansi = std::io::stderr().is_terminal() && takes_colours();
         let filter = filter.unwrap_or_else(|| EnvFilter::new(level));
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
         // It would report the failure of a write to standard error, which panics if that cannot be written.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use process::runtime::terminal::takes_colours;
 use protocol::paths::{DEFAULT_POOL, Env};
 use protocol::{Paths, SessionRef, Token};
 
@@ -64,18 +65,17 @@ impl Context {
             env.socket = Some(absolute(socket)?.into());
         }
         let paths = Paths::new(&env).map_err(|error| Error::usage(error.to_string()))?;
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         // Variables that a pool sets for its sessions, handlers and locked commands count only if they are of the same
         // pool.
         let is_of_pool = inherited.is_none_or(|socket| socket == paths.socket);
-        let told = |name| variable(name).filter(|_| is_of_pool);
+        let told = |name| std::env::var(name).ok().filter(|value| !value.is_empty() && is_of_pool);
         let token = told("POOL_LOCK_TOKEN").map(|token| token.parse::<Token>());
         let lock = token.transpose().map_err(|error| Error::usage(format!("POOL_LOCK_TOKEN: {error}")))?;
         Ok(Self {
             began: Instant::now(),
             paths,
             names_socket: global.socket.is_some(),
-            style: style(global, variable("NO_COLOR").is_some()),
+            style: style(global),
             verbose: global.verbose > 0,
             lock,
             limit: global.timeout,
@@ -197,12 +197,12 @@ pub(crate) fn absolute(path: &std::path::Path) -> Result<PathBuf, Error> {
     std::path::absolute(path).map_err(|error| Error::usage(format!("{}: {error}", path.display())))
 }
 
-fn style(global: &Global, no_color: bool) -> Style {
+fn style(global: &Global) -> Style {
     let terminal = out::is_terminal();
     let colour = match global.color {
         Colour::Always => true,
         Colour::Never => false,
-        Colour::Auto => terminal && !no_color,
+        Colour::Auto => terminal && takes_colours(),
     };
     Style { json: global.json, quiet: global.quiet, terminal, colour }
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use process::runtime::terminal::is_dumb;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::show::out::{ERASE_LINE, PROGRESS_SHOWN, is_in_foreground};
@@ -21,7 +22,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Shows what is waited for. Does nothing if `quiet`, or if standard error is no terminal.
+    /// Shows what is waited for. Does nothing if `quiet`, or if standard error is no terminal that can erase a line.
     pub(crate) fn start(what: &str, quiet: bool) -> Self {
         let what = what.to_owned();
         Self::follow(move || what.clone(), quiet)
@@ -29,7 +30,7 @@ impl Progress {
 
     /// As [`Progress::start`], with a function that returns the text for each update.
     pub(crate) fn follow(mut what: impl FnMut() -> String + Send + 'static, quiet: bool) -> Self {
-        if quiet || !io::stderr().is_terminal() {
+        if quiet || !io::stderr().is_terminal() || is_dumb() {
             return Self { shown: None };
         }
         let (stop, stopped) = mpsc::channel::<()>();

@@ -3,14 +3,15 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use protocol::{Lifecycle, Reason};
+use protocol::{Lifecycle, Reason, Response};
 
-use crate::fake::{Pool, Ran, shown};
+use crate::fake::{Pool, Ran, ok, shown};
 use crate::lifecycle::script;
-use crate::samples::session;
+use crate::samples::{session, status};
 
 crate::tests! {
     a_command_in_the_background_leaves_the_terminal_alone, a_line_without_progress_is_not_erased,
+    a_terminal_that_takes_no_control_sequences_gets_none,
 }
 
 /// A pool that ends a session after the time at which a line of progress appears.
@@ -50,4 +51,16 @@ fn a_line_without_progress_is_not_erased() {
     let pool = Pool::new(|_| shown(session("web")));
     let Some(ran) = shell(&pool, r#"printf 'id: '; "$0" "$@""#, "new web") else { return };
     assert_eq!((ran.code, ran.out.as_str()), (0, "id: sess_1\r\n"), "{ran:?}");
+}
+
+fn a_terminal_that_takes_no_control_sequences_gets_none() {
+    let pool = Pool::new(|_| ok(Response::Status(Box::new(status()))));
+    let Some(ran) = shell(&pool, r#""$0" "$@""#, "status") else { return };
+    assert!(ran.out.contains("\x1b["), "{ran:?}");
+    let dumb =
+        [(ends_late(), r#"TERM=dumb "$0" "$@""#, "kill web"), (pool, r#"unset TERM; "$0" "$@""#, "status")];
+    for (pool, line, args) in dumb {
+        let ran = shell(&pool, line, args).unwrap();
+        assert!(ran.code == 0 && !ran.out.contains('\x1b'), "{args}: {ran:?}");
+    }
 }
