@@ -137,8 +137,10 @@ fn generated_name(
     match settings.naming {
         Naming::Numeric => next_number(pool, launch.tmux_names),
         Naming::Timestamp => {
-            let agent = agent_kind(asked);
-            let base = format!("{agent}-{}", launch.stamp);
+            let kind = agent_kind(asked);
+            // The name begins with it: a mistyped kind is refused as such, not as a bad name.
+            agent(settings, kind)?;
+            let base = format!("{kind}-{}", launch.stamp);
             input::check_name(&first_free(pool, &base, launch.tmux_names))
         }
     }

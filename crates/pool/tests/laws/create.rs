@@ -72,6 +72,20 @@ fn g01_two_of_the_same_second_have_different_names() {
 }
 
 #[test]
+fn a_mistyped_agent_is_refused_as_that_and_not_as_a_name() {
+    let world = World::default();
+    for naming in [Naming::Timestamp, Naming::Numeric] {
+        let launch = world::launch(Tag([1; 16]), world.now);
+        let refusal = session::create(&world.pool, &with(all(), naming), &of("Claude"), &launch).unwrap_err();
+        let told = &refusal.message;
+        assert!(
+            told.contains("no agent kind \"Claude\"") && told.ends_with("did you mean claude?"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn g01_w05_numeric_names_go_on_from_the_highest() {
     let (mut world, settings) = (World::default(), with(all(), Naming::Numeric));
     let name = |world: &mut World, asked: New| create(world, &settings, &asked).unwrap().name.to_string();
