@@ -23,7 +23,7 @@ crate::tests! {
     run_shows_everything_and_ends_alike, run_keeps_the_code_where_it_cannot_remove,
     run_ends_alike_where_it_cannot_read_the_output, run_says_what_goes_on_where_it_cannot_wait,
     run_keeps_the_session_whose_output_the_disk_does_not_take,
-    ctrl_c_goes_to_the_session_first, a_signal_that_comes_twice_ends_the_session,
+    keys_that_send_signals_go_to_the_session_first, a_signal_that_comes_twice_ends_the_session,
     logs_are_shown_as_they_are_asked_for, logs_follow_until_the_session_is_over, the_journal_is_read_in_pages,
     following_goes_on_where_it_was_cut, following_outlasts_the_daemon,
 }
@@ -152,14 +152,19 @@ fn run_says_what_goes_on_where_it_cannot_wait() {
     }
 }
 
-fn ctrl_c_goes_to_the_session_first() {
+fn keys_that_send_signals_go_to_the_session_first() {
+    goes_to_the_session_first("C-c", Signal::SIGINT, 130);
+    goes_to_the_session_first("C-\\", Signal::SIGQUIT, 131);
+}
+
+fn goes_to_the_session_first(key: &'static str, signal: Signal, code: i32) {
     let (dir, pressed) = (tempfile::tempdir().unwrap(), Arc::new(AtomicBool::new(false)));
     let (log, seen) = (dir.path().join("output.log"), pressed.clone());
     let pool = Pool::new(move |call| match &call.request {
         Request::New(_) => ok(Response::Session(Box::new(session("web")))),
         Request::Logs(_) => ok(log_files(&log)),
         Request::Keys(Keys { keys, .. }) => {
-            assert_eq!(keys, &["C-c"]);
+            assert_eq!(keys, &[key]);
             seen.store(true, Ordering::SeqCst);
             ok(Response::Done)
         }
@@ -168,12 +173,12 @@ fn ctrl_c_goes_to_the_session_first() {
     let mut child = pool.poolctl(["run", "web", "--", "program"]).spawn().unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
     until("the wait", || pool.calls().iter().any(|call| matches!(call.request, Request::Wait(_))));
-    kill(pid, Signal::SIGINT).unwrap();
+    kill(pid, signal).unwrap();
     until("the key", || pressed.load(Ordering::SeqCst));
     // The first one may not count as passed on yet.
-    until("its end", || kill(pid, Signal::SIGINT).is_err() || child.try_wait().unwrap().is_some());
+    until("its end", || kill(pid, signal).is_err() || child.try_wait().unwrap().is_some());
     let ran = Ran::new(&child.wait_with_output().unwrap());
-    assert_eq!(ran.code, 130);
+    assert_eq!(ran.code, code);
     assert!(ran.err.contains("sess_1 still runs"), "{}", ran.err);
 }
 

@@ -50,8 +50,8 @@ const WITHDRAW_PAUSE: Duration = Duration::from_millis(500);
 /// Time after which a signal ends this command although poold does not tell whether the session runs.
 const WITHDRAW_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs it. The first Ctrl-C goes to the session, and TERM and HUP end the session. A second signal ends only this
-/// command.
+/// Runs it. The first Ctrl-C or Ctrl-\ goes to the session, and TERM and HUP end the session. A second signal ends only
+/// this command.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let Args { create: mut args, rm, no_stream } = args;
     // Removed here once all of its output is printed, or by poold if this command ends first.
@@ -107,8 +107,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         }
         End::Interrupted => {
             note_goes_on(&id, &ending);
-            let signal = interrupted.get().filter(|_| ending.load(Ordering::Relaxed));
-            Ok(signal.map_or(exit::INTERRUPTED, |signal| exit::of_signal(*signal)))
+            Ok(interrupted.get().map_or(exit::INTERRUPTED, |signal| exit::of_signal(*signal)))
         }
         End::Exited(view) => {
             let shown = output.map_or(Ok(true), |output| output.finish(&view, &ends));
@@ -254,7 +253,7 @@ fn report(json: bool, what: &str, error: &Error) {
 /// Blocks the signals that are for the session. HUP is left alone if it is ignored, as under `nohup`.
 fn block_signals() -> Result<SigSet, Error> {
     let hup = Some(Signal::SIGHUP).filter(|hup| !process::identity::caller_ignores(*hup));
-    signals::block([Signal::SIGINT, Signal::SIGTERM].into_iter().chain(hup))
+    signals::block([Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM].into_iter().chain(hup))
 }
 
 /// A session that is created, as the thread that receives signals needs it.
@@ -346,7 +345,8 @@ impl SignalTarget {
     /// Passes the first signal on, while the request reaches the daemon. The second one ends only this command.
     fn pass_signals(self, first: Signal, signals: SigSet) {
         let Self { session, mut client, json, ending, ends } = self;
-        ending.store(first != Signal::SIGINT, Ordering::Relaxed);
+        let key = key_of(first);
+        ending.store(key.is_none(), Ordering::Relaxed);
         let (second, began) = (ends, Instant::now());
         let is_passed = Arc::new(AtomicBool::new(false));
         let passed = Arc::clone(&is_passed);
@@ -358,18 +358,27 @@ impl SignalTarget {
                 }
             }
         });
-        let (request, failed) = match first {
-            Signal::SIGINT => (
-                Request::Keys(Keys { session, keys: vec!["C-c".into()] }),
-                "Ctrl-C did not reach the session",
-            ),
-            _ => (Request::Kill(Kill { session, grace_ms: None }), "the session was not ended"),
+        let (request, failed) = match key {
+            Some(key) => {
+                let failed = format!("the key {key} did not reach the session");
+                (Request::Keys(Keys { session, keys: vec![key.into()] }), failed)
+            }
+            None => (Request::Kill(Kill { session, grace_ms: None }), "the session was not ended".to_owned()),
         };
         let answer = client.change(&Repeat::default(), request);
         is_passed.store(true, Ordering::Relaxed);
         if let Err(error) = answer {
-            report(json, failed, &error);
+            report(json, &failed, &error);
         }
+    }
+}
+
+/// The key for which a terminal sends this signal, as the session's own terminal knows it.
+fn key_of(signal: Signal) -> Option<&'static str> {
+    match signal {
+        Signal::SIGINT => Some("C-c"),
+        Signal::SIGQUIT => Some("C-\\"),
+        _ => None,
     }
 }
 
