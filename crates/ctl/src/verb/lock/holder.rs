@@ -77,7 +77,9 @@ impl<'a> Holder<'a> {
         };
         event.unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => {
-                LockEvent::Lost("poold could not be reached before its lease ended".into())
+                // After a Ctrl-Z this may be noticed before the answer to a renewal, which would tell.
+                let causes = "this command was stopped, or poold was not reached";
+                LockEvent::Lost(format!("it was not renewed before its lease ended ({causes})"))
             }
             RecvTimeoutError::Disconnected => {
                 LockEvent::Ended(Err(io::Error::other("the waiting thread ended")))
