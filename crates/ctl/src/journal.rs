@@ -85,7 +85,7 @@ fn line(stamped: &Stamped, style: out::Style) -> String {
     let session = stamped.event.session().map_or_else(|| "-".to_owned(), |id| id.to_string());
     let (at, kind) = (time::when(stamped.at, style, time::now()), stamped.event.kind());
     let fields = escape::line(&event::line(&stamped.event));
-    let line = format!("{:>6}  {at}  {kind:<22}  {session:<8}  {fields}", stamped.seq);
+    let line = format!("{:>6}  {at:<8}  {kind:<22}  {session:<8}  {fields}", stamped.seq);
     line.trim_end().to_owned()
 }
 
@@ -132,5 +132,23 @@ impl Follower for Journal<'_> {
             _ => {}
         }
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Event;
+
+    use super::*;
+
+    #[test]
+    fn the_columns_stand_below_each_other_whatever_the_age() {
+        let style = out::Style { terminal: true, ..out::Style::default() };
+        let at_kind = |seconds: u64| {
+            let (seq, at) = (Seq(7), Timestamp(time::now().0 - seconds * 1000));
+            let event = Event::SessionRenamed { session: SessionId(1), name: "web".parse().unwrap() };
+            line(&Stamped { seq, at, event }, style).find("session_renamed")
+        };
+        assert_eq!([5, 3000, 400 * 86_400].map(at_kind), [Some(18); 3]);
     }
 }
