@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use nix::sys::signal::{SigSet, Signal};
 use terminal_size::{Height, Width, terminal_size};
@@ -55,5 +55,24 @@ fn is_paged(text: &str) -> bool {
         // A pager that exits early does not read the rest.
         input.write_all(text.as_bytes()).ok();
     }
-    pager.wait().is_ok_and(|status| status.code() != Some(i32::from(exit::NO_PROGRAM)))
+    pager.wait().is_ok_and(has_run)
+}
+
+/// False for the end of a shell that found no pager, or one that cannot be executed: nobody has read the text.
+fn has_run(shell: ExitStatus) -> bool {
+    let code = shell.code().and_then(|code| u8::try_from(code).ok());
+    !code.is_some_and(|code| [exit::NO_PROGRAM, exit::NOT_EXECUTED].contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pager_that_cannot_be_executed_is_none() {
+        let ended =
+            |line: &str| Command::new("sh").args(["-c", line]).stderr(Stdio::null()).status().unwrap();
+        assert!(!has_run(ended("/dev/null")) && !has_run(ended("/nonexistent/pager")));
+        assert!(has_run(ended("exit 1")) && has_run(ended("kill -TERM $$")));
+    }
 }
