@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::exit::IntoCode;
-use crate::show::out;
+use crate::show::{escape, out};
 use crate::verb::*;
 use crate::{Context, Error, exit, manual};
 
@@ -163,6 +163,8 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
         2 if line_ends_as_session(args) => exit::OWN_FAILURE,
         exit => exit,
     };
+    let escaped = escaped(args);
+    let error = escaped.as_ref().unwrap_or(error);
     let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     if json && !is_help {
@@ -171,7 +173,7 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
         let message =
             tip(error, args).map_or_else(|| message.to_owned(), |tip| format!("{message}\n\n{tip}"));
         let document = json!({"error": {"code": "usage", "message": message, "exit": exit}});
-        out::note(&document.to_string());
+        out::note(&escape::json(&document.to_string()));
     } else {
         // An error that cannot be printed cannot be reported either.
         drop(error.print());
@@ -180,6 +182,14 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
         }
     }
     exit
+}
+
+/// Returns the error of a line with the control characters in its arguments escaped, if there are any: an error repeats
+/// arguments, which could command the terminal.
+fn escaped(args: &[OsString]) -> Option<clap::Error> {
+    let escaped = args.iter().map(|arg| OsString::from(escape::line(&arg.to_string_lossy())));
+    let escaped: Vec<OsString> = escaped.collect();
+    if escaped == args { None } else { parse(&escaped).err() }
 }
 
 /// True for a line that does not parse, if its verb ends with the exit code of a session's program: the code for the

@@ -9,7 +9,8 @@ use crate::fake::Pool;
 
 crate::tests! {
     a_topic_is_shown_without_a_pool, an_unknown_topic_names_the_nearest_one,
-    a_topic_in_place_of_a_verb_is_told_where_its_page_is, the_manual_is_written_as_man_pages,
+    a_topic_in_place_of_a_verb_is_told_where_its_page_is, no_argument_in_an_error_commands_the_terminal,
+    the_manual_is_written_as_man_pages,
 }
 
 fn a_topic_is_shown_without_a_pool() {
@@ -51,6 +52,15 @@ fn a_topic_in_place_of_a_verb_is_told_where_its_page_is() {
         "{error}"
     );
     assert!(!pool.run("nonsense").err.contains("shows the page"));
+}
+
+fn no_argument_in_an_error_commands_the_terminal() {
+    let pool = Pool::empty();
+    for line in ["non\x1b[2Jsense", "ls --state non\x1b[2Jsense", "--json kill web --non\x1b[2Jsense"] {
+        let ran = pool.run(line);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
+        assert!(ran.err.contains("x1b[2Jsense") && !ran.err.contains('\x1b'), "{ran:?}");
+    }
 }
 
 fn the_manual_is_written_as_man_pages() {
