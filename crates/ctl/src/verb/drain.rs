@@ -30,6 +30,12 @@ pub(crate) struct Args {
 /// Drains all of them, then waits for each if asked to.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let targets = args.targets.find(context, &args.repeat, (Scope::Running, "to drain"))?;
+    if args.wait
+        && let Some(own) = targets.iter().find(|target| context.is_current(&target.session))
+    {
+        let why = "it is drained once this command has ended, which would wait for it: leave out --wait";
+        return Err(Error::usage(format!("{}: {why}", own.name)));
+    }
     let deadline_ms = args.deadline.map(time::millis);
     let ask = |target: &Target| {
         // If the session has ended, the request itself waits.

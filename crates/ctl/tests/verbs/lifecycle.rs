@@ -27,6 +27,7 @@ crate::tests! {
     restore_starts_each_that_is_named, restore_all_waits_for_each_and_names_what_failed,
     restore_all_leaves_those_that_wait_for_a_slot_in_line, restore_all_ends_when_its_time_is_over,
     an_agent_that_ended_before_the_answer_is_reported, drain_waits_for_the_end,
+    a_drain_does_not_wait_for_itself,
     a_drain_that_is_cut_off_fails_and_a_session_that_had_ended_is_drained,
     a_selection_is_asked_for_and_its_size_is_told, label_and_update_take_several, pin_and_unpin_say_how_it_is,
     clear_empties_each, reset_is_a_fresh_restart_or_the_agents_own_command, prune_says_what_went,
@@ -339,6 +340,15 @@ fn drain_waits_for_the_end() {
     pool.run("drain web --deadline 5m").success();
     let drain = Drain { session: named("web"), deadline_ms: Some(300_000) };
     assert_eq!(requests(&pool)[4], Request::Drain(drain));
+}
+
+fn a_drain_does_not_wait_for_itself() {
+    let pool = Pool::new(live);
+    for (line, session) in [("drain - --wait", "sess_1"), ("drain web sess_2 --wait", "sess_2")] {
+        let ran = Ran::new(&pool.poolctl(line.split(' ')).env("POOL_SESSION", session).output().unwrap());
+        assert!(ran.code == 2 && ran.err.ends_with("leave out --wait\n"), "{ran:?}");
+    }
+    assert!(pool.calls().is_empty());
 }
 
 fn a_drain_that_is_cut_off_fails_and_a_session_that_had_ended_is_drained() {
