@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocol::policy::RestartPolicy;
 use protocol::reply::{Pruned, Sent, UsageView};
@@ -35,7 +35,7 @@ crate::tests! {
     wait_for_started_ends_well_only_where_it_runs,
     wait_for_nothing_named_is_for_the_work_or_for_somebody,
     wait_for_several_is_for_all_of_them_or_the_first_that_needs_somebody,
-    a_wait_that_ran_out_is_not_said_to_be_the_daemons, attach_waits_for_what_is_woken,
+    a_wait_that_ran_out_is_not_said_to_be_the_daemons, a_wait_for_output_has_its_time_once, attach_waits_for_what_is_woken,
     nothing_shown_holds_a_key, how_many_have_answered_is_told_on_a_terminal_alone,
 }
 
@@ -696,6 +696,14 @@ fn a_wait_that_ran_out_is_not_said_to_be_the_daemons() {
         let ran = pool.run("--timeout 300ms wait web --for idle,exit");
         assert_eq!(ran.err, "poolctl: timed out waiting for idle, exit\n", "{silent}");
     }
+}
+
+fn a_wait_for_output_has_its_time_once() {
+    let pool = Pool::new(|_| Answer::Silence);
+    let began = Instant::now();
+    let ran = pool.run("--timeout 3s wait web --for output:x");
+    assert_eq!((ran.code, ran.err.as_str()), (6, "poolctl: timed out waiting for output:x\n"));
+    assert!(began.elapsed() < Duration::from_secs(6), "it waited again after asking for the session");
 }
 
 fn attach_waits_for_what_is_woken() {

@@ -146,7 +146,7 @@ fn first(
     let watches: Vec<OutputWatch> = streams.into_iter().map(watch).collect();
     let asked = ask(context, session, conditions, sender);
     let threads = watches.len() + usize::from(asked);
-    let result = decide(&answers, threads, &watches, context.waiting_limit())?;
+    let result = decide(&answers, threads, &watches, context.left())?;
     Ok((session.clone(), result))
 }
 
@@ -156,7 +156,8 @@ fn ask(context: &Context, session: &SessionRef, conditions: &[Condition], sender
     if until.is_empty() {
         return false;
     }
-    let timeout_ms = context.waiting_limit().map(time::millis);
+    // Looking at the session before may have taken time.
+    let timeout_ms = context.left().map(time::millis);
     let wait = Wait { session: session.clone(), until, timeout_ms };
     let note =
         wait.until.contains(&Until::Exit).then(|| MissingComponentNote::watch(context, session.clone()));
