@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use protocol::policy::RestartPolicy;
 use protocol::reply::{Pruned, Sent, UsageView};
@@ -35,7 +35,8 @@ crate::tests! {
     wait_for_started_ends_well_only_where_it_runs,
     wait_for_nothing_named_is_for_the_work_or_for_somebody,
     wait_for_several_is_for_all_of_them_or_the_first_that_needs_somebody,
-    a_wait_that_ran_out_is_not_said_to_be_the_daemons, a_wait_for_output_has_its_time_once, attach_waits_for_what_is_woken,
+    a_wait_that_ran_out_is_not_said_to_be_the_daemons, a_wait_has_its_time_once,
+    attach_waits_for_what_is_woken,
     nothing_shown_holds_a_key, how_many_have_answered_is_told_on_a_terminal_alone,
 }
 
@@ -698,12 +699,24 @@ fn a_wait_that_ran_out_is_not_said_to_be_the_daemons() {
     }
 }
 
-fn a_wait_for_output_has_its_time_once() {
-    let pool = Pool::new(|_| Answer::Silence);
-    let began = Instant::now();
-    let ran = pool.run("--timeout 3s wait web --for output:x");
-    assert_eq!((ran.code, ran.err.as_str()), (6, "poolctl: timed out waiting for output:x\n"));
-    assert!(began.elapsed() < Duration::from_secs(6), "it waited again after asking for the session");
+fn a_wait_has_its_time_once() {
+    let pool = Pool::new(|call| match &call.request {
+        Request::Wait(_) => refused(ErrorCode::Timeout, "it did not happen in time"),
+        _ => {
+            std::thread::sleep(Duration::from_millis(50));
+            shown(session("web"))
+        }
+    });
+    pool.run("--timeout 60s wait web --for exit,output:x");
+    let waits = requests(&pool).into_iter().filter_map(|request| match request {
+        Request::Wait(wait) => wait.timeout_ms,
+        _ => None,
+    });
+    let waits: Vec<u64> = waits.collect();
+    assert!(
+        waits.len() == 1 && waits[0] <= 59_950,
+        "it waits as long again after a look at the session: {waits:?}"
+    );
 }
 
 fn attach_waits_for_what_is_woken() {
