@@ -5,6 +5,7 @@
 
 mod agent;
 mod calls;
+mod completions;
 mod database;
 mod fake;
 mod hook;
@@ -54,6 +55,7 @@ fn run_tests() -> ExitCode {
         supervisor::TESTS,
         agent::TESTS,
         calls::TESTS,
+        completions::TESTS,
         database::TESTS,
         hook::TESTS,
         lifecycle::TESTS,

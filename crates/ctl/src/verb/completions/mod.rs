@@ -16,6 +16,55 @@ use crate::{Error, exit};
 /// The environment variable that names the shell whose script calls.
 const CALLING_SHELL: &str = "_POOLCTL_COMPLETE";
 
+/// The part of the script for bash in which it takes the words of the line.
+const BASH_WORDS: &str = r#"
+    local words=("${COMP_WORDS[@]}")
+    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+        words[COMP_CWORD]="$2"
+    fi
+"#;
+
+/// The same for words as a shell has them: bash splits one at each `=` and `:`, and calls the last part `$2`. The text
+/// behind the cursor is left out.
+const BASH_JOINED_WORDS: &str = r#"
+    local words=() index=0 joined= rest=$COMP_LINE i after
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        if [[ $i -gt 0 && $rest != [[:space:]]* ]]; then
+            joined=yes
+            words[index]+=${COMP_WORDS[i]}
+        else
+            joined=
+            index=${#words[@]}
+            words+=("${COMP_WORDS[i]}")
+        fi
+        rest=${rest#*"${COMP_WORDS[i]}"}
+    done
+    if [[ -n $joined ]]; then
+        after=$((${#COMP_LINE} - ${#rest} - COMP_POINT))
+        words[index]=${words[index]:0:${#words[index]} - (after > 0 ? after : 0)}
+    elif [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+        words[index]="$2"
+    fi
+    _CLAP_COMPLETE_INDEX=$index
+"#;
+
+/// The end of the function in the script for bash.
+const BASH_END: &str = r"
+        compopt -o nospace
+    fi
+}
+";
+
+/// The same, after which bash is offered what takes the place of the last part.
+const BASH_LAST_PARTS: &str = r#"
+        compopt -o nospace
+    fi
+    if [[ -n $joined ]]; then
+        COMPREPLY=("${COMPREPLY[@]#"${words[index]%"$2"}"}")
+    fi
+}
+"#;
+
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -35,7 +84,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let script = String::from_utf8_lossy(&script);
     let script = match args.shell {
         // Files are completed by bash itself.
-        Shell::Bash => script.replace("-o bashdefault", "-o bashdefault -o default"),
+        Shell::Bash => script
+            .replace("-o bashdefault", "-o bashdefault -o default")
+            .replace(BASH_WORDS, BASH_JOINED_WORDS)
+            .replace(BASH_END, BASH_LAST_PARTS),
         // Where zsh loads the script at the first Tab (from its `fpath`), it expects an answer at once.
         Shell::Zsh => format!(
             "{script}\nif [[ ${{funcstack[1]}} == _poolctl ]]; then _clap_dynamic_completer_poolctl; fi\n"
