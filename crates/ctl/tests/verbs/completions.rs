@@ -7,7 +7,7 @@ use protocol::Response;
 use crate::fake::{Pool, Ran, ok};
 use crate::samples::session;
 
-crate::tests! { bash_completes_what_has_an_equals_sign }
+crate::tests! { bash_completes_what_has_an_equals_sign, zsh_adds_no_blank_to_what_goes_on }
 
 /// Calls the function of the script as bash does at a Tab: `$0` is poolctl, and the line, the part of its last word
 /// that bash replaces, and all parts follow.
@@ -41,5 +41,29 @@ fn bash_completes_what_has_an_equals_sign() {
         bash.env_clear().envs(poolctl.get_envs().filter_map(|(key, value)| Some((key, value?))));
         let Ok(output) = bash.output() else { return println!("skipped: no bash") };
         assert_eq!(Ran::new(&output).success(), offered, "{line}");
+    }
+}
+
+/// Calls the function of the script, with a `_describe` that prints what it is to offer, and the option for no blank.
+const ZSH: &str = r#"
+    poolctl=$0
+    poolctl() { "$poolctl" "$@" }
+    compdef() { }
+    _describe() { print -r -- ${(P)3} $4 }
+    eval "$(poolctl completions zsh)"
+    words=("$@") CURRENT=$#
+    _clap_dynamic_completer_poolctl
+"#;
+
+fn zsh_adds_no_blank_to_what_goes_on() {
+    let pool = Pool::empty();
+    let poolctl = pool.poolctl([""; 0]);
+    for (word, offered) in [("e", "error exit\n"), ("mess", "message\\: -S\n")] {
+        let mut zsh = Command::new("zsh");
+        zsh.args(["-fc", ZSH]).arg(poolctl.get_program()).args(["poolctl", "wait", "web", "--for", word]);
+        zsh.env_clear().envs(poolctl.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        let Ok(output) = zsh.output() else { return println!("skipped: no zsh") };
+        let ran = Ran::new(&output);
+        assert_eq!((ran.out.as_str(), ran.err.as_str()), (offered, ""), "{word}");
     }
 }

@@ -65,6 +65,19 @@ const BASH_LAST_PARTS: &str = r#"
 }
 "#;
 
+/// The part of the script for zsh that offers values.
+const ZSH_VALUES: &str = "
+        [[ -n $other ]] && _describe -V 'values' other
+";
+
+/// The same, without a blank behind what goes on, as `message:` does.
+const ZSH_OPEN_VALUES: &str = r#"
+        local -a open=("${(@M)other:#*\:}")
+        other=("${(@)other:#*\:}")
+        [[ -n $other ]] && _describe -V 'values' other
+        if [[ -n $open ]]; then _describe -V 'values' open -S ''; fi
+"#;
+
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -90,7 +103,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             .replace(BASH_END, BASH_LAST_PARTS),
         // Where zsh loads the script at the first Tab (from its `fpath`), it expects an answer at once.
         Shell::Zsh => format!(
-            "{script}\nif [[ ${{funcstack[1]}} == _poolctl ]]; then _clap_dynamic_completer_poolctl; fi\n"
+            "{}\nif [[ ${{funcstack[1]}} == _poolctl ]]; then _clap_dynamic_completer_poolctl; fi\n",
+            script.replace(ZSH_VALUES, ZSH_OPEN_VALUES)
         ),
         _ => script.into_owned(),
     };
