@@ -39,7 +39,7 @@ impl Progress {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let text = format!("waiting for {}", escape::line(&what()));
                 let line = fitting(&text, &format!(" ({})", time::short(started.elapsed())), columns());
-                // After a Ctrl-Z the shell prompts below a line that was drawn: it stays.
+                // A line that was drawn stays once the shell prompts below it, as after a Ctrl-Z.
                 is_drawn = is_in_foreground();
                 PROGRESS_SHOWN.store(is_drawn, Ordering::Relaxed);
                 if is_drawn {

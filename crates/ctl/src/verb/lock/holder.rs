@@ -77,7 +77,7 @@ impl<'a> Holder<'a> {
         };
         event.unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => {
-                // After a Ctrl-Z this may be noticed before the answer to a renewal, which would tell.
+                // This process may have been stopped meanwhile: then nothing is known of poold.
                 let causes = "this command was stopped, or poold was not reached";
                 LockEvent::Lost(format!("it was not renewed before its lease ended ({causes})"))
             }
