@@ -127,7 +127,7 @@ fn t06_a_deleted_socket_is_no_proof_and_the_server_is_reminded() {
     pool.kill9(Program::Watch);
     fs::remove_file(pool.tmux_socket()).unwrap();
     pool.start(Program::Watch);
-    await_fault(&pool, "SIGUSR1");
+    await_fault(&pool, &format!("kill -USR1 {server}"));
     send_signal(server, Signal::SIGUSR1);
     await_health(&pool);
     assert_eq!((panes(&pool), records(&pool)), (before, known));

@@ -1,10 +1,12 @@
-//! The check that a tmux server answers, if the pool may not start one itself: the user's own server, or one that a
-//! service manager starts.
+//! The tmux server, as far as sessions can be started in it: what is against that, with what to do, and the check before
+//! a start.
 
 use std::sync::Arc;
 
-use protocol::Refusal;
-use protocol::tmux::Server;
+use pool::observe::{OutOfReach, out_of_reach};
+use protocol::tmux::{NoAnswer, Server, ServerProblem};
+use protocol::{OsBytes, Refusal, ServerId, counted};
+use tmux::version::OLDEST;
 
 use crate::engine::{Daemon, Turn};
 use crate::sense::tmux_snapshot;
@@ -42,4 +44,68 @@ pub(crate) fn none_answers(daemon: &Daemon) -> String {
 async fn is_absent(daemon: &Daemon) -> Result<bool, Refusal> {
     let absent = |turn: &mut Turn<'_>| matches!(turn.volatile.observed.state().server, Server::Absent);
     daemon.engine.turn(absent).await
+}
+
+/// Returns why no session can be started in the tmux server, by the last observation, with what to do.
+pub(crate) fn trouble(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
+    let left = out_of_reach(turn.pool(), turn.volatile);
+    match &turn.volatile.observed.state().server {
+        Server::Unknown(silence) => Some(no_answer(silence, &daemon.tmux_socket())),
+        Server::Up(server) => left.servers.first().map(|old| replaced(*server, *old, left.sessions)),
+        Server::Absent => (!left.servers.is_empty()).then(|| unreachable(&left)),
+    }
+}
+
+/// Returns why the server does not answer, with what to do.
+pub(crate) fn no_answer(silence: &NoAnswer, socket: &OsBytes) -> String {
+    let pid = silence.pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    let (socket, detail) = (socket.as_path().display(), &silence.detail);
+    let remedy = match silence.trouble {
+        ServerProblem::Stopped => format!("`kill -CONT {pid}` lets it go on"),
+        ServerProblem::Spinning => format!(
+            "if it does not recover, `kill -KILL {pid}` ends it and its sessions, which `poolctl restart` \
+             starts again"
+        ),
+        ServerProblem::Unreachable => {
+            format!("`kill -USR1 {pid}` makes it listen again; tmux-watch does so by itself")
+        }
+        ServerProblem::Full => format!(
+            "end some of its programs (`kill` their processes); before the next start raise its limit of \
+             open files (`ulimit -n`, LimitNOFILE); the server is pid {pid}"
+        ),
+        ServerProblem::Forbidden => format!("`chmod u+rwx {socket}` and the directories above it"),
+        ServerProblem::NoTmux => format!("install tmux {OLDEST} or newer, or set [tmux] binary"),
+        ServerProblem::Unknown => "`poolctl sync` looks again".to_owned(),
+    };
+    format!("the tmux server is not seen: {detail}; its sessions are left as they are; {remedy}")
+}
+
+/// Returns the problem of another server at the socket of one that is not proved dead.
+fn replaced(server: ServerId, old: ServerId, sessions: usize) -> String {
+    let (new, old) = (server.process.pid, old.process.pid);
+    format!(
+        "another tmux server (pid {new}) answers at the socket, and that of {} (pid {old}) is not proved dead; what \
+         it runs is left as it is; end the new one, then `kill -USR1 {old}` makes the old one listen again",
+        counted(sessions as u64, "session")
+    )
+}
+
+/// Returns the problem of servers that are not proved dead while none answers.
+pub(crate) fn unreachable(left: &OutOfReach) -> String {
+    let of = match left.sessions {
+        0 => String::new(),
+        sessions => format!(" of {}", counted(sessions as u64, "session")),
+    };
+    let pids: Vec<String> = left.servers.iter().map(|server| server.process.pid.to_string()).collect();
+    let (known, wake) = match pids.as_slice() {
+        [] => (String::new(), "send SIGUSR1 to it".to_owned()),
+        pids => (
+            format!(" (pid {})", pids.join(", ")),
+            format!("`kill -USR1 {}` makes it listen again", pids.join(" ")),
+        ),
+    };
+    format!(
+        "nothing answers at the tmux socket, and the server{of}{known} is not proved dead; if its socket was deleted, \
+         {wake}"
+    )
 }

@@ -16,13 +16,13 @@ use tokio::time::sleep;
 
 use crate::decide::idempotency::ClientOperation;
 use crate::decide::lock;
+use crate::effect::tmux_server;
 use crate::engine::{Daemon, Turn, TurnOnDrop, pane_of};
 use crate::host::blocking_pool::Purpose;
 use crate::host::{clock, files, random, remove_tree};
 use crate::sense::tmux_snapshot;
 use crate::verb::session_view;
 use crate::verb::start::start_claim;
-use crate::verb::status::server;
 
 /// Maximum number of reads of an empty command line, and the time between them: together longer than an `execve` takes.
 const ARGV_TRIES: u32 = 20;
@@ -35,7 +35,7 @@ pub(super) async fn adopt(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Ado
     let find = move |turn: &mut Turn<'_>| {
         let state = turn.volatile.observed.state();
         if let Server::Unknown(silence) = &state.server {
-            return Err(Refusal::unavailable(server::no_answer(silence, &socket)));
+            return Err(Refusal::unavailable(tmux_server::no_answer(silence, &socket)));
         }
         pool::session::adopt_target(turn.pool(), state, &target)
     };

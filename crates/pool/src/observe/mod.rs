@@ -8,10 +8,11 @@
 //! A session is gone only by proof: the proven death of its server; absence from one complete listing
 //! together with the end of its init and its program; or absence from two complete listings at least 1 s apart.
 //! `foreign` finds the tmux sessions that are not the pool's; `health` tells how well a pane is observed.
-//! `tmux_name` tells where tmux has another name for a session.
+//! `tmux_name` tells where tmux has another name for a session, `other_servers` which servers are out of reach.
 
 pub(crate) mod foreign;
 pub(crate) mod health;
+pub(crate) mod other_servers;
 pub(crate) mod reconcile;
 pub(crate) mod state;
 pub(crate) mod take_in;
@@ -19,6 +20,7 @@ pub(crate) mod tmux_name;
 
 pub use foreign::{ForeignSessions, foreign_changes, foreign_sessions, panes_to_adopt};
 pub use health::transport_health;
+pub use other_servers::{OutOfReach, is_replaced, out_of_reach};
 pub use reconcile::{
     ABSENCE_PROOF, DiffScope, Observation, diff_scope, ended_by_tmux, reconcile, unconfirmed_runs,
 };

@@ -1,7 +1,7 @@
 //! `status`: an overview of the pool, with each problem and what to do about it.
 
 mod queues;
-pub(super) mod server;
+mod server;
 mod workers;
 
 use std::os::unix::fs::MetadataExt;
@@ -101,13 +101,12 @@ async fn config_problem(daemon: &Daemon) -> Option<String> {
 /// Composes the overview. `programs` are the problems of programs that are missing, and of files.
 fn overview(turn: &Turn<'_>, daemon: &Daemon, programs: Vec<String>) -> Status {
     let (pool, volatile, capacity) = (turn.pool(), &*turn.volatile, machine_capacity::latest(daemon));
-    let observed = (volatile, capacity);
-    let tmux = server::status(pool, observed, daemon.tmux_socket());
+    let tmux = server::status(turn, daemon, capacity);
     let counts = pool.queue_counts(None);
     let rules = &daemon.loaded().settings.queue;
     let stuck = attention::stuck(turn, rules);
     let quarantined = turn.reader().quarantined().unwrap_or_default();
-    let mut problems = problems(volatile, server::problem(pool, observed, &tmux.socket), counts.in_doubt);
+    let mut problems = problems(volatile, tmux.detail.clone(), counts.in_doubt);
     problems.extend(missing_database(daemon));
     problems.extend(removed_database(turn, daemon));
     problems.extend(down::problem(turn));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::deadlines::Mono;
 use pool::lock::{LockRequest, OuterLock, Ticket};
-use pool::observe::{Findings, ObserveOutcome, Observer, Peer, Report};
+use pool::observe::{Findings, ObserveOutcome, Observer, OutOfReach, Peer, Report};
 use pool::{observe, reap};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +13,9 @@ use protocol::clock::{Clock, ClockStep};
 use protocol::job::{JOB_VERSION, Started};
 use protocol::reap::Outcome;
 use protocol::tmux::{TmuxPane, TmuxState};
-use protocol::{Event, Exit, Lifecycle, PaneId, Reason, SessionId, Tag, Timestamp, TmuxSessionId, WindowId};
+use protocol::{
+    Event, Exit, Lifecycle, PaneId, ProcId, Reason, SessionId, Tag, Timestamp, TmuxSessionId, WindowId,
+};
 
 use super::{Engine, ONE};
 use crate::world::{pane, process, server, up};
@@ -293,4 +295,38 @@ fn a_verdict_on_a_pane_of_another_server_removes_no_pane_of_this_one() {
     assert_eq!(shown(&engine), 1);
     engine.volatile.observed.remove_pane(server(1), id, tag);
     assert_eq!(shown(&engine), 0);
+}
+
+#[test]
+fn sessions_in_a_server_that_does_not_answer_name_it_whichever_was_seen_last() {
+    let mut engine = Engine::with_live(2);
+    let left = |engine: &Engine| observe::out_of_reach(&engine.world.pool, &engine.volatile);
+    let replaced = |engine: &Engine| observe::is_replaced(&engine.world.pool, &engine.volatile);
+    let see = |engine: &mut Engine, state: TmuxState, exited: &[ProcId]| {
+        engine.pass(1000);
+        let seen = engine.see(state, exited);
+        engine.world.emit_all(seen.events);
+    };
+    assert!(left(&engine) == OutOfReach::default() && !replaced(&engine));
+    let both = OutOfReach { servers: [server(1)].into(), sessions: 2 };
+    see(&mut engine, up(2, vec![]), &[]);
+    assert!(left(&engine) == both && replaced(&engine), "a stranger answers");
+    see(&mut engine, TmuxState::default(), &[server(2).process]);
+    assert!(left(&engine) == both && !replaced(&engine), "the stranger has ended");
+    see(&mut engine, TmuxState::default(), &[server(1).process]);
+    assert_eq!(left(&engine), OutOfReach::default(), "it is proved dead");
+}
+
+#[test]
+fn a_server_without_sessions_is_out_of_reach_until_it_is_proved_dead() {
+    let mut engine = Engine::new();
+    let see = |engine: &mut Engine, state: TmuxState, exited: &[ProcId]| {
+        let seen = engine.see(state, exited);
+        engine.world.emit_all(seen.events);
+        let left = observe::out_of_reach(&engine.world.pool, &engine.volatile);
+        left.servers.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(see(&mut engine, up(1, vec![]), &[]), []);
+    assert_eq!(see(&mut engine, TmuxState::default(), &[]), [server(1)]);
+    assert_eq!(see(&mut engine, TmuxState::default(), &[server(1).process]), []);
 }

@@ -1,0 +1,65 @@
+//! Servers that are not proved dead, although none or another one answers at the tmux socket.
+
+use std::collections::BTreeSet;
+
+use protocol::tmux::Server;
+use protocol::{Lifecycle, ServerId, Session};
+
+use crate::pool::Pool;
+use crate::volatile::Volatile;
+
+/// Servers out of reach: the file of their socket is gone, or another server has taken its place.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OutOfReach {
+    /// The servers that are known.
+    pub servers: BTreeSet<ServerId>,
+    /// Number of the sessions that run in them, or in one that is not known.
+    pub sessions: usize,
+}
+
+/// The servers out of reach, by the last observation; none while it is not known which server answers.
+pub fn out_of_reach(pool: &Pool, volatile: &Volatile) -> OutOfReach {
+    match volatile.observed.state().server {
+        Server::Unknown(_) => OutOfReach::default(),
+        Server::Up(server) => {
+            let others: Vec<ServerId> =
+                running(pool, volatile).filter_map(server_of).filter(|other| *other != server).collect();
+            OutOfReach { sessions: others.len(), servers: others.into_iter().collect() }
+        }
+        Server::Absent => {
+            let missing: Vec<&Session> = missing(pool, volatile).collect();
+            let exited = volatile.reaping.exited();
+            let last = pool.server().filter(|server| !exited.contains(&server.process));
+            let servers = missing.iter().copied().filter_map(server_of).chain(last).collect();
+            OutOfReach { sessions: missing.len(), servers }
+        }
+    }
+}
+
+/// True if a server answers that is not the one of all running sessions. What is started in it is lost when its owner
+/// ends it.
+pub fn is_replaced(pool: &Pool, volatile: &Volatile) -> bool {
+    matches!(volatile.observed.state().server, Server::Up(_)) && out_of_reach(pool, volatile).sessions > 0
+}
+
+fn server_of(session: &Session) -> Option<ServerId> {
+    session.incarnation.as_ref()?.server
+}
+
+/// The sessions that hold a slot and whose server is not proved dead. Sessions that are being started are left out, as
+/// they have no server yet. What is left of all others is ended by the reaper.
+fn running<'a>(pool: &'a Pool, volatile: &'a Volatile) -> impl Iterator<Item = &'a Session> {
+    let exited = volatile.reaping.exited();
+    let is_left = move |s: &&Session| match server_of(s) {
+        Some(own) => !exited.contains(&own.process),
+        None => s.lifecycle != Lifecycle::Starting,
+    };
+    pool.sessions().filter(|s| s.lifecycle.holds_slot()).filter(is_left)
+}
+
+/// The running sessions that the last observation does not show. Those started after it do not count.
+fn missing<'a>(pool: &'a Pool, volatile: &'a Volatile) -> impl Iterator<Item = &'a Session> {
+    let listed = volatile.observed.seen_at().zip(volatile.observed.listed_from());
+    let is_older = move |s: &&Session| listed.is_some_and(|(at, from)| pool.moment(at, s.changed_at) < from);
+    running(pool, volatile).filter(is_older)
+}
