@@ -126,6 +126,8 @@ fn what_was_lost_with_the_users_server_stays_lost_until_the_user_starts_it_again
         let refused = pool.ctl(restore).expect(7);
         assert!(refused.stderr.contains(&remedy), "{refused:?}");
     }
+    let status = pool.ctl(&["status"]).expect(1).stdout;
+    assert!(status.contains(&remedy), "{status}");
     for id in &ids {
         assert_eq!(pool.lifecycle(id), "lost", "nothing was tried");
     }

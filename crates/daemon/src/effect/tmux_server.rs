@@ -31,13 +31,13 @@ pub(crate) async fn check(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
 pub(crate) fn none_answers(daemon: &Daemon) -> String {
     if daemon.device.own {
         return "no tmux server answers at the pool's socket: start its unit, or, where one lives and its socket \
-                was deleted, send it SIGUSR1; then repeat this"
+                was deleted, send it SIGUSR1"
             .to_owned();
     }
     let socket = daemon.device.socket.display();
     format!(
         "no tmux server answers at {socket}, and the pool starts none there, as it is not its own: `tmux -S {socket} \
-         new-session -d` starts one; then repeat this"
+         new-session -d` starts one"
     )
 }
 
@@ -52,6 +52,8 @@ pub(crate) fn trouble(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     match &turn.volatile.observed.state().server {
         Server::Unknown(silence) => Some(no_answer(silence, &daemon.tmux_socket())),
         Server::Up(server) => left.servers.first().map(|old| replaced(*server, *old, left.sessions)),
+        Server::Absent if left.sessions > 0 && !left.servers.is_empty() => Some(unreachable(&left)),
+        Server::Absent if !daemon.device.start_server => Some(none_answers(daemon)),
         Server::Absent => (!left.servers.is_empty()).then(|| unreachable(&left)),
     }
 }
