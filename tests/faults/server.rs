@@ -244,6 +244,9 @@ fn t03_a_new_server_beside_the_old_one_is_not_taken_for_it() {
         let output = pool.ctl(args);
         assert!(output.code != 0 && output.stderr.contains("another tmux server"), "{output:?}");
     }
+    let late = pool.ctl(&["new", "late", "--", "cat"]).expect(7);
+    assert!(late.stderr.contains("another tmux server"), "what is started there is lost with it: {late:?}");
+    pool.ok(&["rm", "late"]);
     let killed = pool.ctl(&["--timeout", "30s", "kill", &doomed]);
     assert!([1, 6].contains(&killed.code), "nobody can say that its pane is gone: {killed:?}");
     assert!(gone(doomed_agent), "its processes are known by themselves");

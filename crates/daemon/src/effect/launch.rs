@@ -124,6 +124,8 @@ async fn start(
         // This task waited for the lock while another one launched the incarnation: a job runs once.
         return Ok(follow_claimed(daemon, run, DOUBT_LIMIT).await.launched);
     }
+    let checked = tmux_server::check_not_replaced(daemon).await;
+    checked.map_err(|refusal| (Reason::TmuxFailed, refusal.message))?;
     let job = prepare(daemon, session, run).await.map_err(|detail| (Reason::Setup, detail))?;
     crate::crash::point("new-before-tmux");
     let create = Create {

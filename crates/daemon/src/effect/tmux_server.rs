@@ -1,9 +1,9 @@
-//! The tmux server, as far as sessions can be started in it: what is against that, with what to do, and the check before
-//! a start.
+//! The tmux server, as far as sessions can be started in it: what is against that, with what to do, and the checks
+//! before and within a start.
 
 use std::sync::Arc;
 
-use pool::observe::{OutOfReach, out_of_reach};
+use pool::observe::{OutOfReach, is_replaced, out_of_reach};
 use protocol::tmux::{NoAnswer, Server, ServerProblem};
 use protocol::{OsBytes, Refusal, ServerId, counted};
 use tmux::version::OLDEST;
@@ -14,17 +14,38 @@ use crate::sense::tmux_snapshot;
 /// Checks before a start that it can succeed, so that what waits for it stays as it is.
 ///
 /// # Errors
-/// Unavailable, if no server answers and the pool may not start one; storage where the engine has stopped.
+/// Unavailable, if no session can be started in the tmux server; storage where the engine has stopped.
 pub(crate) async fn check(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
-    if daemon.device.start_server || !is_absent(daemon).await? {
+    refuse_if_lasting(daemon, trouble).await
+}
+
+/// Checks within a start that the server which answers is that of the sessions that run. What is started in another one
+/// is lost when its owner ends it.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) async fn check_not_replaced(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
+    refuse_if_lasting(daemon, replacement).await
+}
+
+/// Finds something against a start, by the last observation.
+type Find = fn(&Turn<'_>, &Daemon) -> Option<String>;
+
+/// Refuses what `find` finds, unless another look at tmux shows that it is over.
+async fn refuse_if_lasting(daemon: &Arc<Daemon>, find: Find) -> Result<(), Refusal> {
+    if look(daemon, find).await?.is_none() {
         return Ok(());
     }
-    // A server may have been started since the last observation.
     tmux_snapshot::take(daemon).await?;
-    if is_absent(daemon).await? {
-        return Err(Refusal::unavailable(none_answers(daemon)));
+    match look(daemon, find).await? {
+        Some(why) => Err(Refusal::unavailable(why)),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+async fn look(daemon: &Arc<Daemon>, find: Find) -> Result<Option<String>, Refusal> {
+    let context = Arc::clone(daemon);
+    daemon.engine.turn(move |turn: &mut Turn<'_>| find(turn, &context)).await
 }
 
 /// Returns that no tmux server answers, with what to do.
@@ -41,11 +62,6 @@ pub(crate) fn none_answers(daemon: &Daemon) -> String {
     )
 }
 
-async fn is_absent(daemon: &Daemon) -> Result<bool, Refusal> {
-    let absent = |turn: &mut Turn<'_>| matches!(turn.volatile.observed.state().server, Server::Absent);
-    daemon.engine.turn(absent).await
-}
-
 /// Returns why no session can be started in the tmux server, by the last observation, with what to do.
 pub(crate) fn trouble(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     let left = out_of_reach(turn.pool(), turn.volatile);
@@ -56,6 +72,11 @@ pub(crate) fn trouble(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
         Server::Absent if !daemon.device.start_server => Some(none_answers(daemon)),
         Server::Absent => (!left.servers.is_empty()).then(|| unreachable(&left)),
     }
+}
+
+/// Returns the trouble that another server answers than that of the sessions that run.
+fn replacement(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
+    is_replaced(turn.pool(), turn.volatile).then(|| trouble(turn, daemon)).flatten()
 }
 
 /// Returns why the server does not answer, with what to do.

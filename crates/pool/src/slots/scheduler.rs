@@ -7,6 +7,7 @@ use protocol::policy::Budget;
 use protocol::{Event, Lifecycle, Reason, Session, SessionId, Tag};
 
 use crate::lock::hold_back::holds_back;
+use crate::observe::other_servers::is_replaced;
 use crate::reap::machine_rules::held_by_shortage;
 use crate::session::drain;
 use crate::session::drain_progress::{drains, is_drained};
@@ -158,7 +159,7 @@ fn start(
     (capacity, identities): (usize, &mut dyn FnMut() -> Option<RunIdentity>),
     actions: &mut Vec<Action>,
 ) {
-    if turn.volatile.scheduler.holds_starts() {
+    if holds_starts(turn) {
         return;
     }
     while actions.iter().filter(|action| matches!(action, Action::Start(_))).count() < capacity {
@@ -178,6 +179,11 @@ fn start(
     }
 }
 
+/// True if nothing is to be started now: clients stop the pool, or a stranger's tmux server answers.
+fn holds_starts(turn: &Turn<'_>) -> bool {
+    turn.volatile.scheduler.holds_starts() || is_replaced(turn.pool(), turn.volatile)
+}
+
 /// True if decisions of this tick depend on the silence of programs.
 fn depends_on_silence(turn: &Turn<'_>, settings: &Settings) -> bool {
     let is_drained = |session: &Session| is_drained(turn.pool(), session);
@@ -188,7 +194,7 @@ fn depends_on_silence(turn: &Turn<'_>, settings: &Settings) -> bool {
 
 /// Number of slots that are wanted beyond those that are free or about to come free.
 fn missing_slots(turn: &Turn<'_>, settings: &Settings) -> usize {
-    if turn.volatile.scheduler.holds_starts() {
+    if holds_starts(turn) {
         return 0;
     }
     let free = free(turn.pool(), settings) + leaving(turn);

@@ -9,11 +9,13 @@ use protocol::clock::{Clock, ClockStep};
 use protocol::policy::{DrainDeadline, RestartPolicy};
 use protocol::session::Conversation;
 use protocol::thought::{StreamPosition, Thought};
+use protocol::tmux::TmuxState;
 use protocol::{AgentEvent, Event, Exit, Lifecycle, MessageId, Notes, Reason, Session, SessionId, Timestamp};
 
 use super::{Engine, MINUTE, ONE, THREE, TWO};
 use crate::queue::send_prompt;
 use crate::stage::agent;
+use crate::world::{pane, up};
 
 /// The sessions that are started, in this order.
 fn started(actions: &[Action]) -> Vec<SessionId> {
@@ -181,6 +183,22 @@ fn starts_need_capacity_and_no_start_happens_twice() {
     assert_eq!(started(&tick.actions), [ONE]);
     let (tick, events) = engine.tick();
     assert_eq!((started(&tick.actions), events), (vec![], vec![]));
+}
+
+#[test]
+fn nothing_is_started_or_parked_for_a_start_while_a_strangers_server_answers() {
+    let mut engine = Engine::full();
+    let panes: Vec<_> = [ONE, TWO].into_iter().zip(1..).map(|(id, n)| pane(&engine.world, id, n)).collect();
+    let see = |engine: &mut Engine, state: TmuxState| {
+        let seen = engine.see(state, &[]);
+        engine.world.emit_all(seen.events);
+    };
+    see(&mut engine, up(2, vec![]));
+    assert_eq!(engine.tick().0.actions, [], "none is parked for it");
+    engine.settings.max_sessions = 3;
+    assert_eq!(engine.tick().0.actions, [], "there is a slot, and not the server");
+    see(&mut engine, up(1, panes));
+    assert_eq!(started(&engine.tick().0.actions), [THREE]);
 }
 
 #[test]
