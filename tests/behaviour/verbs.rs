@@ -215,10 +215,14 @@ fn a_program_of_the_pool_that_is_gone_is_a_problem() {
     pool.await_poold();
     let told = || pool.status()["problems"].to_string();
     assert!(!told().contains("is not there"), "{}", told());
+    let id = pool.script("web", "exec sleep 1000");
     for (name, _) in programs {
         std::fs::remove_file(bin.join(name)).unwrap();
         assert!(told().contains(&format!("the program {name} is not there")), "{}", told());
     }
+    let refused = pool.ctl(&["restart", "web"]).expect(1).stderr;
+    assert!(refused.contains("is not there") && refused.contains("nothing was ended"), "{refused}");
+    assert_eq!(pool.lifecycle(&id), "live");
 }
 
 #[test]

@@ -247,6 +247,8 @@ fn t03_a_new_server_beside_the_old_one_is_not_taken_for_it() {
     let late = pool.ctl(&["new", "late", "--", "cat"]).expect(7);
     assert!(late.stderr.contains("another tmux server"), "what is started there is lost with it: {late:?}");
     pool.ok(&["rm", "late"]);
+    let refused = pool.ctl(&["restart", &id]).expect(7);
+    assert!(refused.stderr.contains("another tmux server") && refused.stderr.contains("nothing was ended"));
     let killed = pool.ctl(&["--timeout", "30s", "kill", &doomed]);
     assert!([1, 6].contains(&killed.code), "nobody can say that its pane is gone: {killed:?}");
     assert!(gone(doomed_agent), "its processes are known by themselves");

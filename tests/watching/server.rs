@@ -54,6 +54,8 @@ fn t01_a_stopped_server_is_named_with_its_cure_and_loses_nothing() {
     assert_eq!(unseen.error()["code"], "unavailable", "a typed error, whatever the text");
     let unread = pool.ctl(&["--timeout", "30s", "capture", "a"]).expect(7).stderr;
     assert!(unread.contains("its screen was not read") && !unread.contains("done"), "{unread}");
+    let refused = pool.ctl(&["--timeout", "30s", "restart", "a"]).expect(7).stderr;
+    assert!(refused.contains(&cure) && refused.contains("nothing was ended"), "{refused}");
     assert_nothing_ended(&pool, &ids.each_ref());
     // No helper process is left waiting for an answer.
     for program in Program::ALL {

@@ -11,7 +11,7 @@ use tmux::version::OLDEST;
 use crate::engine::{Daemon, Turn};
 use crate::sense::tmux_snapshot;
 
-/// Checks before a start that it can succeed, so that what waits for it stays as it is.
+/// Checks that sessions can be started in the tmux server.
 ///
 /// # Errors
 /// Unavailable, if no session can be started in the tmux server; storage where the engine has stopped.

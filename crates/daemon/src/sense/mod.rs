@@ -11,6 +11,7 @@ pub(crate) mod observe;
 pub(crate) mod pane_state;
 pub(crate) mod past_output;
 pub(crate) mod process_exits;
+pub(crate) mod programs;
 pub(crate) mod quiet;
 pub(crate) mod sample_target;
 pub(crate) mod sampler;

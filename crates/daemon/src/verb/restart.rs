@@ -11,7 +11,7 @@ use crate::decide::idempotency::ClientOperation;
 use crate::effect::launch;
 use crate::engine::{Daemon, Turn};
 use crate::sense::{hook_spool, user_dirs};
-use crate::verb::start::{StartOptions, start_claim, start_stopped};
+use crate::verb::start::{self, StartOptions, start_claim, start_stopped};
 use crate::verb::{clear, termination};
 
 /// Time for reading the spooled hook reports of the incarnation that ended.
@@ -42,14 +42,15 @@ pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
     reply
 }
 
-/// Refuses before anything is ended if the session could not start again: another tmux session has its name, or its
-/// directory is gone.
+/// Refuses before anything is ended if the session could not start again: another tmux session has its name, its
+/// directory or the sessions' init is gone, or none can be started in the tmux server.
 async fn check_startable(daemon: &Arc<Daemon>, asked: &Restart) -> Result<(), Refusal> {
     let wanted = asked.session.clone();
     let read = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &wanted)?;
         let is_taken = pool::observe::is_name_taken(turn.pool(), &turn.volatile.observed, session);
-        let cwd = session.lifecycle.holds_slot().then(|| session.spec.cwd.clone());
+        // A restart that is under way ends nothing more.
+        let cwd = (!pool::session::restart(session).is_empty()).then(|| session.spec.cwd.clone());
         Ok::<_, Refusal>((session.id, is_taken.then(|| session.name.clone()), cwd))
     };
     let (id, taken, cwd) = daemon.engine.turn(read).await??;
@@ -59,6 +60,9 @@ async fn check_startable(daemon: &Arc<Daemon>, asked: &Restart) -> Result<(), Re
         return Err(Refusal::new(ErrorCode::Conflict, unended(why)));
     }
     let Some(cwd) = cwd else { return Ok(()) };
-    let checked = user_dirs::check_cwd(daemon, (id, &cwd)).await;
+    let checked = match user_dirs::check_cwd(daemon, (id, &cwd)).await {
+        Ok(()) => start::check(daemon).await,
+        refused => refused,
+    };
     checked.map_err(|refusal| Refusal { message: unended(refusal.message), ..refusal })
 }

@@ -6,7 +6,6 @@ use protocol::request::Restore;
 use protocol::{Event, Reply, Response, SessionId};
 
 use crate::decide::idempotency::ClientOperation;
-use crate::effect::tmux_server;
 use crate::engine::{Daemon, Turn};
 use crate::sense::tmux_snapshot;
 use crate::verb::session_view;
@@ -27,7 +26,7 @@ pub(super) async fn restore(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
 async fn restore_all(daemon: &Arc<Daemon>, op: &ClientOperation) -> Reply {
     // A loss that no observation has shown yet counts, too.
     tmux_snapshot::take(daemon).await?;
-    tmux_server::check(daemon).await?;
+    start::check(daemon).await?;
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let decide = move |turn: &mut Turn<'_>| {
         let events =

@@ -19,7 +19,7 @@ use crate::effect::tmux_server;
 use crate::engine::{Daemon, Turn, TurnOnDrop, pane_of};
 use crate::host::files;
 use crate::host::random::identity;
-use crate::sense::machine_capacity;
+use crate::sense::{machine_capacity, programs};
 use crate::verb::{clear, session_view};
 
 /// Time that a repeated operation waits for the outcome of an earlier attempt.
@@ -150,6 +150,17 @@ pub(super) async fn start_stopped(
     }
 }
 
+/// Checks before a start that it can succeed, so that what waits for it, or is to be ended for it, stays as it is.
+///
+/// # Errors
+/// Failed, if the sessions' init is missing; unavailable, if none can be started in the tmux server.
+pub(super) async fn check(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
+    match programs::init_problem(daemon).await {
+        Some(problem) => Err(Refusal::failed(problem)),
+        None => tmux_server::check(daemon).await,
+    }
+}
+
 /// Decides the next incarnation of a session, once there is a slot for it, and launches it. Returns `None` if
 /// the session runs already.
 pub(crate) async fn start_next<R: Send + 'static>(
@@ -160,7 +171,7 @@ pub(crate) async fn start_next<R: Send + 'static>(
 ) -> Result<Option<R>, Refusal> {
     // A session between two incarnations would stay there.
     if !options.is_restart {
-        tmux_server::check(daemon).await?;
+        check(daemon).await?;
     }
     let (context, under, begins) = (Arc::clone(daemon), lock::current(), requester.clone());
     let decide = move |turn: &mut Turn<'_>, ahead: usize| {

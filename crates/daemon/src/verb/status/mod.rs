@@ -4,7 +4,6 @@ mod queues;
 mod server;
 mod workers;
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +18,7 @@ use tmux::TmuxError;
 use crate::effect::cgroup;
 use crate::engine::{BUILD, Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
-use crate::host::program_path;
-use crate::sense::machine_capacity;
+use crate::sense::{machine_capacity, programs};
 use crate::verb::{attention, config, down};
 
 /// Maximum number of sessions named in a problem.
@@ -29,19 +27,19 @@ const NAMED: usize = 5;
 pub(super) async fn status(daemon: &Arc<Daemon>) -> Reply {
     machine_capacity::refresh(daemon).await?;
     cgroup::refresh(daemon).await;
-    let mut programs = Vec::from_iter(tmux_problem(daemon).await);
-    programs.extend(own_program_problem(daemon).await);
-    programs.extend(reaper_command_problem(daemon).await);
-    programs.extend(config_problem(daemon).await);
+    let mut missing = Vec::from_iter(tmux_problem(daemon).await);
+    missing.extend(programs::own_problem(daemon).await);
+    missing.extend(reaper_command_problem(daemon).await);
+    missing.extend(config_problem(daemon).await);
     let context = Arc::clone(daemon);
-    let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context, programs)));
+    let read = move |turn: &mut Turn<'_>| Response::Status(Box::new(overview(turn, &context, missing)));
     daemon.engine.turn(read).await
 }
 
 /// Returns the problem of a tmux program that is missing or too old. Otherwise only the start of a session would find
 /// it.
 async fn tmux_problem(daemon: &Daemon) -> Option<String> {
-    if !is_program(daemon, &daemon.device.binary).await {
+    if !programs::is_program(daemon, &daemon.device.binary).await {
         let shown = daemon.device.binary.display();
         return Some(format!("the program tmux is not there ({shown}): install tmux, or set [tmux] binary"));
     }
@@ -51,34 +49,10 @@ async fn tmux_problem(daemon: &Daemon) -> Option<String> {
     }
 }
 
-/// Returns the problem of a program of the pool that is missing, as after a removal of what was installed.
-async fn own_program_problem(daemon: &Daemon) -> Option<String> {
-    let (reaper, poolctl) = (daemon.reaper_program.clone(), daemon.poolctl());
-    let needs = [(reaper, "no session starts without it"), (poolctl, "agents' hooks and workers need it")];
-    for (program, why) in needs {
-        if !is_program(daemon, &program).await {
-            let (name, shown) = (program.file_name()?.display(), program.display());
-            return Some(format!("the program {name} is not there ({shown}), and {why}: install it again"));
-        }
-    }
-    None
-}
-
-/// True if a program is there, and may be run. A directory that does not answer counts as one without it.
-async fn is_program(daemon: &Daemon, program: &Path) -> bool {
-    let program = program.to_owned();
-    let look = move || {
-        let is_path = program.is_absolute();
-        let file = if is_path { program } else { program_path::find(&program.to_string_lossy()) };
-        std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
-    };
-    daemon.blocking.with_timeout(Purpose::Housekeeping, look).await.unwrap_or(false)
-}
-
 /// Returns the problem of a command that the reaper is to run before an end, and cannot: then rules end nothing.
 async fn reaper_command_problem(daemon: &Daemon) -> Option<String> {
     let program = daemon.loaded().config.reaper.before.first()?.clone();
-    let is_there = is_program(daemon, Path::new(&program)).await;
+    let is_there = programs::is_program(daemon, Path::new(&program)).await;
     (!is_there).then(|| {
         format!(
             "the reaper cannot run {program} before it ends something, so no rule and no limit ends anything: mend \
@@ -98,8 +72,8 @@ async fn config_problem(daemon: &Daemon) -> Option<String> {
     daemon.blocking.one_at_a_time(place, CONFIG_LIMIT, look).await.flatten()
 }
 
-/// Composes the overview. `programs` are the problems of programs that are missing, and of files.
-fn overview(turn: &Turn<'_>, daemon: &Daemon, programs: Vec<String>) -> Status {
+/// Composes the overview. `missing` are the problems of programs that are missing, and of files.
+fn overview(turn: &Turn<'_>, daemon: &Daemon, missing: Vec<String>) -> Status {
     let (pool, volatile, capacity) = (turn.pool(), &*turn.volatile, machine_capacity::latest(daemon));
     let tmux = server::status(turn, daemon, capacity);
     let counts = pool.queue_counts(None);
@@ -118,7 +92,7 @@ fn overview(turn: &Turn<'_>, daemon: &Daemon, programs: Vec<String>) -> Status {
     problems.extend(unread_files(turn));
     problems.extend(hidden_logs(turn));
     problems.extend(workers::problems(pool));
-    problems.extend(programs);
+    problems.extend(missing);
     problems.extend(rate_limited(turn, daemon));
     problems.extend(overdue_ends(turn, daemon));
     problems.extend(machine_capacity::admission_problems(daemon));
