@@ -1,8 +1,10 @@
 //! Notifications of a service manager: ready, alive, stopping. Without one they do nothing.
 
+use std::ffi::OsStr;
+use std::os::unix::net::UnixDatagram;
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use protocol::Refusal;
 use sd_notify::NotifyState;
@@ -16,9 +18,14 @@ const EXTENSION_US: u32 = 60_000_000;
 /// Time between two checks that the recovery progresses.
 const RECOVERY_PAUSE: Duration = Duration::from_secs(20);
 
-/// Notifies that the recovery is over and the socket answers.
+/// Notifies that the recovery is over and the socket answers. A service manager that reads nothing blocks a thread of
+/// its own: unlike all others, this notification is never dropped.
 pub(super) fn ready() {
-    notify(NotifyState::Ready);
+    let has_manager = std::env::var_os("NOTIFY_SOCKET").is_some();
+    let wait = || note(sd_notify::notify(&[NotifyState::Ready]));
+    if has_manager && thread::Builder::new().name("ready".to_owned()).spawn(wait).is_err() {
+        notify(NotifyState::Ready);
+    }
 }
 
 /// Notifies that the start takes longer, as the database is being checked or repaired.
@@ -108,8 +115,25 @@ fn resources_used() -> Option<(i64, i64, i64, i64)> {
     Some((processor / 10, usage.major_page_faults(), usage.block_reads(), usage.block_writes()))
 }
 
+/// Notifies, unless the service manager has not read earlier notifications: it must not block this process.
 fn notify(state: NotifyState) {
-    if let Err(error) = sd_notify::notify(&[state]) {
+    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
+        note(send(&socket, &state));
+    }
+}
+
+/// Sends a notification.
+///
+/// # Errors
+/// `WouldBlock` where too many were not read yet, and others.
+fn send(socket: &OsStr, state: &NotifyState) -> io::Result<()> {
+    let sender = UnixDatagram::unbound()?;
+    sender.set_nonblocking(true)?;
+    sender.send_to(format!("{state}\n").as_bytes(), socket).map(drop)
+}
+
+fn note(sent: io::Result<()>) {
+    if let Err(error) = sent {
         tracing::debug!(%error, "the service manager was not notified");
     }
 }
@@ -146,6 +170,15 @@ mod tests {
             (3, 3, 0)
         );
         assert!(pause(Duration::from_secs(30)) * 2 < Duration::from_secs(30), "an answer may take as long");
+    }
+
+    #[test]
+    fn a_service_manager_that_reads_nothing_blocks_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let _manager = UnixDatagram::bind(&path).unwrap();
+        let mut sent = (0..1_000_000).map(|_| send(path.as_os_str(), &NotifyState::Watchdog));
+        assert!(sent.any(|sent| sent.is_err()), "what does not fit is dropped");
     }
 
     #[tokio::test]
