@@ -16,7 +16,7 @@ use crate::prompt::blocked::Blocked;
 use crate::queue::prompts::{held_prompt, waiting_prompt};
 use crate::queue::{admin, doubt, health};
 use crate::session::lifecycle::is_restarting;
-use crate::session::restart_budget::is_held_as_copy;
+use crate::session::restart_budget::{fails_each_time, is_held_as_copy};
 use crate::session::restore::was_kept_from_start;
 use crate::settings::QueueRules;
 use crate::slots::wanting::wanting_since;
@@ -34,7 +34,7 @@ const NAMED_MAX: usize = 5;
 /// The kind of the item of all lost sessions.
 pub const LOST: &str = "lost";
 
-/// The kind of items of sessions that failed to start, with prompts that wait.
+/// The kind of items of sessions that failed to start, and are to run or have prompts that wait.
 pub const FAILED: &str = "failed";
 
 /// All items, the longest waiting first.
@@ -248,12 +248,13 @@ impl SessionItems<'_> {
         is_over.then(|| self.item("over", session.changed_at, (text, self.restart())))
     }
 
-    /// Returns an item if the session failed to start and prompts wait for it, or if it ran before and was lost. The
-    /// pool may try again, with the same result until somebody removes the cause.
+    /// Returns an item if the session failed to start and prompts wait for it, if it ran before and was lost, or if it
+    /// fails each time. The pool may try again, with the same result until somebody removes the cause.
     fn failed_to_start(&self) -> Option<InboxItem> {
         let session = self.session;
         let waiting = self.pool.prompts(session.id).waiting;
-        let matters = waiting > 0 || was_kept_from_start(session);
+        let fails = session.worker.is_none() && fails_each_time(self.pool, session, self.now);
+        let matters = waiting > 0 || was_kept_from_start(session) || fails;
         let has_failed = session.lifecycle == Lifecycle::Failed && !session.budget.exhausted && matters;
         let why = session.detail.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         let prompts = if waiting > 0 { format!(", and {}", prompts_wait(waiting)) } else { String::new() };

@@ -35,7 +35,7 @@ const KINDS: &str = "Kinds:\n\
     \x20 failing       several messages of a kind failed in a row\n\
     \x20 exhausted     a session ended too often, or is that of a copied pool: it is not started automatically\n\
     \x20 over          a session is stopped, and prompts wait for it\n\
-    \x20 failed        a session failed to start that ran before, or for which prompts wait\n\
+    \x20 failed        a session failed to start that ran before, five times in a row, or while prompts wait\n\
     \x20 slot          a session waits for a slot, and those that run keep theirs\n\
     \x20 lost          sessions were lost with the tmux server or the machine; one item for all";
 

@@ -191,6 +191,21 @@ fn a_session_that_failed_to_start_is_told_while_prompts_wait_for_it() {
 }
 
 #[test]
+fn a_session_that_fails_to_start_each_time_is_told_from_the_fifth_failure_on() {
+    let told = |reason, failures| {
+        let mut stage = Stage::new("claude");
+        stage.is(Lifecycle::Failed, Some(reason));
+        let budget = Budget { failures, due_at: Some(stage.now()), ..Budget::default() };
+        stage.world.emit(Event::BudgetChanged { session: stage.id, budget });
+        kinds(&stage, &idle())
+    };
+    for reason in [Reason::ExecFailed, Reason::Setup] {
+        assert_eq!(told(reason, 4), []);
+        assert_eq!(told(reason, 5), [("failed".to_owned(), "poolctl restart s".to_owned())]);
+    }
+}
+
+#[test]
 fn a_prompt_that_only_a_person_can_move_on_is_named_with_what_to_do() {
     let mut stage = Stage::new("claude");
     let id = stage.typed();
