@@ -56,6 +56,8 @@ fn a_tmux_that_is_too_old_is_refused_with_what_to_do() {
     assert!(status.lines().any(is_problem), "{status}");
     assert!(!pool.path("asked").exists(), "it was used for nothing else");
     pool.ok(&["rm", "web"]);
+    let ends = pool.lines(&["events", "--kind", "generator_ended"]);
+    assert_eq!(ends.len(), 1, "its only run has one end: {ends:?}");
 }
 
 #[test]

@@ -100,8 +100,8 @@ pub(crate) fn commit_outcome(turn: &mut Turn<'_>, session: SessionId, (tag, laun
             }
         }
         Launched::Failed { reason: failed, detail, exit } if wanted || reason == Reason::Exited => {
+            // Its tag is retired by the next start or by the removal, as that of any other end.
             turn.emit(Event::SessionFailed { session, reason: failed, detail, exit });
-            turn.emit(Event::TagRetired { tag, session });
         }
         // The session is being ended: the reaper reports when it is gone.
         Launched::Failed { .. } => {}
