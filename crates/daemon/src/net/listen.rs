@@ -1,30 +1,115 @@
 //! The daemon's socket: handed over by a service manager, or created. A file that is not provably a dead
-//! socket is never removed.
+//! socket is never removed. A created one whose file is gone is created anew.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use std::{fs, io};
 
 use process::runtime::untrusted_file;
-use world::transport::{Listener, SocketListener};
+use tokio::time::timeout;
+use world::BoxFuture;
+use world::processes::Processes;
+use world::transport::{Incoming, Listener, SocketListener};
 
 use crate::host::error::DaemonError;
 
+/// Time without a connection after which the file of the socket is looked at.
+const LOOK_PAUSE: Duration = Duration::from_secs(5);
+
+/// Consecutive looks that have to miss the file. The daemon notices earlier that its whole state directory was removed,
+/// and ends.
+const LOOKS: u32 = 3;
+
 /// The file of a socket that this process created.
+#[derive(Clone)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// The device and the inode of the file.
-    id: (u64, u64),
+    /// The device and the inode of the file; none once it is removed for good.
+    id: Arc<Mutex<Option<(u64, u64)>>>,
 }
 
 impl SocketFile {
-    /// Removes the file, unless another one has taken its place.
+    /// Removes the file, unless another one has taken its place. It is not created anew.
     pub(crate) fn remove(self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| untrusted_file::id(&found) == self.id) {
+        let mine = self.id.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let found = fs::symlink_metadata(&self.path).map(|found| untrusted_file::id(&found));
+        if mine.is_some() && found.ok() == mine {
             drop(fs::remove_file(self.path));
         }
+    }
+
+    /// Listens anew. Returns `None` if the file was removed for good.
+    fn renew(&self) -> io::Result<Option<SocketListener>> {
+        let mut id = self.id.lock().unwrap_or_else(PoisonError::into_inner);
+        if id.is_none() {
+            return Ok(None);
+        }
+        let (listener, created) = create(&self.path)?;
+        *id = Some(created);
+        Ok(Some(listener))
+    }
+}
+
+/// Creates a socket. Returns it with the device and the inode of its file.
+fn create(path: &Path) -> io::Result<(SocketListener, (u64, u64))> {
+    let listener = protocol::aio::listen(path)?;
+    let created = fs::symlink_metadata(path)?;
+    Ok((SocketListener(listener), untrusted_file::id(&created)))
+}
+
+/// A socket that this process created.
+struct OwnSocket {
+    listener: SocketListener,
+    file: SocketFile,
+    /// Number of the last looks that missed the file.
+    missed: u32,
+}
+
+impl OwnSocket {
+    fn create(path: &Path) -> io::Result<Self> {
+        let (listener, id) = create(path)?;
+        let file = SocketFile { path: path.to_owned(), id: Arc::new(Mutex::new(Some(id))) };
+        Ok(Self { listener, file, missed: 0 })
+    }
+
+    /// Listens anew once the file is gone: no client would find this daemon. What others have put in its place is left.
+    fn look_at_file(&mut self) {
+        let found = fs::symlink_metadata(&self.file.path);
+        let is_gone = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        self.missed = if is_gone { self.missed.saturating_add(1) } else { 0 };
+        if self.missed < LOOKS {
+            return;
+        }
+        let path = self.file.path.display();
+        match self.file.renew() {
+            Ok(Some(listener)) => {
+                tracing::warn!(%path, "the socket's file was removed: listening anew");
+                (self.listener, self.missed) = (listener, 0);
+            }
+            Ok(None) => {}
+            Err(error) if self.missed == LOOKS => {
+                tracing::warn!(%path, %error, "the socket's file was removed, and cannot be made again");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+impl Listener for OwnSocket {
+    fn accept<'a>(&'a mut self, processes: &'a dyn Processes) -> BoxFuture<'a, io::Result<Option<Incoming>>> {
+        Box::pin(async move {
+            loop {
+                let accepted = timeout(LOOK_PAUSE, self.listener.accept(processes)).await;
+                match accepted {
+                    Ok(accepted) => return accepted,
+                    Err(_) => self.look_at_file(),
+                }
+            }
+        })
     }
 }
 
@@ -39,12 +124,9 @@ pub(crate) fn listen(path: &Path) -> Result<(Box<dyn Listener>, Option<SocketFil
         return Ok((Box::new(SocketListener(listener)), None));
     }
     remove_dead_socket(path)?;
-    let listener = protocol::aio::listen(path).map_err(|e| DaemonError::io(path, e))?;
-    let created = fs::symlink_metadata(path).map_err(|e| DaemonError::io(path, e))?;
-    Ok((
-        Box::new(SocketListener(listener)),
-        Some(SocketFile { path: path.to_owned(), id: untrusted_file::id(&created) }),
-    ))
+    let socket = OwnSocket::create(path).map_err(|e| DaemonError::io(path, e))?;
+    let file = socket.file.clone();
+    Ok((Box::new(socket), Some(file)))
 }
 
 /// Returns the socket that a service manager handed over.
@@ -77,5 +159,39 @@ fn remove_dead_socket(path: &Path) -> Result<(), DaemonError> {
             Err(DaemonError::Other(why))
         }
         Err(error) => Err(DaemonError::io(path, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_whose_file_is_gone_is_created_anew_until_it_is_removed_for_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("poold.sock");
+        let mut own = OwnSocket::create(&path).unwrap();
+        let look = |own: &mut OwnSocket, times: u32| (0..times).for_each(|_| own.look_at_file());
+        let id = || fs::symlink_metadata(&path).ok().map(|found| untrusted_file::id(&found));
+        let first = id();
+        look(&mut own, LOOKS);
+        assert!(id() == first && UnixStream::connect(&path).is_ok(), "it is there");
+        fs::remove_file(&path).unwrap();
+        look(&mut own, LOOKS - 1);
+        assert_eq!(id(), None, "it may be just being replaced");
+        look(&mut own, 1);
+        UnixStream::connect(&path).expect("it is listened at again");
+        fs::remove_file(&path).unwrap();
+        let theirs = UnixListener::bind(&path).unwrap();
+        let others = id();
+        look(&mut own, LOOKS);
+        own.file.clone().remove();
+        assert_eq!(id(), others, "what others have put there is theirs");
+        drop(theirs);
+        fs::remove_file(&path).unwrap();
+        look(&mut own, LOOKS);
+        assert_eq!(id(), None, "the daemon ends");
     }
 }
