@@ -104,7 +104,7 @@ async fn handshake(path: &Path, hello: &Hello) -> Result<(ReadHalf, WriteHalf, W
     let Some(payload) = read_payload(&mut reader).await.map_err(failed)? else {
         return Err(ConnectError::Closed(path.to_owned()));
     };
-    let welcome = connect::accept(frame::decode(&payload).map_err(failed)?)?;
+    let welcome = connect::accept(hello, frame::decode(&payload).map_err(failed)?)?;
     Ok((reader, writer, welcome))
 }
 

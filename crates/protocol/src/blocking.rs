@@ -48,7 +48,7 @@ impl Connection {
     ) -> Result<(Self, Welcome), ConnectError> {
         let deadline = Deadline::after(timeout);
         let mut connection = Self::open(path, deadline, timeout)?;
-        let welcome = connection.handshake(path, frame::encode(hello), deadline)?;
+        let welcome = connection.handshake((path, hello), frame::encode(hello), deadline)?;
         Ok((connection, welcome))
     }
 
@@ -75,7 +75,7 @@ impl Connection {
         // If the hello is refused, the end of the connection could cut off a longer call.
         let along = frame::encode(&call).ok().filter(|call| call.len() <= CHUNK);
         let first = frame::encode(hello).map(|hello| [hello, along.clone().unwrap_or_default()].concat());
-        connection.handshake(path, first, welcomed)?;
+        connection.handshake((path, hello), first, welcomed)?;
         let reply = match along {
             None => connection.call(None, call.lock, call.request),
             Some(_) => {
@@ -93,7 +93,7 @@ impl Connection {
     /// Writes the first bytes and reads the welcome.
     fn handshake(
         &mut self,
-        path: &Path,
+        (path, hello): (&Path, &Hello),
         first: Result<Vec<u8>, FrameError>,
         deadline: Deadline,
     ) -> Result<Welcome, ConnectError> {
@@ -101,7 +101,7 @@ impl Connection {
             self.write(&first?, deadline)?;
             Ok(frame::decode(&self.read(deadline)?)?)
         };
-        connect::accept(exchange().map_err(|error| ConnectError::from_transport(path, error))?)
+        connect::accept(hello, exchange().map_err(|error| ConnectError::from_transport(path, error))?)
     }
 
     /// Sets the total time allowed for each call and each [`Connection::next_frame`]; `None` waits for ever.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::frame::{FRAME_MAX, FrameError};
-use crate::hello::{OLDEST_VERSION, VERSION, Welcome};
+use crate::hello::{Hello, HelloReply, OLDEST_VERSION, VERSION, Welcome};
 use crate::peer::PeerError;
 use crate::refusal::{ErrorCode, Refusal};
 
@@ -38,12 +38,17 @@ pub enum ConnectError {
     #[error("{0}")]
     Refused(Refusal),
     /// The daemon's welcome has a protocol version that this program does not speak.
-    #[error("poold {build} speaks protocol {version}, this program {OLDEST_VERSION} to {VERSION}: {}", older(*.version))]
+    #[error(
+        "{build} speaks protocol {version}, {program} {OLDEST_VERSION} to {VERSION}: upgrade {}",
+        older(*.version, .build, .program)
+    )]
     Version {
         /// The version in the welcome.
         version: u16,
         /// The daemon's name and version.
         build: String,
+        /// The name and version of this program.
+        program: String,
     },
     /// The peer does not speak this protocol.
     #[error("what listens at {} is no poold: {error}", .path.display())]
@@ -69,8 +74,9 @@ pub enum ConnectError {
     },
 }
 
-fn older(version: u16) -> &'static str {
-    if version < OLDEST_VERSION { "upgrade poold" } else { "upgrade this program" }
+/// The side that speaks the older protocol.
+fn older<'a>(version: u16, build: &'a str, program: &'a str) -> &'a str {
+    if version < OLDEST_VERSION { build } else { program }
 }
 
 impl ConnectError {
@@ -124,13 +130,14 @@ impl ConnectError {
     }
 }
 
-/// Checks that this program speaks the version of the welcome.
-pub(crate) fn accept(answer: Result<Welcome, Refusal>) -> Result<Welcome, ConnectError> {
+/// Checks that this program, which sent the hello, speaks the version of the welcome.
+pub(crate) fn accept(hello: &Hello, answer: HelloReply) -> Result<Welcome, ConnectError> {
     let welcome = answer.map_err(ConnectError::Refused)?;
     if (OLDEST_VERSION..=VERSION).contains(&welcome.version) {
         Ok(welcome)
     } else {
-        Err(ConnectError::Version { version: welcome.version, build: welcome.build })
+        let (version, build) = (welcome.version, welcome.build);
+        Err(ConnectError::Version { version, build, program: hello.build.clone() })
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use protocol::blocking::{Connection, nudge};
 use protocol::frame::{FrameBuffer, decode, encode, wrap};
-use protocol::hello::{HelloReply, VERSION};
+use protocol::hello::{HelloReply, OLDEST_VERSION, VERSION};
 use protocol::{
     Call, ConnectError, Epoch, ErrorCode, Frame, Hello, OpId, Refusal, Reply, Request, Response, Role, Seq,
     Tag, Token, TransportError, Welcome, job, peer,
@@ -329,9 +329,13 @@ fn a_hello_that_is_not_welcome() {
         "{refused:?}"
     );
     let newer = greeted_with(|mut served| served.send(&welcome(VERSION + 1)));
-    assert!(newer.to_string().contains("upgrade this program"), "{newer}");
+    let said = format!(
+        "poold 9 speaks protocol {}, test 1 {OLDEST_VERSION} to {VERSION}: upgrade test 1",
+        VERSION + 1
+    );
+    assert_eq!(newer.to_string(), said);
     let older = greeted_with(|mut served| served.send(&welcome(0)));
-    assert!(older.to_string().contains("upgrade poold"), "{older}");
+    assert!(older.to_string().ends_with(": upgrade poold 9"), "{older}");
     assert_eq!(older.code(), ErrorCode::Protocol);
     let gone = greeted_with(drop);
     assert!(matches!(gone, ConnectError::Closed(_)), "{gone:?}");
