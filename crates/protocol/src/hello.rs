@@ -54,7 +54,7 @@ impl Hello {
         }
         if !self.pool.is_empty() && self.pool != pool {
             return refuse(format!(
-                "this is pool {pool:?}, not {:?}: check POOL_NAME and POOL_SOCKET",
+                "this is pool {pool:?}, not {:?}: check --pool, POOL_NAME, POOL_SOCKET and POOL_STATE_DIR",
                 self.pool
             ));
         }

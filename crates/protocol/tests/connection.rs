@@ -328,6 +328,8 @@ fn a_hello_that_is_not_welcome() {
         matches!(&refused, ConnectError::Refused(refusal) if refusal.code == ErrorCode::Protocol),
         "{refused:?}"
     );
+    let causes = ["--pool", "POOL_NAME", "POOL_SOCKET", "POOL_STATE_DIR"];
+    assert!(causes.iter().all(|cause| refused.to_string().contains(cause)), "{refused}");
     let newer = greeted_with(|mut served| served.send(&welcome(VERSION + 1)));
     let said = format!(
         "poold 9 speaks protocol {}, test 1 {OLDEST_VERSION} to {VERSION}: upgrade test 1",
