@@ -1,4 +1,4 @@
-//! `rpc`: the whole protocol for any language. Each line in is a request as JSON, each line out a reply; a
+//! `rpc`: every request of a client, for any language. Each line in is a request as JSON, each line out a reply; a
 //! request for a session's output is answered by frames, until the session has ended.
 
 use std::io::{self, BufRead};
