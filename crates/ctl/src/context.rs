@@ -25,8 +25,6 @@ const DEFAULT_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Context {
     /// The paths of the pool.
     pub paths: Paths,
-    /// True if the user named its socket.
-    pub names_socket: bool,
     /// The style of output.
     pub style: Style,
     /// True if remarks are printed on standard error.
@@ -74,7 +72,6 @@ impl Context {
         Ok(Self {
             began: Instant::now(),
             paths,
-            names_socket: global.socket.is_some(),
             style: style(global),
             verbose: global.verbose > 0,
             lock,

@@ -1,10 +1,12 @@
 //! The reason why no daemon answers, as far as its disk, its locks and its log show it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use process::identity::{self, State};
 use process::inspect::machine;
 use process::runtime::logfile;
+use protocol::paths::is_same;
 use protocol::{Paths, Refusal};
 
 use crate::show::{escape, size, time};
@@ -20,6 +22,9 @@ const START_LIMIT: Duration = Duration::from_secs(90);
 /// Lines of poold's log that are looked at.
 const LOG_LINES: usize = 20;
 
+/// The name of the daemon's socket, unless `POOL_SOCKET` named another one at its start.
+const SOCKET: &str = "poold.sock";
+
 /// The record of poold's log that it has started.
 const READY: &str = " INFO daemon::run: ready";
 
@@ -27,18 +32,25 @@ const READY: &str = " INFO daemon::run: ready";
 #[derive(Debug)]
 pub(crate) struct DaemonAbsence {
     paths: Paths,
-    /// True if the user named the socket.
-    names_socket: bool,
 }
 
 impl DaemonAbsence {
     pub(crate) fn new(context: &Context) -> Self {
-        Self { paths: context.paths.clone(), names_socket: context.names_socket }
+        Self { paths: context.paths.clone() }
     }
 
-    /// True if a supervisor keeps the daemon running.
+    /// True if a supervisor keeps the daemon of this socket running.
     pub(crate) fn is_kept(&self) -> bool {
-        supervisor_lock::is_held(&self.paths.up_lock)
+        supervisor_lock::is_held(&self.paths.up_lock) && !self.is_elsewhere()
+    }
+
+    /// True if the socket is not that of the pool in the state directory, whose locks and logs then say nothing of it:
+    /// by `--socket` or `POOL_SOCKET` another pool is asked for, or none.
+    fn is_elsewhere(&self) -> bool {
+        let Paths { socket, run, up_lock, .. } = &self.paths;
+        let kept = supervisor_lock::terms(up_lock).socket;
+        let own = kept.map_or_else(|| run.join(SOCKET), |kept| PathBuf::from(kept.as_os_str()));
+        !is_same(socket, &own)
     }
 
     /// Returns the reason why no daemon answers if its disk is full: then it ends, and cannot start again.
@@ -113,17 +125,14 @@ impl DaemonAbsence {
 
     /// The process id of the daemon that holds the lock of the pool.
     fn daemon(&self) -> Option<u32> {
-        // Who names another socket asks for another pool.
-        let lock = Some(&self.paths.lock).filter(|_| !self.names_socket)?;
+        let lock = Some(&self.paths.lock).filter(|_| !self.is_elsewhere())?;
         let pid = std::fs::read_to_string(lock).ok()?.trim().parse().ok();
         pid.filter(|_| supervisor_lock::is_held(lock))
     }
 
     /// Returns the reason why no daemon answers if a supervisor runs: another `poolctl up` would not start one.
     pub(crate) fn of_kept_daemon(&self, was_reached: bool) -> Option<Refusal> {
-        let absent = !self.paths.socket.exists() || !was_reached;
-        // Who names another socket asks for another pool.
-        let absent = absent && !self.names_socket;
+        let absent = (!self.paths.socket.exists() || !was_reached) && !self.is_elsewhere();
         let holder = supervisor_lock::holder(&self.paths.up_lock).filter(|_| absent)?;
         let (socket, pid) = (self.paths.socket.display(), holder.pid);
         if !self.paths.socket.exists() && supervisor_lock::is_held(&self.paths.lock) {
@@ -192,7 +201,7 @@ mod tests {
         };
         let paths = Paths::new(&env).unwrap();
         std::fs::create_dir_all(&paths.run).unwrap();
-        DaemonAbsence { paths, names_socket: false }
+        DaemonAbsence { paths }
     }
 
     /// Locks the file of the daemon, and writes this process id into it.
@@ -215,6 +224,31 @@ mod tests {
         held.set_modified(SystemTime::now() - START_LIMIT).unwrap();
         let begins = format!("poold (pid {me}) runs, but its socket {} is gone: ", paths.socket.display());
         assert!(told().starts_with(&begins), "{}", told());
+    }
+
+    #[test]
+    fn of_a_socket_elsewhere_the_locks_of_the_directory_say_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = absence_in(dir.path());
+        let socket = dir.path().join("other.sock");
+        let other = DaemonAbsence { paths: Paths { socket: socket.clone(), ..here.paths.clone() } };
+        let link = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(&here.paths.run, link.path().join("run")).unwrap();
+        let linked = link.path().join("run/poold.sock");
+        let linked = DaemonAbsence { paths: Paths { socket: linked, ..here.paths.clone() } };
+        let held = hold(&here.paths, std::process::id());
+        assert!(!here.is_kept() && here.daemon().is_some() && other.daemon().is_none());
+        let up = supervisor_lock::try_acquire(&here.paths.up_lock, &Terms::default()).unwrap().unwrap();
+        assert!(here.is_kept() && linked.is_kept(), "the same file by another path");
+        assert!(!other.is_kept() && other.of_kept_daemon(false).is_none());
+        assert!(here.of_kept_daemon(false).is_some());
+        drop(up);
+        let terms = Terms { socket: Some(socket.as_path().into()), ..Terms::default() };
+        let _up = supervisor_lock::try_acquire(&here.paths.up_lock, &terms).unwrap().unwrap();
+        assert!(other.is_kept() && other.daemon().is_some(), "the supervisor was started with it");
+        assert!(!here.is_kept() && here.daemon().is_none());
+        drop(held);
+        assert!(other.of_kept_daemon(false).unwrap().message.contains("other.sock"));
     }
 
     #[test]

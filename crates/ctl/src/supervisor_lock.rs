@@ -32,6 +32,8 @@ impl Drop for SupervisorLock {
 #[serde(default)]
 pub(crate) struct Terms {
     pub pool: Option<String>,
+    /// The socket at which its `poold` listens.
+    pub socket: Option<OsBytes>,
     /// The configuration file, if it was named.
     pub config: Option<OsBytes>,
     /// The limit of its watchdog, in milliseconds.
@@ -123,7 +125,8 @@ mod tests {
         drop(held);
         assert!(!is_held(&path) && holder(&path).is_none());
         let pool = Some("p".to_owned());
-        let terms = Terms { pool, config: Some("/c".into()), watchdog_ms: Some(5), is_foreground: true };
+        let (socket, config) = (Some("/s".into()), Some("/c".into()));
+        let terms = Terms { pool, socket, config, watchdog_ms: Some(5), is_foreground: true };
         let held = try_acquire(&path, &terms).unwrap().unwrap();
         assert_eq!(super::terms(&path), terms);
         // The record of an earlier build has no settings.

@@ -68,6 +68,22 @@ pub(crate) fn check_is_pool(context: &Context) -> Result<(), Error> {
     )))
 }
 
+/// Refuses to start daemons, or to wait for them, at another socket than that of the present supervisor.
+///
+/// # Errors
+/// A usage error with both.
+pub(crate) fn check_socket(context: &Context) -> Result<(), Error> {
+    let Paths { state, socket, up_lock, .. } = &context.paths;
+    let kept = supervisor_lock::terms(up_lock).socket;
+    let Some(kept) = kept.filter(|kept| !is_same(kept.as_path(), socket)) else { return Ok(()) };
+    Err(Error::usage(format!(
+        "the pool in {} listens at {}, not at {}: check --socket and POOL_SOCKET",
+        state.display(),
+        kept.as_path().display(),
+        socket.display()
+    )))
+}
+
 /// True if whatever listens for `poold` refuses this client, for example because it has its maximum of connections:
 /// then it does not hang.
 pub(crate) fn is_refused(context: &Context, limit: Duration) -> bool {

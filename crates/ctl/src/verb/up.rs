@@ -61,9 +61,18 @@ fn parse_watchdog(text: &str) -> Result<Duration, String> {
 
 /// Returns once the pool is up.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
+    let mut context = context.clone();
+    if args.if_kept
+        && let Some(socket) = supervisor_lock::terms(&context.paths.up_lock).socket
+    {
+        // An installation knows the directory of a pool, and not its socket.
+        context.paths.socket = socket.as_path().to_owned();
+    }
+    let context = &context;
     let paths = &context.paths;
     if !args.detached {
         health::check_is_pool(context)?;
+        health::check_socket(context)?;
     }
     if args.if_kept && !supervisor_lock::is_held(&paths.up_lock) {
         return Ok(());
@@ -180,6 +189,7 @@ fn foreground(context: &Context, args: &Args) -> Result<(), Error> {
     let watchdog = args.watchdog.unwrap_or(WATCHDOG);
     let terms = Terms {
         pool: Some(context.paths.pool.to_string()),
+        socket: Some(context.paths.socket.as_path().into()),
         config: programs::config(),
         watchdog_ms: Some(time::millis(watchdog)),
         is_foreground: !args.detached,

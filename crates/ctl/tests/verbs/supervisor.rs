@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use nix::sys::signal::{Signal, kill};
@@ -20,7 +21,7 @@ crate::tests! {
     none_is_started_or_said_not_to_run_while_the_record_cannot_be_read, a_poold_that_hangs_is_ended_and_started_again,
     up_starts_at_once_what_was_held_back, two_at_once_and_then_down_stay_down,
     a_supervisor_that_is_stopped_is_named_and_can_be_ended, a_supervisor_ends_with_its_directory,
-    what_was_replaced_is_restarted_and_named_before,
+    what_was_replaced_is_restarted_and_named_before, a_socket_that_is_not_the_pools_is_not_waited_for,
     up_is_refused_inside_a_session, down_ends_the_sessions_or_nothing,
 }
 
@@ -38,7 +39,18 @@ impl Programs {
     }
 
     fn run(&self, line: &str) -> Ran {
-        Ran::new(&self.pool.poolctl(line.split(' ')).env("POOL_BIN_DIR", &self.bin).output().unwrap())
+        Ran::new(&self.poolctl(line).output().unwrap())
+    }
+
+    /// Runs a `poolctl` that is told this socket.
+    fn run_at(&self, socket: &Path, line: &str) -> Ran {
+        Ran::new(&self.poolctl(line).env("POOL_SOCKET", socket).output().unwrap())
+    }
+
+    fn poolctl(&self, line: &str) -> Command {
+        let mut command = self.pool.poolctl(line.split(' '));
+        command.env("POOL_BIN_DIR", &self.bin);
+        command
     }
 }
 
@@ -307,6 +319,22 @@ fn what_was_replaced_is_restarted_and_named_before() {
     assert!(first.iter().zip(second).all(|(before, now)| *before != now), "{first:?} {second:?}");
     assert!(!programs.run("status").out.contains("older build"));
     assert!(programs.run("up").success().contains("already up"));
+}
+
+fn a_socket_that_is_not_the_pools_is_not_waited_for() {
+    let programs = Programs::new();
+    let (own, nowhere) = (programs.bin.join("own.sock"), programs.bin.join("nowhere.sock"));
+    programs.run_at(&own, "up").success();
+    let began = std::time::Instant::now();
+    let ran = programs.run_at(&nowhere, "ls");
+    assert!(ran.code == 7 && ran.err.contains("no poold answers at"), "{ran:?}");
+    // The usual limit for a poold that its supervisor restarts is 10 s.
+    assert!(began.elapsed().as_secs() < 9, "{:?}", began.elapsed());
+    let ran = programs.run_at(&nowhere, "up");
+    assert!(ran.code == 2 && ran.err.contains("own.sock, not at"), "{ran:?}");
+    // An installation does not know the socket.
+    programs.run("up --if-kept").success();
+    programs.run_at(&own, "status").success();
 }
 
 fn up_is_refused_inside_a_session() {
