@@ -222,12 +222,17 @@ impl Client {
         if matches!(error, ConnectError::Timeout(_)) {
             return Failure::Silent;
         }
-        let refusal = error.refusal();
         if self.may_come_back(error) {
-            return Failure::Unreached(refusal);
+            return Failure::Unreached(error.refusal());
         }
+        Failure::Final(self.refusal(error))
+    }
+
+    /// Returns the refusal of a connection that is not tried again, with the cause as far as it is known.
+    pub(crate) fn refusal(&self, error: &ConnectError) -> Refusal {
         let is_absent = matches!(error, ConnectError::NotThere(_));
-        Failure::Final(self.absence.full_disk().filter(|_| is_absent).unwrap_or(refusal))
+        let known = || self.absence.full_disk().or_else(|| self.absence.of_unkept_daemon());
+        is_absent.then(known).flatten().unwrap_or_else(|| error.refusal())
     }
 
     /// Returns the refusal of a request that failed like this, with the cause as far as it is known. `limit` is the
@@ -237,7 +242,9 @@ impl Client {
             Failure::Final(refusal) => refusal,
             Failure::Silent => self.absence.of_silent_daemon(limit),
             Failure::Unreached(refusal) | Failure::Lost(refusal) => {
-                self.absence.of_kept_daemon(self.reached.load(Ordering::Relaxed)).unwrap_or(refusal)
+                let unkept = || self.absence.of_unkept_daemon().filter(|_| !self.socket.exists());
+                let kept = self.absence.of_kept_daemon(self.reached.load(Ordering::Relaxed));
+                kept.or_else(unkept).unwrap_or(refusal)
             }
         }
     }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use process::identity::{self, State};
-use process::inspect::machine;
+use process::inspect::{machine, program};
 use process::runtime::logfile;
 use protocol::paths::is_same;
-use protocol::{Paths, Refusal};
+use protocol::{OsBytes, Paths, Refusal};
 
 use crate::show::{escape, size, time};
 use crate::{Context, supervisor_lock};
@@ -24,6 +24,9 @@ const LOG_LINES: usize = 20;
 
 /// The name of the daemon's socket, unless `POOL_SOCKET` named another one at its start.
 const SOCKET: &str = "poold.sock";
+
+/// The options of `poold` for tasks of maintenance.
+const TASKS: [&str; 4] = ["--check", "--compact", "--discard-quarantined", "--import"];
 
 /// The record of poold's log that it has started.
 const READY: &str = " INFO daemon::run: ready";
@@ -85,23 +88,71 @@ impl DaemonAbsence {
         }
     }
 
-    /// Returns the refusal of a request to a daemon that holds its lock and has no socket: it has just started, is
-    /// being stopped, or somebody has removed the file.
-    fn without_socket(&self) -> Refusal {
-        let who = self.daemon().map_or_else(|| "poold".to_owned(), |pid| format!("poold (pid {pid})"));
+    /// Returns the reason why nobody listens if the pool's lock is held all the same: the daemon was not started by
+    /// `poolctl up`, or its supervisor was killed.
+    pub(crate) fn of_unkept_daemon(&self) -> Option<Refusal> {
+        if !supervisor_lock::is_held(&self.paths.lock) {
+            return None;
+        }
+        if !self.is_elsewhere() {
+            return Some(self.without_socket());
+        }
+        let (socket, state) = (self.paths.socket.display(), self.paths.state.display());
+        let who = named(self.holder());
+        Some(Refusal::unavailable(format!(
+            "no poold answers at {socket}: {who}, which has {state}, does not listen there; check --socket, \
+             POOL_SOCKET and POOL_STATE_DIR"
+        )))
+    }
+
+    /// True if a daemon holds the pool's lock that may not listen yet: it has just started, or recovers its database.
+    pub(crate) fn is_starting(&self) -> bool {
         // A daemon that takes the lock writes its process id into the file.
         let taken = std::fs::metadata(&self.paths.lock).and_then(|lock| lock.modified()).ok();
-        let held_for = taken.and_then(|at| at.elapsed().ok());
-        let why = if held_for.is_some_and(|time| time < START_LIMIT) {
+        let is_new = taken.and_then(|at| at.elapsed().ok()).is_some_and(|time| time < START_LIMIT);
+        let holder = self.holder();
+        let starts = is_new || self.paths.run.join("recovery").exists();
+        starts && holder.is_some_and(|pid| task(pid).is_none() && !is_stopped(pid))
+    }
+
+    /// Returns the refusal of a request to a daemon that holds its lock and has no socket: it has just started, is
+    /// being stopped, was started for a task only, or somebody has removed the file.
+    fn without_socket(&self) -> Refusal {
+        let pid = self.holder();
+        let who = named(pid);
+        let socket = self.paths.socket.display();
+        let why = if let Some(task) = pid.and_then(task) {
+            format!(
+                "{who} is at work on the database ({task}), and serves nobody meanwhile: try again after it"
+            )
+        } else if self.is_starting() {
             format!("{who} is starting, and does not listen yet: try again")
         } else {
+            let how = match pid.filter(|_| !self.is_kept()) {
+                Some(pid) => format!("`kill {pid}`, and then start it again"),
+                None => "`poolctl down` and `poolctl up` make a new one".to_owned(),
+            };
             format!(
-                "{who} runs, but its socket {} is gone: unless it is just being stopped, `poolctl down` and \
-                 `poolctl up` make a new one; sessions run on",
-                self.paths.socket.display()
+                "{who} runs, but its socket {socket} is gone: unless it is just being stopped, {how}; sessions run on"
             )
         };
         Refusal::unavailable(why)
+    }
+
+    /// Says which daemon runs on after `down`: it does not answer, and was not started by `poolctl up`.
+    pub(crate) fn left_running(&self) -> String {
+        let pid = self.holder();
+        let who = named(pid);
+        match pid {
+            None => format!("{who} still runs, but does not answer"),
+            Some(pid) if is_stopped(pid) => {
+                format!("{who} still runs, and is stopped: `kill -CONT {pid}` lets it go on")
+            }
+            Some(pid) => match task(pid) {
+                Some(task) => format!("{who} is at work on the database ({task}): wait for its end"),
+                None => format!("{who} still runs, but does not answer: `kill {pid}` ends it"),
+            },
+        }
     }
 
     /// Says what becomes of a daemon that hangs: `: its `poolctl up` (pid 5) ends and restarts it if …`.
@@ -123,11 +174,15 @@ impl DaemonAbsence {
         }
     }
 
-    /// The process id of the daemon that holds the lock of the pool.
+    /// The process id of the daemon that is asked, if it holds the lock of the pool.
     fn daemon(&self) -> Option<u32> {
-        let lock = Some(&self.paths.lock).filter(|_| !self.is_elsewhere())?;
-        let pid = std::fs::read_to_string(lock).ok()?.trim().parse().ok();
-        pid.filter(|_| supervisor_lock::is_held(lock))
+        self.holder().filter(|_| !self.is_elsewhere())
+    }
+
+    /// The process id of the holder of the lock of the pool.
+    fn holder(&self) -> Option<u32> {
+        let pid = std::fs::read_to_string(&self.paths.lock).ok()?.trim().parse().ok();
+        pid.filter(|_| supervisor_lock::is_held(&self.paths.lock))
     }
 
     /// Returns the reason why no daemon answers if a supervisor runs: another `poolctl up` would not start one.
@@ -159,6 +214,24 @@ impl DaemonAbsence {
     }
 }
 
+/// The daemon, with its process id as far as that is known.
+fn named(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "poold".to_owned(), |pid| format!("poold (pid {pid})"))
+}
+
+/// The option for which a `poold` was started if that is a task of maintenance, for which it holds the lock and does
+/// not listen.
+fn task(pid: u32) -> Option<&'static str> {
+    let arguments = identity::identify(pid).ok()?.and_then(|id| program::argv(id).ok()?)?;
+    TASKS.into_iter().find(|task| {
+        let is_task = |argument: &OsBytes| {
+            let rest = argument.0.strip_prefix(task.as_bytes());
+            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'=')
+        };
+        arguments.iter().any(is_task)
+    })
+}
+
 /// True if this process is stopped, by a signal or a tracer.
 fn is_stopped(pid: u32) -> bool {
     identity::read(pid).is_ok_and(|found| found.is_some_and(|process| process.state == State::Stopped))
@@ -184,6 +257,7 @@ fn begins_record(line: &str) -> bool {
 mod tests {
     use std::fs::File;
     use std::path::Path;
+    use std::process::Stdio;
     use std::time::SystemTime;
 
     use nix::fcntl::{Flock, FlockArg};
@@ -224,6 +298,33 @@ mod tests {
         held.set_modified(SystemTime::now() - START_LIMIT).unwrap();
         let begins = format!("poold (pid {me}) runs, but its socket {} is gone: ", paths.socket.display());
         assert!(told().starts_with(&begins), "{}", told());
+    }
+
+    #[test]
+    fn a_daemon_that_nobody_keeps_is_named_where_it_is_not_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        let absence = absence_in(dir.path());
+        assert!(absence.of_unkept_daemon().is_none());
+        let me = std::process::id();
+        let held = hold(&absence.paths, me);
+        let told = |absence: &DaemonAbsence| absence.of_unkept_daemon().unwrap().message;
+        assert!(absence.is_starting() && told(&absence).contains("is starting"), "{}", told(&absence));
+        held.set_modified(SystemTime::now() - START_LIMIT).unwrap();
+        let how = format!(" is gone: unless it is just being stopped, `kill {me}`, and then start it again;");
+        assert!(!absence.is_starting() && told(&absence).contains(&how), "{}", told(&absence));
+        assert!(absence.left_running().ends_with(&format!("`kill {me}` ends it")));
+        let elsewhere = DaemonAbsence { paths: Paths { socket: "/nowhere".into(), ..absence.paths.clone() } };
+        let who = format!("no poold answers at /nowhere: poold (pid {me}), which has ");
+        assert!(told(&elsewhere).starts_with(&who), "{}", told(&elsewhere));
+        std::fs::write(absence.paths.run.join("recovery"), "1 5").unwrap();
+        assert!(absence.is_starting(), "a large database takes long");
+
+        let script = ["-c", "read line", "poold", "--import=file"];
+        let mut task = std::process::Command::new("sh").args(script).stdin(Stdio::piped()).spawn().unwrap();
+        std::fs::write(&absence.paths.lock, task.id().to_string()).unwrap();
+        assert!(!absence.is_starting() && told(&absence).contains("(--import)"), "{}", told(&absence));
+        task.kill().unwrap();
+        task.wait().unwrap();
     }
 
     #[test]

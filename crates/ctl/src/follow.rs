@@ -77,11 +77,10 @@ fn stream(
     limit: &mut RetryLimit,
 ) -> Result<(), StreamEnd> {
     let mut connection = client.connect(Role::Subscriber, limit.left()).map_err(|error| {
-        let refusal = error.refusal();
         if client.may_come_back(&error) {
-            StreamEnd::Unreached(refusal)
+            StreamEnd::Unreached(error.refusal())
         } else {
-            StreamEnd::Final(refusal.into())
+            StreamEnd::Final(client.refusal(&error).into())
         }
     })?;
     connection.send(follower.request())?;

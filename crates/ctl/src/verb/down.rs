@@ -13,6 +13,7 @@ use protocol::reply::Status;
 use protocol::{ErrorCode, Paths};
 use serde_json::json;
 
+use crate::daemon_absence::DaemonAbsence;
 use crate::show::out;
 use crate::up::{builds, health, orphans, started, stop};
 use crate::{Context, Error, supervisor_lock};
@@ -64,7 +65,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         return Err(still_runs(&left, stopped));
     }
     if supervisor_lock::is_held(&context.paths.lock) {
-        return Err(Error::failed("poold still runs, but does not answer"));
+        return Err(Error::failed(DaemonAbsence::new(context).left_running()));
     }
     let alive = alive.ok().map(|views| views.len());
     tell(context, stopped, alive)?;

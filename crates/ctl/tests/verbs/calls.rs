@@ -20,7 +20,8 @@ crate::tests! {
     what_a_session_is_told_is_of_its_pool_only, a_list_comes_in_parts, a_refusal_has_its_code,
     new_takes_what_it_should_from_its_caller, a_prompt_goes_with_its_session,
     a_lost_connection_repeats_the_same_operation, no_answer_is_a_timeout,
-    a_daemon_that_does_not_take_a_connection_within_the_users_limit_is_no_absence, a_timeout_says_what_was_waited_for,
+    a_daemon_that_does_not_take_a_connection_within_the_users_limit_is_no_absence,
+    a_daemon_without_a_socket_is_named_though_nobody_keeps_it, a_timeout_says_what_was_waited_for,
     a_lock_token_goes_along, send_reads_standard_input, a_send_whose_wait_runs_out_names_its_message,
     a_send_that_wakes_goes_by_the_state_of_its_message, a_repeated_send_is_answered_as_the_first_one,
     send_says_where_it_comes_from_and_what_holds_it_back, a_daemon_that_recovers_says_how_far_it_is,
@@ -220,6 +221,20 @@ fn a_daemon_that_does_not_take_a_connection_within_the_users_limit_is_no_absence
         assert_eq!((ran.code, ran.err.as_str()), (6, said.as_str()), "{line}");
     }
     assert_eq!(pool.run("wait web --timeout 300ms").code, 6);
+}
+
+fn a_daemon_without_a_socket_is_named_though_nobody_keeps_it() {
+    let pool = Pool::empty();
+    let lock = std::fs::File::create(pool.dir.path().join("run/poold.lock")).unwrap();
+    let mut held = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusive).ok().unwrap();
+    write!(held, "{}", std::process::id()).unwrap();
+    assert!(pool.run("ls").err.contains("is starting"));
+    held.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let how = format!("`kill {}`", std::process::id());
+    for (line, code) in [("ls", 7), ("status", 7), ("events --follow", 7), ("down", 1)] {
+        let ran = pool.run(line);
+        assert!(ran.code == code && ran.err.contains(&how), "{line}: {ran:?}");
+    }
 }
 
 fn a_timeout_says_what_was_waited_for() {

@@ -64,7 +64,7 @@ impl Reconnecting {
                     None => Refusal::unavailable("the connection to poold was lost"),
                 },
                 Err(error) if new.client.may_come_back(&error) => error.refusal(),
-                Err(error) => return Err(error.refusal().into()),
+                Err(error) => return Err(new.client.refusal(&error).into()),
             };
             if !limit.wait_to_retry(began) {
                 return Err(refusal.into());
