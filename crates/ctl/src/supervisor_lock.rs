@@ -31,6 +31,8 @@ impl Drop for SupervisorLock {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Terms {
+    /// The version of its program.
+    pub build: Option<String>,
     pub pool: Option<String>,
     /// The socket at which its `poold` listens.
     pub socket: Option<OsBytes>,
@@ -124,9 +126,9 @@ mod tests {
         assert_eq!(holder(&path), Some(process::identity::me().unwrap()));
         drop(held);
         assert!(!is_held(&path) && holder(&path).is_none());
-        let pool = Some("p".to_owned());
+        let (build, pool) = (Some("1".to_owned()), Some("p".to_owned()));
         let (socket, config) = (Some("/s".into()), Some("/c".into()));
-        let terms = Terms { pool, socket, config, watchdog_ms: Some(5), is_foreground: true };
+        let terms = Terms { build, pool, socket, config, watchdog_ms: Some(5), is_foreground: true };
         let held = try_acquire(&path, &terms).unwrap().unwrap();
         assert_eq!(super::terms(&path), terms);
         // The record of an earlier build has no settings.

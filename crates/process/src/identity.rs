@@ -63,8 +63,8 @@ pub fn exited(id: ProcId) -> io::Result<bool> {
     Ok(matches!(state(id)?, State::Gone | State::Zombie))
 }
 
-/// True if the executable at `path`, from which this process was started, has been replaced since. False if
-/// that is unknown, and for a process that was started from another path.
+/// True if `path` is an executable that has replaced the one of this process: it was started from this path, or its own
+/// file was removed. False if that is unknown, as on macOS, and for another program that is still there.
 pub fn is_outdated(id: ProcId, path: &std::path::Path) -> bool {
     platform::is_outdated(id.pid, path).unwrap_or(false) && !exited(id).unwrap_or(true)
 }
@@ -107,6 +107,40 @@ mod tests {
         assert_eq!(identify(id.pid).unwrap(), None);
         child.wait().unwrap();
         assert_eq!(state(id).unwrap(), State::Gone);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_executable_that_is_moved_relinked_or_removed_is_replaced_by_another_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, two, link] = ["1", "2", "link"].map(|name| dir.path().join(name));
+        // By a process of its own: a file that this one has open for writing cannot be executed.
+        let install = |at: &std::path::Path| {
+            std::fs::create_dir_all(at).unwrap();
+            assert!(Command::new("cp").arg("/bin/sleep").arg(at).status().unwrap().success());
+        };
+        for at in [&one, &two] {
+            install(at);
+        }
+        std::os::unix::fs::symlink(&one, &link).unwrap();
+        let start = |path: &std::path::Path| {
+            let child = Command::new(path.join("sleep")).arg("1000").spawn().unwrap();
+            (identify(child.id()).unwrap().unwrap(), child)
+        };
+        let mut started = [start(&one), start(&link)];
+        let is_outdated = |n: usize, at: &std::path::Path| is_outdated(started[n].0, &at.join("sleep"));
+        let all = [0, 1].map(|n| [&one, &two].map(|at| is_outdated(n, at)));
+        assert_eq!(all, [[false; 2]; 2], "another one beside it replaces nothing");
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(&two, &link).unwrap();
+        assert!(!is_outdated(0, &two) && is_outdated(1, &two), "its link leads there now");
+        std::fs::rename(one.join("sleep"), one.join("old")).unwrap();
+        assert!(!is_outdated(0, &one), "nothing is there");
+        install(&one);
+        assert!(is_outdated(0, &one) && !is_outdated(0, &two), "it was moved");
+        std::fs::remove_file(one.join("old")).unwrap();
+        assert!(is_outdated(0, &two), "it is gone");
+        started.iter_mut().for_each(|(_, child)| child.kill().and_then(|()| child.wait().map(drop)).unwrap());
     }
 
     #[test]

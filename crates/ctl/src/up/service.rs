@@ -39,7 +39,10 @@ pub(crate) fn start(paths: &Paths, name: &str) -> io::Result<Child> {
     programs::environment(&mut command, paths);
     command.arg("become").arg(programs::find(name)).current_dir("/");
     command.stdout(Stdio::from(log.try_clone()?)).stderr(Stdio::from(log));
+    let program = command.get_program().to_owned();
+    // After an upgrade this program may be at no path any more.
     spawn_detached(command)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))
 }
 
 #[cfg(test)]

@@ -188,6 +188,7 @@ fn foreground(context: &Context, args: &Args) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::failed(format!("{}: {error}", path.display()));
     let watchdog = args.watchdog.unwrap_or(WATCHDOG);
     let terms = Terms {
+        build: Some(builds::VERSION.to_owned()),
         pool: Some(context.paths.pool.to_string()),
         socket: Some(context.paths.socket.as_path().into()),
         config: programs::config(),

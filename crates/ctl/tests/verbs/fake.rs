@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -218,9 +218,15 @@ fn introduce(program: &Path) {
     println!("{} speaks", program.file_name().unwrap().display());
 }
 
+/// The build of this fake `poold`, if the file `build` beside the program named one at the start.
+static BUILD: OnceLock<String> = OnceLock::new();
+
 /// Acts as a daemon that knows only its connections.
 pub(crate) fn poold(program: &Path) -> ExitCode {
     introduce(program);
+    std::fs::read_to_string(program.with_file_name("build"))
+        .into_iter()
+        .for_each(|build| BUILD.set(build).unwrap());
     let socket = PathBuf::from(std::env::var_os("POOL_SOCKET").unwrap());
     drop(std::fs::remove_file(&socket));
     let connected: Arc<Mutex<Vec<Role>>> = Arc::default();
@@ -254,6 +260,7 @@ fn attend(mut stream: UnixStream, program: &Path, connected: &Mutex<Vec<Role>>) 
 fn status(program: &Path, connected: &[Role]) -> protocol::reply::Status {
     let mut status = samples::status();
     status.process = process::identity::me().unwrap();
+    status.build = BUILD.get().cloned().unwrap_or(status.build);
     status.state_dir = std::env::var_os("POOL_STATE_DIR").unwrap().into();
     for (component, role) in status.components.iter_mut().zip([Role::Watcher, Role::Reaper]) {
         component.connected = connected.contains(&role);

@@ -21,7 +21,8 @@ crate::tests! {
     none_is_started_or_said_not_to_run_while_the_record_cannot_be_read, a_poold_that_hangs_is_ended_and_started_again,
     up_starts_at_once_what_was_held_back, two_at_once_and_then_down_stay_down,
     a_supervisor_that_is_stopped_is_named_and_can_be_ended, a_supervisor_ends_with_its_directory,
-    what_was_replaced_is_restarted_and_named_before, a_socket_that_is_not_the_pools_is_not_waited_for,
+    what_was_replaced_is_restarted_and_named_before, what_was_upgraded_elsewhere_is_restarted_and_named_before,
+    a_socket_that_is_not_the_pools_is_not_waited_for,
     up_is_refused_inside_a_session, down_ends_the_sessions_or_nothing,
 }
 
@@ -319,6 +320,33 @@ fn what_was_replaced_is_restarted_and_named_before() {
     assert!(first.iter().zip(second).all(|(before, now)| *before != now), "{first:?} {second:?}");
     assert!(!programs.run("status").out.contains("older build"));
     assert!(programs.run("up").success().contains("already up"));
+}
+
+fn what_was_upgraded_elsewhere_is_restarted_and_named_before() {
+    let programs = Programs::new();
+    let bin = programs.bin.as_path();
+    let (old, build) = (bin.join("old"), bin.join("build"));
+    // By a process of its own: a file that this one has open for writing cannot be executed.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&old).status();
+    assert!(copied.unwrap().success());
+    std::fs::write(&build, "poold 0.0.1").unwrap();
+    let mut up = Command::new(&old);
+    let told = programs.poolctl("up");
+    up.arg("up").env_clear().envs(told.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Ran::new(&up.output().unwrap()).success();
+    std::fs::remove_file(build).unwrap();
+    let status = || programs.run("status").out;
+    assert!(status().contains("older build: poold;"), "by its version: {}", status());
+    std::fs::remove_file(&old).unwrap();
+    assert!(status().contains("older build: up, poold;"), "its program is gone: {}", status());
+
+    let first = pid(bin, "poold").unwrap();
+    signal(first, Signal::SIGKILL);
+    let log = || std::fs::read_to_string(programs.pool.dir.path().join("log/up.log")).unwrap();
+    let why = format!("cannot start poold: {}: ", old.display());
+    until("it says what it cannot start", || log().contains(&why));
+    assert!(programs.run("up").success().contains("older build: up; restarting"));
+    assert!(pid(bin, "poold").is_some_and(|id| id != first) && !status().contains("older build"));
 }
 
 fn a_socket_that_is_not_the_pools_is_not_waited_for() {

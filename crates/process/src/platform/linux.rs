@@ -338,14 +338,23 @@ fn has_signal(status: &[u8], field: &str, signal: Signal) -> bool {
     mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
 }
 
-/// True if the process was started from this path, and the path names another file now.
+/// True if this path names another file than the process runs, and the process was started from this path, or its own
+/// file was removed.
 pub(crate) fn is_outdated(pid: u32, path: &std::path::Path) -> io::Result<bool> {
     let exe = PathBuf::from(format!("/proc/{pid}/exe"));
-    let named = std::fs::read_link(&exe)?.into_os_string().into_vec();
-    let named = named.strip_suffix(DELETED).unwrap_or(&named);
-    let same_path = path.canonicalize()?.as_os_str().as_bytes() == named;
-    let (runs, there) = (std::fs::metadata(&exe)?, std::fs::metadata(path)?);
-    Ok(same_path && untrusted_file::id(&runs) != untrusted_file::id(&there))
+    let runs = std::fs::read_link(&exe)?.into_os_string().into_vec();
+    if untrusted_file::id(&std::fs::metadata(&exe)?) == untrusted_file::id(&std::fs::metadata(path)?) {
+        return Ok(false);
+    }
+    let path = path.canonicalize()?;
+    // Its own file may have been moved since, or a link of its path now leads to another version.
+    let leads_here = |first: &OsBytes| {
+        let first = first.as_path();
+        first.is_absolute() && first.canonicalize().is_ok_and(|first| first == path)
+    };
+    let is_from_here = runs == path.as_os_str().as_bytes()
+        || argv(pid)?.is_some_and(|arguments| arguments.first().is_some_and(leads_here));
+    Ok(runs.ends_with(DELETED) || is_from_here)
 }
 
 /// Sets the name of the calling thread in process listings; best effort, for display only.
