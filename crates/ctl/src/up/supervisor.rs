@@ -1,6 +1,6 @@
 //! The supervisor's loop: it starts the daemons that are due, and waits for the end of one or for a signal.
-//! At its end it stops those that it started, the last one first. A daemon that another supervisor or service
-//! manager runs is left alone until it ends.
+//! At its end it stops those that it started, the last one first. A daemon that somebody else had started before, as a
+//! service manager does, is left to whoever did: this supervisor starts none in its place until `up` is run again.
 
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -14,7 +14,7 @@ use protocol::Backoff;
 use protocol::reply::Status;
 
 use crate::show::{out, status};
-use crate::supervisor_lock::SupervisorLock;
+use crate::supervisor_lock::{self, SupervisorLock};
 use crate::up::watchdog::{self, Finding};
 use crate::up::{health, service, started, stop};
 use crate::{Context, Error, signals, threads};
@@ -23,6 +23,8 @@ use crate::{Context, Error, signals, threads};
 const WAIT_PIECE: Duration = Duration::from_secs(60);
 /// Interval at which a daemon that another supervisor runs is checked.
 const FOREIGN_INTERVAL: Duration = Duration::from_secs(5);
+/// The same of the pool's lock, if another `poold` holds it: one that is starting, at work on the database, or ending.
+const LOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time limit for all daemons together to stop before they are killed.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// Time that each daemon has at least to stop, even if one before it used up the time of all.
@@ -60,6 +62,8 @@ struct Service {
     name: &'static str,
     backoff: Backoff,
     running: Option<Running>,
+    /// False if somebody else had started it, to whom its next start is left; `None` as long as that is unknown.
+    is_ours: Option<bool>,
     due: Instant,
     /// The time since which it runs without a connection to `poold`.
     unconnected: Option<Instant>,
@@ -80,9 +84,7 @@ pub(crate) fn run(context: &Context, lock: &SupervisorLock, watchdog: Duration) 
     let (sender, wakes) = mpsc::channel();
     receive_signals(sender.clone())?;
     let now = Instant::now();
-    let service =
-        |name| Service { name, backoff: service::backoff(), running: None, due: now, unconnected: None };
-    let mut services = service::NAMES.map(service);
+    let mut services = service::NAMES.map(|name| Service::new(name, now));
     adopt(context, &mut services, &sender);
     if let Err(error) = process::runtime::logfile::start_rotation(context.paths.log("up")) {
         out::note(&format!("the log of up cannot be kept short: {error}"));
@@ -140,6 +142,7 @@ fn adopt(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) {
             terminate(&handle, STOP_LEAST).ok();
             continue;
         };
+        service.is_ours = Some(true);
         let (pid, wakes) = (handle.id().pid, wakes.clone());
         let Ok(Some(watched)) = Handle::open(handle.id()) else { continue };
         let watching = threads::start(move || {
@@ -213,12 +216,25 @@ fn stop_sessions(context: &Context, wakes: &Sender<Wake>) {
 }
 
 impl Service {
+    fn new(name: &'static str, due: Instant) -> Self {
+        Self { name, backoff: service::backoff(), running: None, is_ours: None, due, unconnected: None }
+    }
+
     fn start(&mut self, context: &Context, number: usize, wakes: &Sender<Wake>) {
         let now = Instant::now();
-        if is_run_by_another(context, self.name) {
+        if self.is_ours == Some(false) || is_run_by_another(context, self.name) {
+            if self.is_ours.is_none() {
+                out::note(&format!("{} is run by another, and left to that", self.name));
+                self.is_ours = Some(false);
+            }
             self.due = now + FOREIGN_INTERVAL;
             return;
         }
+        if self.name == service::NAMES[0] && supervisor_lock::is_held(&context.paths.lock) {
+            self.due = now + LOCK_INTERVAL;
+            return;
+        }
+        self.is_ours = Some(true);
         let started = exit_reporter(number, wakes.clone())
             .and_then(|children| Ok((service::start(&context.paths, self.name)?, children)));
         match started {
@@ -248,9 +264,10 @@ impl Service {
         }
     }
 
-    /// Makes it due now, as if it had never failed.
+    /// Makes it due now, as if it had never failed, and whoever started it before.
     fn hurry(&mut self) {
         self.backoff.reset();
+        self.is_ours = self.is_ours.filter(|is_ours| *is_ours);
         self.due = Instant::now();
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
+use process::identity;
 use process::runtime::logfile;
 use protocol::OsBytes;
 use protocol::paths::{PathError, prepare_dir};
@@ -74,38 +75,58 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         health::check_is_pool(context)?;
         health::check_socket(context)?;
     }
-    if args.if_kept && !supervisor_lock::is_held(&paths.up_lock) {
+    let is_held = supervisor_lock::is_held(&paths.up_lock);
+    if args.if_kept && !is_held {
         return Ok(());
     }
     if std::env::var_os("POOL_INCARNATION").is_some_and(|value| !value.is_empty()) {
-        // If everything runs already, nothing has to be started that would end with this session.
-        let is_kept = !args.foreground && supervisor_lock::is_held(&paths.up_lock);
-        let found = health::status(context).filter(|found| is_kept && status::is_complete(found));
-        if let Some(found) = found.filter(|found| builds::outdated(context, Some(found)).is_empty()) {
-            return tell(context, &found, true);
-        }
-        return Err(Error::refused(
-            "the daemons would end with the session that this shell runs in: run `poolctl up` outside of the \
-             pool's sessions",
-        ));
+        return within_session(context, &args, is_held);
     }
     for dir in [&paths.state, &paths.run, &paths.logs] {
         prepare_dir(dir).map_err(|error: PathError| Error::failed(error.to_string()))?;
     }
+    if !is_held
+        && !args.detached
+        && let Some(found) = kept_by_others(context)?
+    {
+        return tell(context, &found, true);
+    }
     if args.foreground {
         return foreground(context, &args);
     }
-    if supervisor_lock::is_held(&paths.up_lock) {
+    if is_held {
         let old = builds::outdated(context, health::status(context).as_ref());
         return if old.is_empty() { hurry(context) } else { replace(context, &args, &old) };
     }
-    started::check(paths)?;
     programs::check_config(context)?;
     let already = health::status(context).is_some_and(|found| status::is_complete(&found));
     let mut child = detach(context, &args, &[])?;
     let found = health::wait(context, || is_supervised(context, &mut child))?;
     wait_for_supervisor(context, &mut child)?;
     tell(context, &found, already)
+}
+
+/// Succeeds within a session only if everything runs already: nothing may be started that would end with it.
+fn within_session(context: &Context, args: &Args, is_held: bool) -> Result<(), Error> {
+    let found = match is_held {
+        _ if args.foreground => None,
+        true => health::status(context).filter(status::is_complete),
+        false => kept_by_others(context)?,
+    };
+    match found.filter(|found| builds::outdated(context, Some(found)).is_empty()) {
+        Some(found) => tell(context, &found, true),
+        None => Err(Error::refused(
+            "the daemons would end with the session that this shell runs in: run `poolctl up` outside of the \
+             pool's sessions",
+        )),
+    }
+}
+
+/// Returns the status of a pool that is complete, and of which no `up` has started anything: beside a supervisor,
+/// whoever keeps the daemons, like a service manager, could not stop them any more.
+fn kept_by_others(context: &Context) -> Result<Option<Status>, Error> {
+    let alive = started::alive(&context.paths)?;
+    Ok(health::status(context).filter(|found| alive.is_empty() && status::is_complete(found)))
 }
 
 /// Asks the current supervisor to start the daemons at once that wait for their next start after a failure.
@@ -270,6 +291,28 @@ fn tell(context: &Context, found: &Status, already: bool) -> Result<(), Error> {
             "pool {} is {already}up: poold {poold}, tmux-watch {watch}, reaper {reaper}; socket {}",
             found.pool,
             socket.display()
-        ))
+        ))?;
+        match started_by_others(context, found) {
+            Some(others) => context
+                .say(&format!("`poolctl up` did not start these, and leaves them to whoever did: {others}")),
+            None => Ok(()),
+        }
     }
+}
+
+/// The daemons of this pool that no `up` has started, with their parents; `None` if there are none, or that is unknown.
+fn started_by_others(context: &Context, found: &Status) -> Option<String> {
+    let alive = started::alive(&context.paths).ok()?;
+    let is_ours = |pid: u32| alive.iter().any(|(_, handle)| handle.id().pid == pid);
+    let pid = |name: &'static str| match name == service::NAMES[0] {
+        true => Some(found.process.pid),
+        false => status::component(found, name).filter(|one| one.connected).and_then(|one| one.pid),
+    };
+    let other = |name: &'static str| {
+        let pid = pid(name).filter(|pid| !is_ours(*pid))?;
+        let parent = identity::read(pid).ok()??.ppid;
+        Some(format!("{name} (pid {pid}, parent {parent})"))
+    };
+    let others: Vec<String> = service::NAMES.into_iter().filter_map(other).collect();
+    (!others.is_empty()).then(|| others.join(", "))
 }

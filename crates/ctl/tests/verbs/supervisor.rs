@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use nix::sys::signal::{Signal, kill};
@@ -22,7 +22,7 @@ crate::tests! {
     up_starts_at_once_what_was_held_back, two_at_once_and_then_down_stay_down,
     a_supervisor_that_is_stopped_is_named_and_can_be_ended, a_supervisor_ends_with_its_directory,
     what_was_replaced_is_restarted_and_named_before, what_was_upgraded_elsewhere_is_restarted_and_named_before,
-    a_socket_that_is_not_the_pools_is_not_waited_for,
+    a_socket_that_is_not_the_pools_is_not_waited_for, what_somebody_else_started_is_left_to_them,
     up_is_refused_inside_a_session, down_ends_the_sessions_or_nothing,
 }
 
@@ -363,6 +363,58 @@ fn a_socket_that_is_not_the_pools_is_not_waited_for() {
     // An installation does not know the socket.
     programs.run("up --if-kept").success();
     programs.run_at(&own, "status").success();
+}
+
+/// A fake program that this test runs itself, as a service manager does.
+struct Others(Child);
+
+impl Others {
+    fn start(programs: &Programs, name: &str) -> Self {
+        let mut command = Command::new(programs.bin.join(name));
+        command.env("POOL_STATE_DIR", programs.pool.dir.path()).env("POOL_SOCKET", programs.pool.socket());
+        Self(command.stdout(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn what_somebody_else_started_is_left_to_them() {
+    let programs = Programs::new();
+    let (pool, bin) = (&programs.pool, programs.bin.as_path());
+    let [poold, watch, reaper] = NAMES.map(|name| Others::start(&programs, name));
+    let complete = |is_so: bool| until("the status", || (programs.run("status").code == 0) == is_so);
+    complete(true);
+    let left = format!(
+        "leaves them to whoever did: poold (pid {}, parent {}), tmux-watch",
+        poold.0.id(),
+        std::process::id()
+    );
+    for line in ["up", "up --foreground"] {
+        let told = programs.run(line).success();
+        assert!(told.contains("already up") && told.contains(&left), "{line}: {told}");
+    }
+    assert!(!pool.dir.path().join("run/up.lock").exists(), "there is no supervisor");
+
+    drop(reaper);
+    complete(false);
+    let told = programs.run("up").success();
+    assert!(told.contains(&left) && !told.contains("reaper (pid"), "{told}");
+    let log = std::fs::read_to_string(pool.dir.path().join("log/up.log")).unwrap();
+    for name in ["poold", "tmux-watch"] {
+        assert!(log.contains(&format!("{name} is run by another, and left to that")), "{log}");
+    }
+    let before = watch.0.id();
+    drop(watch);
+    complete(false);
+    let told = programs.run("up").success();
+    assert!(!told.contains("tmux-watch (pid"), "it is this supervisor's, once that is asked for: {told}");
+    assert!(pid(bin, "tmux-watch").is_some_and(|id| id.pid != before));
+    assert_eq!(pid(bin, "poold").map(|id| id.pid), Some(poold.0.id()));
 }
 
 fn up_is_refused_inside_a_session() {
