@@ -5,28 +5,59 @@ use protocol::ProcId;
 use protocol::reply::Status;
 
 use crate::show::status;
-use crate::up::{programs, service};
+use crate::up::{programs, service, started};
 use crate::{Context, supervisor_lock};
 
 /// The version of this build.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The names of this pool's outdated daemons, the supervisor (`up`) among them.
-pub(crate) fn outdated(context: &Context, status: Option<&Status>) -> Vec<&'static str> {
-    let supervisor = is_supervisor_outdated(context).then_some("up");
-    supervisor.into_iter().chain(status.map(outdated_daemons).unwrap_or_default()).collect()
+/// A daemon that runs an older build, or the supervisor (`up`).
+#[derive(Debug)]
+pub(crate) struct Outdated {
+    pub name: &'static str,
+    pid: u32,
+    /// True if `up` has started it, and so can restart it.
+    is_kept: bool,
 }
 
-/// True if the supervisor of this pool runs an older build.
-pub(crate) fn is_supervisor_outdated(context: &Context) -> bool {
+/// This pool's outdated daemons, the supervisor first.
+pub(crate) fn outdated(context: &Context, status: Option<&Status>) -> Vec<Outdated> {
+    let alive = started::alive(&context.paths).unwrap_or_default();
+    let is_kept = |id: ProcId| alive.iter().any(|(_, handle)| handle.id() == id);
+    let supervisor = outdated_supervisor(context).map(|id| ("up", id, true));
+    let daemons = status.map(outdated_daemons).unwrap_or_default();
+    let daemons = daemons.into_iter().map(|(name, id)| (name, id, is_kept(id)));
+    let all = supervisor.into_iter().chain(daemons);
+    all.map(|(name, id, is_kept)| Outdated { name, pid: id.pid, is_kept }).collect()
+}
+
+/// The names of those that `up` can restart, in one line; empty if there are none.
+pub(crate) fn kept(old: &[Outdated]) -> String {
+    old.iter().filter(|one| one.is_kept).map(|one| one.name).collect::<Vec<_>>().join(", ")
+}
+
+/// Says which ones somebody else has started, who has to restart them; `None` if there are none.
+pub(crate) fn others(old: &[Outdated]) -> Option<String> {
+    let others = old.iter().filter(|one| !one.is_kept);
+    let others: Vec<String> = others.map(|one| format!("{} (pid {})", one.name, one.pid)).collect();
+    (!others.is_empty()).then(|| {
+        let which = others.join(", ");
+        format!("older build: {which}, not started by `poolctl up`: restart that the way it was started")
+    })
+}
+
+/// The supervisor of this pool if it runs an older build.
+pub(crate) fn outdated_supervisor(context: &Context) -> Option<ProcId> {
     let lock = &context.paths.up_lock;
-    let Some(holder) = supervisor_lock::holder(lock) else { return false };
-    is_outdated(holder, &programs::this())
-        || supervisor_lock::terms(lock).build.is_some_and(|build| is_older(&build))
+    let is_old = |holder: &ProcId| {
+        is_outdated(*holder, &programs::this())
+            || supervisor_lock::terms(lock).build.is_some_and(|build| is_older(&build))
+    };
+    supervisor_lock::holder(lock).filter(is_old)
 }
 
 /// The outdated ones among `poold` and the daemons that are connected to it.
-fn outdated_daemons(found: &Status) -> Vec<&'static str> {
+fn outdated_daemons(found: &Status) -> Vec<(&'static str, ProcId)> {
     let running = |name: &str| -> Option<(ProcId, Option<&String>)> {
         if name == service::NAMES[0] {
             return Some((found.process, Some(&found.build)));
@@ -34,15 +65,15 @@ fn outdated_daemons(found: &Status) -> Vec<&'static str> {
         let component = status::component(found, name).filter(|one| one.connected)?;
         Some((identify(component.pid?).ok().flatten()?, component.build.as_ref()))
     };
-    let is_old = |name: &&str| {
+    let old = |name: &'static str| {
+        let (id, build) = running(name)?;
         // A bare name is no path, and would be taken for a file of the current directory.
         let program = Some(programs::find(name)).filter(|program| program.is_absolute());
-        running(name).is_some_and(|(id, build)| {
-            build.is_some_and(|build| is_older(build))
-                || program.is_some_and(|program| is_outdated(id, &program))
-        })
+        let is_old = build.is_some_and(|build| is_older(build))
+            || program.is_some_and(|program| is_outdated(id, &program));
+        is_old.then_some((name, id))
     };
-    service::NAMES.into_iter().filter(is_old).collect()
+    service::NAMES.into_iter().filter_map(old).collect()
 }
 
 /// True if a build (`poold 0.1.0`) is older than this one. A newer one is left alone: the `poold` of this build might
@@ -58,6 +89,15 @@ fn is_older(build: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_can_restart_them_is_told_apart() {
+        let one = |name, is_kept| Outdated { name, pid: 5, is_kept };
+        let old = [one("up", true), one("poold", false), one("reaper", true)];
+        assert_eq!(kept(&old), "up, reaper");
+        assert!(others(&old).is_some_and(|told| told.starts_with("older build: poold (pid 5), not ")));
+        assert_eq!((kept(&old[1..2]), others(&old[2..])), (String::new(), None));
+    }
 
     #[test]
     fn only_a_build_that_is_known_to_be_older_is() {

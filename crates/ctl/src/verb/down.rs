@@ -133,7 +133,7 @@ fn from_inside(context: &Context) -> Result<(), Error> {
     let Some(id) = supervisor_lock::holder(&context.paths.up_lock) else {
         return refused("this pool is not kept by `poolctl up`");
     };
-    if builds::is_supervisor_outdated(context) {
+    if builds::outdated_supervisor(context).is_some() {
         return refused("the `poolctl up` of this pool runs an older build");
     }
     let Some(handle) = Handle::open(id).map_err(failed)? else {

@@ -32,23 +32,32 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let is_healthy = status::is_healthy(&found) && unkept.is_none();
     if context.style.json {
         let mut document = status::document(&found);
-        document["outdated"] = serde_json::json!(old);
+        document["outdated"] = old.iter().map(|one| one.name).collect();
         document["unkept"] = serde_json::json!(unkept.is_some());
         document["healthy"] = serde_json::json!(is_healthy);
         out::json(&document)?;
     } else {
         context.say(status::overview(&found, is_healthy, context.style, time::now()).trim_end())?;
-        if !old.is_empty() {
-            let which = old.join(", ");
-            context
-                .say(&format!("older build: {which}; `poolctl up` restarts them, sessions keep running"))?;
-        }
+        let kept = Some(builds::kept(&old)).filter(|kept| !kept.is_empty());
+        let kept = kept.map(|kept| {
+            format!("older build: {kept}; {} restarts them, sessions keep running", restart_command(context))
+        });
+        kept.into_iter().chain(builds::others(&old)).try_for_each(|line| context.say(&line))?;
         if let Some(why) = unkept {
             let problem = context.style.paint(31, "problem:");
             context.say(&format!("{problem} nobody restarts the daemons, as their `poolctl up` {why}"))?;
         }
     }
     Ok(if is_healthy { exit::OK } else { NOT_HEALTHY })
+}
+
+/// The command that restarts the daemons that `up` has started.
+fn restart_command(context: &Context) -> String {
+    let up_lock = &context.paths.up_lock;
+    match supervisor_lock::holder(up_lock).filter(|_| supervisor_lock::terms(up_lock).is_foreground) {
+        Some(holder) => format!("a restart of `poolctl up --foreground` (pid {})", holder.pid),
+        None => "`poolctl up`".to_owned(),
+    }
 }
 
 /// Says why nobody keeps the daemons running, and what to do: their supervisor was killed, or is stopped.

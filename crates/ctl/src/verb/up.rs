@@ -89,21 +89,21 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         && !args.detached
         && let Some(found) = kept_by_others(context)?
     {
-        return tell(context, &found, true);
+        return finish(context, &args, &found, true);
     }
     if args.foreground {
         return foreground(context, &args);
     }
     if is_held {
-        let old = builds::outdated(context, health::status(context).as_ref());
-        return if old.is_empty() { hurry(context) } else { replace(context, &args, &old) };
+        let old = builds::kept(&builds::outdated(context, health::status(context).as_ref()));
+        return if old.is_empty() { hurry(context, &args) } else { replace(context, &args, &old) };
     }
     programs::check_config(context)?;
     let already = health::status(context).is_some_and(|found| status::is_complete(&found));
     let mut child = detach(context, &args, &[])?;
     let found = health::wait(context, || is_supervised(context, &mut child))?;
     wait_for_supervisor(context, &mut child)?;
-    tell(context, &found, already)
+    finish(context, &args, &found, already)
 }
 
 /// Succeeds within a session only if everything runs already: nothing may be started that would end with it.
@@ -113,8 +113,8 @@ fn within_session(context: &Context, args: &Args, is_held: bool) -> Result<(), E
         true => health::status(context).filter(status::is_complete),
         false => kept_by_others(context)?,
     };
-    match found.filter(|found| builds::outdated(context, Some(found)).is_empty()) {
-        Some(found) => tell(context, &found, true),
+    match found.filter(|found| builds::kept(&builds::outdated(context, Some(found))).is_empty()) {
+        Some(found) => finish(context, args, &found, true),
         None => Err(Error::refused(
             "the daemons would end with the session that this shell runs in: run `poolctl up` outside of the \
              pool's sessions",
@@ -130,7 +130,7 @@ fn kept_by_others(context: &Context) -> Result<Option<Status>, Error> {
 }
 
 /// Asks the current supervisor to start the daemons at once that wait for their next start after a failure.
-fn hurry(context: &Context) -> Result<(), Error> {
+fn hurry(context: &Context, args: &Args) -> Result<(), Error> {
     let path = &context.paths.up_lock;
     check_goes_on(context)?;
     if let Some(handle) = supervisor_lock::holder(path).and_then(|id| Handle::open(id).ok().flatten()) {
@@ -138,7 +138,7 @@ fn hurry(context: &Context) -> Result<(), Error> {
         handle.signal(Signal::SIGHUP).ok();
     }
     let found = health::wait(context, || supervisor_lock::is_held(path))?;
-    tell(context, &found, true)
+    finish(context, args, &found, true)
 }
 
 /// Refuses to wait for a supervisor that is stopped: it would start nothing.
@@ -151,20 +151,15 @@ fn check_goes_on(context: &Context) -> Result<(), Error> {
 
 /// Replaces the supervisor of an older build: the new one waits for the lock, the old one stops its daemons
 /// and ends, and the new one starts them again. Sessions live on.
-fn replace(context: &Context, args: &Args, old: &[&str]) -> Result<(), Error> {
+fn replace(context: &Context, args: &Args, old: &str) -> Result<(), Error> {
     let path = &context.paths.up_lock;
     let (holder, terms) = (supervisor_lock::holder(path), supervisor_lock::terms(path));
     if let Some(holder) = holder.filter(|_| terms.is_foreground) {
         let what = format!(
-            "older build: {}; the pool is kept by `poolctl up --foreground` (pid {}): restart that",
-            old.join(", "),
+            "older build: {old}; the pool is kept by `poolctl up --foreground` (pid {}): restart that",
             holder.pid
         );
-        if !args.if_kept {
-            return Err(Error::refused(what));
-        }
-        out::note(&format!("poolctl: {what}"));
-        return Ok(());
+        return refuse(args, what);
     }
     programs::keep_config(terms.config);
     // A supervisor of an older build took any limit.
@@ -174,7 +169,7 @@ fn replace(context: &Context, args: &Args, old: &[&str]) -> Result<(), Error> {
     let args = &Args { watchdog, ..args.clone() };
     started::check(&context.paths)?;
     programs::check_config(context)?;
-    context.say(&format!("older build: {}; restarting", old.join(", ")))?;
+    context.say(&format!("older build: {old}; restarting"))?;
     let mut child = detach(context, args, &["--next"])?;
     if let Err(error) = stop::supervisor(context) {
         child.kill().ok();
@@ -183,7 +178,16 @@ fn replace(context: &Context, args: &Args, old: &[&str]) -> Result<(), Error> {
     }
     wait_for_supervisor(context, &mut child)?;
     let found = health::wait(context, || is_supervised(context, &mut child))?;
-    tell(context, &found, false)
+    finish(context, args, &found, false)
+}
+
+/// Refuses to restart what somebody else keeps. An installation goes on: it restarts that in another way, or cannot.
+fn refuse(args: &Args, what: String) -> Result<(), Error> {
+    if !args.if_kept {
+        return Err(Error::refused(what));
+    }
+    out::note(&format!("poolctl: {what}"));
+    Ok(())
 }
 
 /// Waits until the pool has a supervisor, which a pool that is up does not prove, and until the started
@@ -267,6 +271,15 @@ fn is_supervised(context: &Context, child: &mut Child) -> bool {
         Ok(Some(status)) => status.signal().is_none() && supervisor_lock::is_held(&context.paths.up_lock),
         Err(_) => false,
     }
+}
+
+/// Tells that the pool is up.
+///
+/// # Errors
+/// Somebody else has started a daemon of an older build.
+fn finish(context: &Context, args: &Args, found: &Status, already: bool) -> Result<(), Error> {
+    tell(context, found, already)?;
+    builds::others(&builds::outdated(context, Some(found))).map_or(Ok(()), |what| refuse(args, what))
 }
 
 fn tell(context: &Context, found: &Status, already: bool) -> Result<(), Error> {

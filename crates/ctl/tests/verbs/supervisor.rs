@@ -23,6 +23,7 @@ crate::tests! {
     a_supervisor_that_is_stopped_is_named_and_can_be_ended, a_supervisor_ends_with_its_directory,
     what_was_replaced_is_restarted_and_named_before, what_was_upgraded_elsewhere_is_restarted_and_named_before,
     a_socket_that_is_not_the_pools_is_not_waited_for, what_somebody_else_started_is_left_to_them,
+    an_older_build_that_somebody_else_started_is_not_said_to_be_restarted,
     up_is_refused_inside_a_session, down_ends_the_sessions_or_nothing,
 }
 
@@ -415,6 +416,32 @@ fn what_somebody_else_started_is_left_to_them() {
     assert!(!told.contains("tmux-watch (pid"), "it is this supervisor's, once that is asked for: {told}");
     assert!(pid(bin, "tmux-watch").is_some_and(|id| id.pid != before));
     assert_eq!(pid(bin, "poold").map(|id| id.pid), Some(poold.0.id()));
+}
+
+fn an_older_build_that_somebody_else_started_is_not_said_to_be_restarted() {
+    let programs = Programs::new();
+    std::fs::write(programs.bin.join("build"), "poold 0.0.1").unwrap();
+    let [poold, watch, reaper] = NAMES.map(|name| Others::start(&programs, name));
+    let complete = |is_so: bool| until("the status", || (programs.run("status").code == 0) == is_so);
+    complete(true);
+    let whose = format!("older build: poold (pid {}), not started by `poolctl up`", poold.0.id());
+    let is_told = |line: &str, code: i32| {
+        let ran = programs.run(line);
+        let told = format!("{}{}", ran.out, ran.err);
+        assert!(ran.code == code && told.contains(&whose) && !told.contains("restarting"), "{line}: {ran:?}");
+    };
+    is_told("status", 0);
+    is_told("up", 5);
+    drop(reaper);
+    complete(false);
+    // A reaper is started, and the pool has a supervisor.
+    is_told("up", 5);
+    complete(true);
+    is_told("up", 5);
+    is_told("up --if-kept", 0);
+    let document: Value = serde_json::from_str(&programs.run("status --json").out).unwrap();
+    assert_eq!(document["outdated"], serde_json::json!(["poold"]));
+    assert_eq!(pid(&programs.bin, "tmux-watch").map(|id| id.pid), Some(watch.0.id()));
 }
 
 fn up_is_refused_inside_a_session() {
