@@ -100,6 +100,11 @@ pub(crate) fn terms(path: &Path) -> Terms {
     named(path).filter(|_| is_held(path)).map(|named| named.terms).unwrap_or_default()
 }
 
+/// The terms on which the holder was started, or the last one if that was killed.
+pub(crate) fn last_terms(path: &Path) -> Terms {
+    named(path).filter(|_| is_held(path) || is_orphaned(path)).map(|named| named.terms).unwrap_or_default()
+}
+
 /// True if the last holder was killed: the file still names it, and it has ended.
 pub(crate) fn is_orphaned(path: &Path) -> bool {
     let ended = |id| process::identity::exited(id).unwrap_or(false);
@@ -148,8 +153,10 @@ mod tests {
         let me = process::identity::me().unwrap();
         std::fs::write(&path, serde_json::to_string(&me).unwrap()).unwrap();
         assert!(!is_orphaned(&path), "the holder lives");
-        let other = ProcId { start: me.start + 1, ..me };
+        let terms = Terms { watchdog_ms: Some(5), ..Terms::default() };
+        let other = Named { process: ProcId { start: me.start + 1, ..me }, terms: terms.clone() };
         std::fs::write(&path, serde_json::to_string(&other).unwrap()).unwrap();
         assert!(is_orphaned(&path) && holder(&path).is_none());
+        assert_eq!((super::terms(&path), last_terms(&path)), (Terms::default(), terms));
     }
 }

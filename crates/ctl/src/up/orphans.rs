@@ -9,11 +9,18 @@ use process::identity::identify;
 use protocol::ProcId;
 use protocol::reply::Status;
 
-use crate::Error;
+use crate::up::started;
+use crate::{Context, Error, supervisor_lock};
 
 /// Time limit for the daemons to end before they are killed, and for the end after that.
 const LIMIT: Duration = Duration::from_secs(10);
 const KILL_LIMIT: Duration = Duration::from_secs(2);
+
+/// True if a supervisor was killed, and daemons that it had started run on.
+pub(crate) fn are_left(context: &Context) -> Result<bool, Error> {
+    let is_killed = supervisor_lock::is_orphaned(&context.paths.up_lock);
+    Ok(is_killed && !started::alive(&context.paths)?.is_empty())
+}
 
 /// Ends these daemons.
 pub(crate) fn end(daemons: Vec<ProcId>) -> Result<(), Error> {

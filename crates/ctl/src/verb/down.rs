@@ -31,7 +31,10 @@ pub(crate) struct Args {
 
 /// Returns once they have stopped.
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
-    if args.if_kept && supervisor_lock::holder(&context.paths.up_lock).is_none() {
+    if args.if_kept
+        && supervisor_lock::holder(&context.paths.up_lock).is_none()
+        && !orphans::are_left(context)?
+    {
         return Ok(());
     }
     health::check_is_pool(context)?;

@@ -7,7 +7,7 @@ use protocol::reply::Status;
 use protocol::{ErrorCode, Refusal, Request};
 
 use crate::show::{out, status, time};
-use crate::up::{builds, started};
+use crate::up::{builds, orphans};
 use crate::{Context, Error, calls, describe, exit, supervisor_lock};
 
 /// Time limit for the answer of a daemon that recovers its database.
@@ -66,8 +66,7 @@ fn unkept(context: &Context) -> Option<String> {
     if let Some(pid) = supervisor_lock::stopped_holder(up_lock) {
         return Some(format!("(pid {pid}) is stopped: `kill -CONT {pid}` lets it go on"));
     }
-    let is_killed = supervisor_lock::is_orphaned(up_lock)
-        && started::alive(&context.paths).is_ok_and(|daemons| !daemons.is_empty());
+    let is_killed = orphans::are_left(context).unwrap_or(false);
     is_killed.then(|| "was killed: run it again".to_owned())
 }
 

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::show::{escape, out, status, time};
 use crate::supervisor_lock::{self, Terms};
-use crate::up::{builds, health, programs, service, started, stop, supervisor};
+use crate::up::{builds, health, orphans, programs, service, started, stop, supervisor};
 use crate::{Context, Error};
 
 /// Number of attempts, and the interval between them, to acquire the lock: another command may be testing it.
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// End and restart poold if it has not answered for this long, 1s at least; 0s: never [default: 30s]
     #[arg(long, value_name = "DUR", value_parser = parse_watchdog)]
     watchdog: Option<Duration>,
-    /// Only restart outdated daemons of a pool that already has a supervisor
+    /// Only restart outdated daemons of a pool that has a supervisor, or whose supervisor was killed
     #[arg(long, hide = true)]
     if_kept: bool,
     /// Take over from the present supervisor, once it ends
@@ -61,10 +61,10 @@ fn parse_watchdog(text: &str) -> Result<Duration, String> {
 }
 
 /// Returns once the pool is up.
-pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
+pub(crate) fn run(context: &Context, mut args: Args) -> Result<(), Error> {
     let mut context = context.clone();
     if args.if_kept
-        && let Some(socket) = supervisor_lock::terms(&context.paths.up_lock).socket
+        && let Some(socket) = supervisor_lock::last_terms(&context.paths.up_lock).socket
     {
         // An installation knows the directory of a pool, and not its socket.
         context.paths.socket = socket.as_path().to_owned();
@@ -76,7 +76,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         health::check_socket(context)?;
     }
     let is_held = supervisor_lock::is_held(&paths.up_lock);
-    if args.if_kept && !is_held {
+    if args.if_kept && !is_held && !is_left(context)? {
         return Ok(());
     }
     if std::env::var_os("POOL_INCARNATION").is_some_and(|value| !value.is_empty()) {
@@ -85,11 +85,14 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     for dir in [&paths.state, &paths.run, &paths.logs] {
         prepare_dir(dir).map_err(|error: PathError| Error::failed(error.to_string()))?;
     }
-    if !is_held
-        && !args.detached
-        && let Some(found) = kept_by_others(context)?
-    {
-        return finish(context, &args, &found, true);
+    if !is_held && !args.detached {
+        if let Some(found) = kept_by_others(context)? {
+            return finish(context, &args, &found, true);
+        }
+        if orphans::are_left(context)? {
+            args = inherit(&args, supervisor_lock::last_terms(&paths.up_lock));
+            end_outdated(context)?;
+        }
     }
     if args.foreground {
         return foreground(context, &args);
@@ -129,6 +132,35 @@ fn kept_by_others(context: &Context) -> Result<Option<Status>, Error> {
     Ok(health::status(context).filter(|found| alive.is_empty() && status::is_complete(found)))
 }
 
+/// True if a supervisor in the background was killed, and its daemons run on. One in the foreground is started again by
+/// whoever did before.
+fn is_left(context: &Context) -> Result<bool, Error> {
+    let terms = supervisor_lock::last_terms(&context.paths.up_lock);
+    Ok(!terms.is_foreground && orphans::are_left(context)?)
+}
+
+/// Returns these arguments with the settings of the supervisor before, unless the user names others.
+fn inherit(args: &Args, terms: Terms) -> Args {
+    programs::keep_config(terms.config);
+    // A supervisor of an older build took any limit.
+    let kept = terms.watchdog_ms.map(Duration::from_millis);
+    let kept = kept.map(|limit| if limit.is_zero() { limit } else { limit.max(WATCHDOG_LEAST) });
+    Args { watchdog: args.watchdog.or(kept), ..args.clone() }
+}
+
+/// Ends the daemons that a killed supervisor has left if any of them runs an older build, for the next one to start
+/// them again.
+fn end_outdated(context: &Context) -> Result<(), Error> {
+    let old = builds::kept(&builds::outdated(context, health::status(context).as_ref()));
+    if old.is_empty() {
+        return Ok(());
+    }
+    programs::check_config(context)?;
+    context.say(&format!("older build: {old}; restarting"))?;
+    let daemons = started::alive(&context.paths)?;
+    orphans::end(daemons.iter().map(|(_, handle)| handle.id()).collect())
+}
+
 /// Asks the current supervisor to start the daemons at once that wait for their next start after a failure.
 fn hurry(context: &Context, args: &Args) -> Result<(), Error> {
     let path = &context.paths.up_lock;
@@ -161,12 +193,7 @@ fn replace(context: &Context, args: &Args, old: &str) -> Result<(), Error> {
         );
         return refuse(args, what);
     }
-    programs::keep_config(terms.config);
-    // A supervisor of an older build took any limit.
-    let kept = terms.watchdog_ms.map(Duration::from_millis);
-    let kept = kept.map(|limit| if limit.is_zero() { limit } else { limit.max(WATCHDOG_LEAST) });
-    let watchdog = args.watchdog.or(kept);
-    let args = &Args { watchdog, ..args.clone() };
+    let args = &inherit(args, terms);
     started::check(&context.paths)?;
     programs::check_config(context)?;
     context.say(&format!("older build: {old}; restarting"))?;

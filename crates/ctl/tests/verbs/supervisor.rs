@@ -17,7 +17,7 @@ crate::tests! {
     up_keeps_three_daemons_and_down_stops_them, up_tells_why_it_failed,
     up_and_status_say_what_helps_while_poold_fails, down_of_a_pool_that_is_not_up_is_done,
     the_daemons_of_a_killed_supervisor_are_kept_and_stopped,
-    none_is_started_beside_one_of_a_killed_supervisor,
+    none_is_started_beside_one_of_a_killed_supervisor, an_older_build_of_a_killed_supervisor_is_restarted,
     none_is_started_or_said_not_to_run_while_the_record_cannot_be_read, a_poold_that_hangs_is_ended_and_started_again,
     up_starts_at_once_what_was_held_back, two_at_once_and_then_down_stay_down,
     a_supervisor_that_is_stopped_is_named_and_can_be_ended, a_supervisor_ends_with_its_directory,
@@ -208,6 +208,32 @@ fn none_is_started_beside_one_of_a_killed_supervisor() {
     assert_eq!([pid(bin, "tmux-watch"), pid(bin, "reaper")], [Some(first[1]), Some(first[2])]);
     assert!(programs.run("down").success().starts_with("pool default stopped"));
     assert!(first.iter().all(|id| identity::exited(*id).unwrap()), "also those of before");
+}
+
+fn an_older_build_of_a_killed_supervisor_is_restarted() {
+    let programs = Programs::new();
+    let (pool, bin) = (&programs.pool, programs.bin.as_path());
+    let build = bin.join("build");
+    programs.run("up --if-kept").success();
+    assert_eq!(pid(bin, "poold"), None, "there was no pool");
+    for line in ["up --if-kept", "up"] {
+        programs.run("down").success();
+        std::fs::write(&build, "poold 0.0.1").unwrap();
+        let up = programs.poolctl("up --watchdog 7s").env("POOL_CONFIG", "/its/config").output().unwrap();
+        Ran::new(&up).success();
+        std::fs::remove_file(&build).unwrap();
+        let first = NAMES.map(|name| pid(bin, name).unwrap());
+        kill_supervisor(pool);
+        assert!(programs.run(line).success().contains("older build: poold; restarting"), "{line}");
+        assert!(first.iter().all(|id| identity::exited(*id).unwrap()), "{line}");
+        assert!(!programs.run("status").out.contains("older build"), "{line}");
+        let lock = std::fs::read_to_string(pool.dir.path().join("run/up.lock")).unwrap();
+        let lock: Value = serde_json::from_str(&lock).unwrap();
+        let terms = (&lock["watchdog_ms"], &lock["config"]);
+        assert_eq!(terms, (&7000.into(), &"/its/config".into()), "{line}: as before");
+    }
+    kill_supervisor(pool);
+    assert!(programs.run("down --if-kept").success().contains("stopped"));
 }
 
 fn none_is_started_or_said_not_to_run_while_the_record_cannot_be_read() {
