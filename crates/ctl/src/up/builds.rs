@@ -5,7 +5,7 @@ use protocol::ProcId;
 use protocol::reply::Status;
 
 use crate::show::status;
-use crate::up::{programs, service, started};
+use crate::up::{health, programs, service, started};
 use crate::{Context, supervisor_lock};
 
 /// The version of this build.
@@ -25,7 +25,16 @@ pub(crate) fn outdated(context: &Context, status: Option<&Status>) -> Vec<Outdat
     let alive = started::alive(&context.paths).unwrap_or_default();
     let is_kept = |id: ProcId| alive.iter().any(|(_, handle)| handle.id() == id);
     let supervisor = outdated_supervisor(context).map(|id| ("up", id, true));
-    let daemons = status.map(outdated_daemons).unwrap_or_default();
+    let poold = || alive.iter().find(|(name, _)| name == service::NAMES[0]);
+    let daemons = match status {
+        Some(found) => outdated_daemons(found),
+        // One that speaks too old a protocol does not tell its version.
+        None => poold()
+            .filter(|_| health::is_too_old(context))
+            .map(|(_, handle)| (service::NAMES[0], handle.id()))
+            .into_iter()
+            .collect(),
+    };
     let daemons = daemons.into_iter().map(|(name, id)| (name, id, is_kept(id)));
     let all = supervisor.into_iter().chain(daemons);
     all.map(|(name, id, is_kept)| Outdated { name, pid: id.pid, is_kept }).collect()

@@ -4,9 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use process::runtime::logfile;
+use protocol::hello::OLDEST_VERSION;
 use protocol::paths::is_same;
 use protocol::reply::Status;
-use protocol::{ConnectError, Paths, Request, Role};
+use protocol::{ConnectError, ErrorCode, Paths, Request, Role};
 
 use crate::calls::expect_status;
 use crate::show::{escape, status as shown};
@@ -26,7 +27,12 @@ const LOG_LINES: usize = 5;
 
 /// The pool's present status; `None` if `poold` does not answer.
 pub(crate) fn status(context: &Context) -> Option<Status> {
-    status_within(context, answer_limit(context))
+    ask(context).ok()
+}
+
+/// The pool's present status, or the reason why `poold` does not answer.
+pub(crate) fn ask(context: &Context) -> Result<Status, Error> {
+    ask_within(context, answer_limit(context))
 }
 
 /// The time for an answer: what is left to this command, if that is less.
@@ -36,7 +42,11 @@ fn answer_limit(context: &Context) -> Duration {
 
 /// The pool's present status; `None` if `poold` does not answer within this time.
 pub(crate) fn status_within(context: &Context, limit: Duration) -> Option<Status> {
-    Client::new(context, Some(limit)).ask_once(Request::Status, limit).and_then(expect_status).ok()
+    ask_within(context, limit).ok()
+}
+
+fn ask_within(context: &Context, limit: Duration) -> Result<Status, Error> {
+    Client::new(context, Some(limit)).ask_once(Request::Status, limit).and_then(expect_status)
 }
 
 /// Refuses to start or stop daemons if those that run are of another pool, or have another state directory: in a
@@ -91,16 +101,27 @@ pub(crate) fn is_refused(context: &Context, limit: Duration) -> bool {
     matches!(refused, Err(ConnectError::Refused(_) | ConnectError::Version { .. }))
 }
 
+/// True if `poold` speaks a protocol that is too old for this program: then only its restart helps.
+pub(crate) fn is_too_old(context: &Context) -> bool {
+    let limit = answer_limit(context);
+    let found = Client::new(context, Some(limit)).connect(Role::Client, Some(limit));
+    matches!(found, Err(ConnectError::Version { version, .. }) if version < OLDEST_VERSION)
+}
+
 /// Returns the status once the pool is up. `supervised` is true while a supervisor runs.
 ///
 /// # Errors
-/// It did not come up in time, or the supervisor ended; with the ends of the logs.
+/// It did not come up in time, or the supervisor ended; with the ends of the logs. At once if what listens does not
+/// speak this protocol.
 pub(crate) fn wait(context: &Context, mut supervised: impl FnMut() -> bool) -> Result<Status, Error> {
     let began = Instant::now();
     let _progress = context.progress("the pool to come up");
     let mut complete_since = None;
     loop {
-        let found = status(context);
+        let found = match ask(context) {
+            Err(error) if error.code() == ErrorCode::Protocol => return Err(error),
+            found => found.ok(),
+        };
         if let Some(status) = found.as_ref().filter(|status| shown::is_complete(status)) {
             let since = *complete_since.get_or_insert_with(Instant::now);
             if status.tmux.state != "unknown" || since.elapsed() >= SEEN_LIMIT {

@@ -9,11 +9,12 @@ use nix::sys::signal::Signal;
 use process::handle::Handle;
 use process::identity;
 use process::runtime::logfile;
-use protocol::OsBytes;
 use protocol::paths::{PathError, prepare_dir};
 use protocol::reply::Status;
+use protocol::{ErrorCode, OsBytes};
 use serde_json::json;
 
+use crate::daemon_absence::DaemonAbsence;
 use crate::show::{escape, out, status, time};
 use crate::supervisor_lock::{self, Terms};
 use crate::up::{builds, health, orphans, programs, service, started, stop, supervisor};
@@ -104,9 +105,24 @@ pub(crate) fn run(context: &Context, mut args: Args) -> Result<(), Error> {
     programs::check_config(context)?;
     let already = health::status(context).is_some_and(|found| status::is_complete(&found));
     let mut child = detach(context, &args, &[])?;
-    let found = health::wait(context, || is_supervised(context, &mut child))?;
+    let found = health::wait(context, || is_supervised(context, &mut child));
+    if found.as_ref().is_err_and(|error| error.code() == ErrorCode::Protocol) {
+        end_supervisor(context, &mut child);
+    }
+    let found = found?;
     wait_for_supervisor(context, &mut child)?;
     finish(context, &args, &found, already)
+}
+
+/// Ends the supervisor that was just started, with its daemons.
+fn end_supervisor(context: &Context, child: &mut Child) {
+    let holder = supervisor_lock::holder(&context.paths.up_lock);
+    let is_stopped =
+        holder.is_some_and(|holder| holder.pid == child.id()) && stop::supervisor(context).is_ok();
+    if !is_stopped {
+        child.kill().ok();
+    }
+    child.wait().ok();
 }
 
 /// Succeeds within a session only if everything runs already: nothing may be started that would end with it.
@@ -127,9 +143,27 @@ fn within_session(context: &Context, args: &Args, is_held: bool) -> Result<(), E
 
 /// Returns the status of a pool that is complete, and of which no `up` has started anything: beside a supervisor,
 /// whoever keeps the daemons, like a service manager, could not stop them any more.
+///
+/// # Errors
+/// A `poold` runs that this program cannot talk to, or that somebody else has started and that is not reached: a
+/// supervisor could neither start one nor restart that.
 fn kept_by_others(context: &Context) -> Result<Option<Status>, Error> {
+    let asked = health::ask(context);
+    // Read afterwards, so that what another `up` has just started is known.
     let alive = started::alive(&context.paths)?;
-    Ok(health::status(context).filter(|found| alive.is_empty() && status::is_complete(found)))
+    let error = match asked {
+        Ok(found) => return Ok(Some(found).filter(|found| alive.is_empty() && status::is_complete(found))),
+        Err(error) => error,
+    };
+    let is_ours = alive.iter().any(|(name, _)| name == service::NAMES[0]);
+    let is_final = match error.code() {
+        ErrorCode::Protocol => !is_ours || !health::is_too_old(context),
+        _ => {
+            let is_there = supervisor_lock::is_held(&context.paths.lock);
+            is_there && !is_ours && !DaemonAbsence::new(context).is_starting()
+        }
+    };
+    if is_final { Err(error) } else { Ok(None) }
 }
 
 /// True if a supervisor in the background was killed, and its daemons run on. One in the foreground is started again by

@@ -93,6 +93,19 @@ impl Pool {
         pool
     }
 
+    /// Listens as a daemon that speaks another version of the protocol.
+    pub(crate) fn speak(&self, version: u16) {
+        let listener = UnixListener::bind(self.socket()).unwrap();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map(Result::unwrap) {
+                thread::spawn(move || {
+                    let is_read = welcome(&mut stream, version).is_some();
+                    while is_read && read_payload(&mut stream).is_some() {}
+                });
+            }
+        });
+    }
+
     pub(crate) fn socket(&self) -> PathBuf {
         self.dir.path().join("run/poold.sock")
     }
@@ -174,16 +187,16 @@ fn read_payload(stream: &mut UnixStream) -> Option<Vec<u8>> {
     Some(payload)
 }
 
-fn welcome(stream: &mut UnixStream) -> Option<Role> {
+fn welcome(stream: &mut UnixStream, version: u16) -> Option<Role> {
     let hello: Hello = frame::decode(&read_payload(stream)?).unwrap();
     let build = "fake".to_owned();
-    let welcome = Welcome { version: VERSION, epoch: Epoch(1), seq: Seq(0), build, capabilities: Vec::new() };
+    let welcome = Welcome { version, epoch: Epoch(1), seq: Seq(0), build, capabilities: Vec::new() };
     stream.write_all(&frame::encode::<HelloReply>(&Ok(welcome)).unwrap()).ok()?;
     Some(hello.role)
 }
 
 fn converse(mut stream: UnixStream, calls: &Mutex<Vec<Call>>, script: &Script) {
-    if welcome(&mut stream).is_none() {
+    if welcome(&mut stream, VERSION).is_none() {
         return;
     }
     while let Some(payload) = read_payload(&mut stream) {
@@ -237,8 +250,19 @@ pub(crate) fn poold(program: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The version of the protocol that this fake `poold` speaks: that of the file `version` beside the program, which may
+/// name the process that it is meant for.
+fn spoken(program: &Path) -> u16 {
+    let text = std::fs::read_to_string(program.with_file_name("version")).unwrap_or_default();
+    match text.split(' ').collect::<Vec<_>>().as_slice() {
+        [pid, version] if *pid == std::process::id().to_string() => version.parse().unwrap(),
+        [version] if !version.is_empty() => version.parse().unwrap(),
+        _ => VERSION,
+    }
+}
+
 fn attend(mut stream: UnixStream, program: &Path, connected: &Mutex<Vec<Role>>) {
-    let Some(role) = welcome(&mut stream) else { return };
+    let Some(role) = welcome(&mut stream, spoken(program)) else { return };
     connected.lock().unwrap().push(role);
     while let Some(payload) = read_payload(&mut stream) {
         let call: Call = frame::decode(&payload).unwrap();

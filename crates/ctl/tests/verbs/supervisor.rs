@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use process::identity::{self, identify};
 use protocol::ProcId;
+use protocol::hello::VERSION;
 use serde_json::Value;
 
 use crate::fake::{Pool, Ran, programs, until};
@@ -24,6 +25,7 @@ crate::tests! {
     what_was_replaced_is_restarted_and_named_before, what_was_upgraded_elsewhere_is_restarted_and_named_before,
     a_socket_that_is_not_the_pools_is_not_waited_for, what_somebody_else_started_is_left_to_them,
     an_older_build_that_somebody_else_started_is_not_said_to_be_restarted,
+    a_poold_of_another_protocol_leaves_no_supervisor, an_older_protocol_is_restarted,
     up_is_refused_inside_a_session, down_ends_the_sessions_or_nothing,
 }
 
@@ -468,6 +470,49 @@ fn an_older_build_that_somebody_else_started_is_not_said_to_be_restarted() {
     let document: Value = serde_json::from_str(&programs.run("status --json").out).unwrap();
     assert_eq!(document["outdated"], serde_json::json!(["poold"]));
     assert_eq!(pid(&programs.bin, "tmux-watch").map(|id| id.pid), Some(watch.0.id()));
+}
+
+fn a_poold_of_another_protocol_leaves_no_supervisor() {
+    let side = |version: u16| if version == 1 { "upgrade fake" } else { "upgrade poolctl" };
+    for version in [1, VERSION + 1] {
+        let programs = Programs::new();
+        programs.pool.speak(version);
+        for line in ["up", "up --foreground"] {
+            let ran = programs.run(line);
+            assert!(ran.code == 8 && ran.err.contains(side(version)), "{line}: {ran:?}");
+        }
+        assert!(!programs.pool.dir.path().join("run/up.lock").exists());
+
+        // One that `up` starts.
+        let programs = Programs::new();
+        std::fs::write(programs.bin.join("version"), version.to_string()).unwrap();
+        let ran = programs.run("up");
+        assert!(ran.code == 8 && ran.err.contains(side(version)), "{ran:?}");
+        assert!(programs.run("down").success().contains("was not running"));
+        assert_eq!(pid(&programs.bin, "poold"), None);
+    }
+}
+
+fn an_older_protocol_is_restarted() {
+    let programs = Programs::new();
+    let (pool, bin) = (&programs.pool, programs.bin.as_path());
+    programs.run("up").success();
+    for is_killed in [false, true] {
+        let first = pid(bin, "poold").unwrap();
+        std::fs::write(bin.join("version"), format!("{} 1", first.pid)).unwrap();
+        assert_eq!(programs.run("status").code, 8);
+        if is_killed {
+            kill_supervisor(pool);
+        }
+        assert!(programs.run("up").success().contains("older build: poold; restarting"), "{is_killed}");
+        assert!(pid(bin, "poold").is_some_and(|id| id != first), "{is_killed}");
+    }
+    let newer = pid(bin, "poold").unwrap();
+    std::fs::write(bin.join("version"), format!("{} {}", newer.pid, VERSION + 1)).unwrap();
+    assert_eq!(programs.run("up").code, 8);
+    kill_supervisor(pool);
+    assert_eq!(programs.run("up").code, 8);
+    assert_eq!(pid(bin, "poold"), Some(newer), "a newer one is left alone");
 }
 
 fn up_is_refused_inside_a_session() {
