@@ -139,6 +139,11 @@ impl DaemonAbsence {
         Refusal::unavailable(why)
     }
 
+    /// The process id of the daemon that is asked if it is stopped, by a signal or a tracer.
+    pub(crate) fn stopped_daemon(&self) -> Option<u32> {
+        self.daemon().filter(|pid| is_stopped(*pid))
+    }
+
     /// Says which daemon runs on after `down`: it does not answer, and was not started by `poolctl up`.
     pub(crate) fn left_running(&self) -> String {
         let pid = self.holder();
@@ -387,6 +392,9 @@ mod tests {
         let stopped =
             format!("poold (pid {pid}) does not answer: it is stopped; `kill -CONT {pid}` lets it go on");
         assert_eq!(told(None), (ErrorCode::Unavailable, stopped));
+        assert_eq!(absence.stopped_daemon(), Some(pid));
+        let left = format!("poold (pid {pid}) still runs, and is stopped: `kill -CONT {pid}` lets it go on");
+        assert_eq!(absence.left_running(), left);
         child.kill().unwrap();
         child.wait().unwrap();
     }

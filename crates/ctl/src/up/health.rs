@@ -10,6 +10,7 @@ use protocol::reply::Status;
 use protocol::{ConnectError, ErrorCode, Paths, Request, Role};
 
 use crate::calls::expect_status;
+use crate::daemon_absence::DaemonAbsence;
 use crate::show::{escape, status as shown};
 use crate::up::service;
 use crate::{Client, Context, Error, supervisor_lock};
@@ -137,7 +138,7 @@ pub(crate) fn wait(context: &Context, mut supervised: impl FnMut() -> bool) -> R
         let left =
             context.left().or_else(|| context.limit().map(|limit| limit.saturating_sub(began.elapsed())));
         if left.is_some_and(|left| left.is_zero()) {
-            let missing = missing(found.as_ref());
+            let missing = missing(context, found.as_ref());
             return Err(Error::timeout(format!(
                 "the pool is not up yet: {missing}; the supervisor keeps trying, {}{}",
                 how_to_go_on(found.as_ref()),
@@ -158,8 +159,13 @@ fn how_to_go_on(found: Option<&Status>) -> &'static str {
     }
 }
 
-fn missing(found: Option<&Status>) -> String {
-    let Some(found) = found else { return "poold does not answer".to_owned() };
+fn missing(context: &Context, found: Option<&Status>) -> String {
+    let Some(found) = found else {
+        return match DaemonAbsence::new(context).stopped_daemon() {
+            Some(pid) => format!("poold (pid {pid}) is stopped, and goes on after `kill -CONT {pid}`"),
+            None => "poold does not answer".to_owned(),
+        };
+    };
     let connected = |name: &str| shown::component(found, name).is_some_and(|component| component.connected);
     let missing: Vec<&str> = service::NAMES[1..].iter().copied().filter(|name| !connected(name)).collect();
     format!("{} not connected", missing.join(" and "))

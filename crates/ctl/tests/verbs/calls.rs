@@ -220,7 +220,9 @@ fn a_daemon_that_does_not_take_a_connection_within_the_users_limit_is_no_absence
         let ran = pool.run(&format!("{line} --timeout 300ms"));
         assert_eq!((ran.code, ran.err.as_str()), (6, said.as_str()), "{line}");
     }
-    assert_eq!(pool.run("wait web --timeout 300ms").code, 6);
+    let ran = pool.run("wait web --for idle --timeout 300ms");
+    let said = format!("timed out waiting for idle: poold (pid {}) does not answer", std::process::id());
+    assert!(ran.code == 6 && ran.err.contains(&said), "{ran:?}");
 }
 
 fn a_daemon_without_a_socket_is_named_though_nobody_keeps_it() {

@@ -1,5 +1,6 @@
 //! `up` and `down` with a pool of fake programs.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,7 +21,7 @@ crate::tests! {
     the_daemons_of_a_killed_supervisor_are_kept_and_stopped,
     none_is_started_beside_one_of_a_killed_supervisor, an_older_build_of_a_killed_supervisor_is_restarted,
     none_is_started_or_said_not_to_run_while_the_record_cannot_be_read, a_poold_that_hangs_is_ended_and_started_again,
-    up_starts_at_once_what_was_held_back, two_at_once_and_then_down_stay_down,
+    a_poold_that_is_stopped_is_named_by_up, up_starts_at_once_what_was_held_back, two_at_once_and_then_down_stay_down,
     a_supervisor_that_is_stopped_is_named_and_can_be_ended, a_supervisor_ends_with_its_directory,
     what_was_replaced_is_restarted_and_named_before, what_was_upgraded_elsewhere_is_restarted_and_named_before,
     a_socket_that_is_not_the_pools_is_not_waited_for, what_somebody_else_started_is_left_to_them,
@@ -265,6 +266,21 @@ fn a_poold_that_hangs_is_ended_and_started_again() {
     until("another poold", || pid(bin, "poold").is_some_and(|id| id != first));
     assert!(identity::exited(first).unwrap());
     until("it answers", || programs.run("status --timeout 1s").code == 0);
+}
+
+fn a_poold_that_is_stopped_is_named_by_up() {
+    let programs = Programs::new();
+    programs.run("up --watchdog 0s").success();
+    let poold = pid(&programs.bin, "poold").unwrap();
+    // The fake one does not take its lock.
+    let lock = std::fs::File::create(programs.pool.dir.path().join("run/poold.lock")).unwrap();
+    let mut held = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusive).ok().unwrap();
+    write!(held, "{}", poold.pid).unwrap();
+    signal(poold, Signal::SIGSTOP);
+    until("it is stopped", || matches!(identity::state(poold), Ok(identity::State::Stopped)));
+    let ran = programs.run("up --timeout 1s");
+    signal(poold, Signal::SIGCONT);
+    assert!(ran.code == 6 && ran.err.contains(&format!("`kill -CONT {}`", poold.pid)), "{ran:?}");
 }
 
 fn up_starts_at_once_what_was_held_back() {

@@ -17,6 +17,7 @@ use protocol::{ErrorCode, Request, Response, SessionRef, Timestamp};
 use crate::client::ANSWER_MARGIN;
 use crate::missing_component::MissingComponentNote;
 use crate::show::time;
+use crate::timeout::CAUSE_LIMIT;
 use crate::{Context, Error, exit};
 use condition::{Condition, Conditions, Kind, patterns, untils};
 use output::{OutputMatch, OutputWatch, Stream};
@@ -86,7 +87,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     }
     let timed_out = |error: Error| match error.code() {
         // The same sentence whether poold or this command noticed it first.
-        ErrorCode::Timeout => Error::timeout(format!("timed out waiting for {words}")),
+        ErrorCode::Timeout => {
+            Error::timeout(format!("timed out waiting for {words}{}", why_unanswered(context)))
+        }
         _ => error,
     };
     let count = sessions.len();
@@ -115,6 +118,14 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         }
     }
     Ok(exit::OK)
+}
+
+/// What is known of a `poold` that does not answer, as the end of a sentence; empty of one that does.
+fn why_unanswered(context: &Context) -> String {
+    match context.client().ask_once(Request::Ping, CAUSE_LIMIT) {
+        Err(error) if error.code() == ErrorCode::Unavailable => format!(": {error}"),
+        _ => String::new(),
+    }
 }
 
 /// An answer of one of the threads.
