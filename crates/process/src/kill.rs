@@ -156,7 +156,7 @@ struct KillRun<'a> {
     /// The processes that the last scan before giving up found. A process among them that has ended since counts as a
     /// survivor: it has forked faster than it could be killed.
     outpaced: HashSet<ProcId>,
-    /// Processes that ignore TERM and got HUP.
+    /// Shells that got HUP, as they ignore TERM.
     hung_up: HashSet<ProcId>,
     /// The spared daemons; `None` before the first scan.
     daemons: Option<Vec<Daemon>>,

@@ -5,17 +5,18 @@ use std::collections::HashMap;
 use nix::sys::signal::Signal;
 use protocol::ProcId;
 
+use super::target::is_job_control_shell;
 use super::{KillRun, KillStep};
 use crate::identity::State;
 use crate::platform;
 
 impl KillRun<'_> {
-    /// Sends HUP to the processes that got TERM, once only those are left that ignore TERM: interactive shells, for
-    /// example, which end on HUP and pass it on to their jobs. It is not sent earlier, because a program that saves its
-    /// work on TERM may have no handler for HUP.
+    /// Sends HUP to the processes that got TERM, once only interactive shells are left: they ignore TERM, end on HUP
+    /// and pass it on to their jobs. Any other program has the whole grace, also if it ignores TERM: HUP would end it in
+    /// the middle of what it must not leave half done.
     pub(super) fn hang_up(&mut self, termed: &[ProcId]) {
-        let ignores_term = |id: &ProcId| platform::ignores(id.pid, Signal::SIGTERM).unwrap_or(false);
-        if termed.iter().all(|id| self.hung_up.contains(id)) || !termed.iter().all(ignores_term) {
+        let is_shell = |id: &ProcId| is_job_control_shell(*id) || is_shell_by_name(*id);
+        if termed.iter().all(|id| self.hung_up.contains(id)) || !termed.iter().all(is_shell) {
             return;
         }
         (self.before)(KillStep::Term);
@@ -32,7 +33,9 @@ impl KillRun<'_> {
     /// Sends HUP to the shells that cannot be stopped, unless something would be lost, because HUP also ends what they
     /// run. The shell of an adopted pane cannot be stopped: tmux continues its own children when they are stopped.
     pub(super) fn hang_up_unstoppable(&mut self, shells: &[ProcId], others: &[ProcId]) {
-        let saves = |id: &ProcId| platform::saves_at_term_only(id.pid).unwrap_or(false);
+        // Between fork and exec, a command ignores what its shell ignores.
+        let saves =
+            |id: &ProcId| !is_job_control_shell(*id) && platform::outlives_term_only(id.pid).unwrap_or(false);
         let unstoppable: Vec<ProcId> =
             shells.iter().copied().filter(|id| self.has_protected_parent(*id)).collect();
         if !unstoppable.is_empty() && !others.iter().any(saves) {
@@ -45,4 +48,9 @@ impl KillRun<'_> {
     fn has_protected_parent(&self, id: ProcId) -> bool {
         self.targets.get(&id).is_some_and(|target| self.options.protected.contains(&target.member.ppid))
     }
+}
+
+/// True for a shell of macOS, which does not tell whether it is interactive.
+fn is_shell_by_name(id: ProcId) -> bool {
+    cfg!(target_os = "macos") && platform::ignores(id.pid, Signal::SIGTERM).unwrap_or(false)
 }

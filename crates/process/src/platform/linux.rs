@@ -323,12 +323,12 @@ pub(crate) fn ignores(pid: u32, signal: Signal) -> io::Result<bool> {
     Ok(read_file(pid, "status")?.is_some_and(|status| has_signal(&status, "SigIgn", signal)))
 }
 
-/// True if the process has a handler for TERM and none for HUP: HUP would end it before the handler has done its work.
-pub(crate) fn saves_at_term_only(pid: u32) -> io::Result<bool> {
+/// True if the process handles or ignores TERM, and not HUP: HUP would end it before it has done what TERM leaves it
+/// time for.
+pub(crate) fn outlives_term_only(pid: u32) -> io::Result<bool> {
     let Some(status) = read_file(pid, "status")? else { return Ok(false) };
-    let has = |field, signal| has_signal(&status, field, signal);
-    let survives_hangup = has("SigCgt", Signal::SIGHUP) || has("SigIgn", Signal::SIGHUP);
-    Ok(has("SigCgt", Signal::SIGTERM) && !survives_hangup)
+    let outlives = |signal| ["SigCgt", "SigIgn"].iter().any(|field| has_signal(&status, field, signal));
+    Ok(outlives(Signal::SIGTERM) && !outlives(Signal::SIGHUP))
 }
 
 /// True if a mask of signals in a `status` file has this signal.
@@ -391,6 +391,24 @@ mod tests {
         assert!(open_process(id).unwrap().is_none());
         drop(end);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_program_that_handles_or_ignores_term_may_be_ended_by_hup_alone() {
+        // Inherited, as below `nohup`.
+        if crate::identity::caller_ignores(Signal::SIGHUP) {
+            return;
+        }
+        for (trap, outlives) in [("trap : TERM", true), ("trap '' TERM", true), ("trap '' TERM HUP", false)] {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", &format!("{trap}; echo; read -r line")]);
+            command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            assert_eq!(outlives_term_only(child.id()).unwrap(), outlives, "{trap}");
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) fn read_unanswered(id: ProcId) -> io::Result<Option<Process>> {
 }
 
 /// Always false: macOS does not report signal dispositions.
-pub(crate) fn saves_at_term_only(_: u32) -> io::Result<bool> {
+pub(crate) fn outlives_term_only(_: u32) -> io::Result<bool> {
     Ok(false)
 }
 

@@ -20,6 +20,7 @@ crate::tests![
     p04_what_ignores_stops_or_forks_is_ended,
     nothing_outruns_the_ladder,
     p03_helpers_of_a_program_that_saves_its_work_at_term_are_let,
+    p03_what_ignores_term_has_the_whole_grace,
     a_shell_that_is_ended_does_not_go_on_with_its_line,
     the_ladder_ends_what_a_dead_init_left,
     the_ladder_ends_a_stopped_init,
@@ -189,6 +190,24 @@ fn p03_helpers_of_a_program_that_saves_its_work_at_term_are_let() {
         assert_eq!(pane.end_alone(), InitExit::Code(3), "{work}");
         let dir = pane.file("exit").parent().unwrap().to_owned();
         assert!(dir.join("saved").exists() && !dir.join("interrupted").exists(), "{work}");
+    }
+}
+
+fn p03_what_ignores_term_has_the_whole_grace() {
+    // Longer than a kill takes until it has sent its first signals.
+    let work = "trap '' TERM; touch begun; sleep 1; touch saved; exit 3";
+    let line = format!("sh -c \"{work}\"; touch went-on\n");
+    for (program, typed, end) in [
+        (&["sh", "-c", work][..], "", InitExit::Code(3)),
+        (&["bash", "--norc", "-i"], line.as_str(), InitExit::Signal(1)),
+    ] {
+        let mut pane = Pane::run(program, |_| ());
+        pane.type_keys(typed.as_bytes());
+        let dir = pane.file("exit").parent().unwrap().to_owned();
+        wait_until("its work", || dir.join("begun").exists());
+        assert_eq!(kill(&pane.evidence(), &options(20_000)).unwrap().survivors, []);
+        assert_eq!(pane.end_alone(), end, "{program:?}");
+        assert!(dir.join("saved").exists() && !dir.join("went-on").exists(), "{program:?}");
     }
 }
 
