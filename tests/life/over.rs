@@ -109,6 +109,11 @@ fn what_was_not_worked_when_a_program_ended_by_itself_is_told_who_waits_for_its_
 #[test]
 fn what_is_ephemeral_is_removed_at_its_end() {
     let pool = quick();
+    let read = pool.ok(&["new", "read", "--ephemeral", "--", "true"]);
+    // As a `run` has it that still prints the output.
+    let hold = fs::File::open(pool.dir(&read)).unwrap();
+    hold.lock_shared().unwrap();
+    pool.ctl(&["wait", &read, "--for", "exit"]).expect(0);
     let id = pool.ok(&["new", "web", "--ephemeral", "--", "sh", "-c", "echo kept >note; exit 3"]);
     let dir = pool.dir(&id);
     pool.ctl(&["wait", &id, "--for", "exit"]).expect(3);
@@ -117,6 +122,9 @@ fn what_is_ephemeral_is_removed_at_its_end() {
     let deleted = events(&pool, "session_deleted");
     assert_eq!(deleted.last().unwrap()["reason"], "ephemeral", "{deleted:#?}");
     assert!(dir.join("work/note").exists(), "work is its user's own");
+    assert_eq!(pool.lifecycle(&read), "stopped", "its output is still read");
+    drop(hold);
+    wait_until("it is removed once nobody reads it", PATIENCE, || pool.ctl(&["show", &read]).code == 3);
 }
 
 #[test]

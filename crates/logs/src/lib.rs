@@ -23,7 +23,7 @@ pub use log_reader::{Reader, bounds};
 pub use paused_line::{
     PausedLine, asks_about_line, has_line_editor, pastes_enabled, paused_line, was_line_taken,
 };
-pub use process::log_writer::{find_writer, is_writer_lost};
+pub use process::log_writer::{find_writer, hold, is_held, is_writer_lost};
 pub use replay::replay;
 pub use time_index::{Times, offset_at, recorded_start_offset, start_offset};
 pub use writer_state::{is_complete, should_wait, wait_for_writer};

@@ -6,12 +6,13 @@
 //! In the order in which output travels: `stdin_reader` reads it, `copy` writes it and counts losses, `rotating_log` is
 //! the log as one stream; `directory`, `log_parts` and `access` are its files, `presence` tells whether a writer runs
 //! or was lost, [`times`] is the index of when which byte was written, `compress` the thread that compresses earlier
-//! parts. `writer_options` parses the command line.
+//! parts. `hold` is the lock of a reader, `writer_options` parses the command line.
 
 mod access;
 mod compress;
 mod copy;
 mod directory;
+mod hold;
 mod log_parts;
 mod presence;
 mod rotating_log;
@@ -30,6 +31,7 @@ use presence::Presence;
 use rotating_log::RotatingLog;
 
 pub use access::{is_shortage, open_file};
+pub use hold::{hold, is_held};
 pub use log_parts::{Part, Parts};
 pub use presence::{find_writer, has_writer, is_writer_lost};
 pub use writer_options::WriterOptions;

@@ -19,7 +19,10 @@
 //! rotated, compressed or removed. `output.log` begins at the end of the newest part, or at 0 if there is
 //! none. After a removal at least one part remains, if need be an empty one.
 //!
-//! A process that changes the files holds an exclusive lock on the directory meanwhile. The files are
+//! A process that prints the log as it comes (`poolctl run`) holds a shared lock on the session's directory: poold does
+//! not remove the session by itself meanwhile.
+//!
+//! A process that changes the files holds an exclusive lock on `logs/` meanwhile. The files are
 //! consistent after every single step of a change: a part is the renamed `output.log`, and an `output.log`
 //! with another inode than before begins at another offset. A reader that opens `output.log`, lists the parts
 //! and then still finds the same file there therefore knows the offset of each byte.

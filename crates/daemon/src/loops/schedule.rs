@@ -5,13 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::slots::{self, Action, Tick, TickInputs};
+use protocol::{Reason, SessionId};
 use tokio::time::sleep;
 
 use crate::effect::park;
 use crate::engine::{Daemon, Turn};
+use crate::host::blocking_pool::Purpose;
 use crate::host::random::identity;
 use crate::sense::{conversation, machine_capacity, quiet};
 use crate::verb::{removal, start};
+
+/// Time after which the removal of a session is decided anew that was held by a reader of its log.
+const HELD_PAUSE: Duration = Duration::from_secs(1);
 
 /// Schedules until the daemon ends.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
@@ -75,6 +80,19 @@ async fn perform(daemon: Arc<Daemon>, action: Action) {
         }
         Action::Park(session, tag) => drop(park::end_unattended(&daemon, session, tag).await),
         Action::CheckConversation(session, tag) => conversation::check(&daemon, session, tag).await,
-        Action::Remove(session, reason) => removal::remove_expired(&daemon, session, reason).await,
+        Action::Remove(session, reason) => remove(&daemon, session, reason).await,
     }
+}
+
+/// Removes a session whose retention is over. While a `run` prints its output, that is decided anew after a pause.
+async fn remove(daemon: &Arc<Daemon>, session: SessionId, reason: Reason) {
+    let dir = daemon.paths.logs_of(session);
+    let is_held = move || logs::is_held(&dir);
+    if daemon.blocking.with_timeout(Purpose::Logs, is_held).await == Some(true) {
+        daemon.engine.post(move |turn| turn.volatile.scheduler.hold_removal(session));
+        sleep(HELD_PAUSE).await;
+    } else {
+        removal::remove_expired(daemon, session, reason).await;
+    }
+    daemon.engine.post(move |turn| turn.volatile.scheduler.end_removal(session));
 }

@@ -30,9 +30,6 @@ pub(crate) async fn remove_expired(daemon: &Arc<Daemon>, id: SessionId, reason: 
         Ok(_) => tracing::info!(session = %id, ?reason, "removed"),
         Err(refusal) => tracing::warn!(session = %id, %refusal, "not removed"),
     }
-    daemon.engine.post(move |turn| {
-        turn.volatile.scheduler.end_removal(id);
-    });
 }
 
 /// A removal of a session.

@@ -261,9 +261,10 @@ fn remove(
 ) {
     let now = turn.now();
     let (pool, volatile) = turn.state();
-    let outdated =
-        retention::past_retention(pool, settings, keep_stopped, now).map(|(s, why)| (s.id, why)).take(BATCH);
-    let new = outdated.filter(|(id, _)| volatile.scheduler.begin_removal(*id));
+    let outdated = retention::past_retention(pool, settings, keep_stopped, now);
+    let outdated = outdated.filter(|(session, _)| !volatile.scheduler.is_removal_held(session.id));
+    let next: Vec<_> = outdated.map(|(session, why)| (session.id, why)).take(BATCH).collect();
+    let new = next.into_iter().filter(|(id, _)| volatile.scheduler.begin_removal(*id));
     actions.extend(new.map(|(id, why)| Action::Remove(id, why)));
 }
 

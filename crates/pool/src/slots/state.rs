@@ -70,6 +70,8 @@ pub struct Scheduler {
     starting: BTreeSet<SessionId>,
     starts_ended: usize,
     removing: BTreeSet<SessionId>,
+    /// Sessions whose removal waits for a reader of their log.
+    held: BTreeSet<SessionId>,
     drained: BTreeSet<SessionId>,
     drain_awaits: BTreeMap<SessionId, &'static str>,
     giving_way: BTreeSet<SessionId>,
@@ -164,8 +166,21 @@ impl Scheduler {
         self.removing.insert(session)
     }
 
+    /// Has the removal of a session wait for a reader of its log, and others take its place, until it ends.
+    pub fn hold_removal(&mut self, session: SessionId) {
+        if self.removing.remove(&session) {
+            self.held.insert(session);
+        }
+    }
+
+    /// True if the removal of a session waits for a reader of its log.
+    pub(crate) fn is_removal_held(&self, session: SessionId) -> bool {
+        self.held.contains(&session)
+    }
+
     pub fn end_removal(&mut self, session: SessionId) {
         self.removing.remove(&session);
+        self.held.remove(&session);
     }
 
     /// Draining sessions that have worked off their queues and are at rest.

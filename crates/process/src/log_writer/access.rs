@@ -24,6 +24,12 @@ pub(super) fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<Fi
     untrusted_file::open_regular(options, OFlag::O_NOFOLLOW, path).map(|(file, _)| file)
 }
 
+/// Opens a directory. Non-blocking, in case a FIFO is in its place.
+pub(super) fn open_directory(dir: &Path) -> io::Result<File> {
+    let flags = (OFlag::O_DIRECTORY | OFlag::O_NONBLOCK).bits();
+    OpenOptions::new().read(true).custom_flags(flags).open(dir)
+}
+
 /// Returns options for appending to a private file.
 pub(super) fn appending() -> OpenOptions {
     OpenOptions::new().append(true).mode(0o600).clone()

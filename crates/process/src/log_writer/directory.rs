@@ -3,15 +3,14 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::fcntl::OFlag;
 use protocol::logs::{self, part_name};
 
-use super::access::{appending, open_file, open_with, remove};
+use super::access::{appending, open_directory, open_file, open_with, remove};
 use super::log_parts::{Part, Parts};
 use super::times;
 use super::writer_options::WriterOptions;
@@ -46,10 +45,7 @@ impl LogDir {
 
     /// Opens an existing directory.
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
-        // Non-blocking, in case a FIFO is in its place.
-        let flags = (OFlag::O_DIRECTORY | OFlag::O_NONBLOCK).bits();
-        let handle = OpenOptions::new().read(true).custom_flags(flags).open(dir)?;
-        Ok(Self { dir: dir.to_owned(), handle })
+        Ok(Self { dir: dir.to_owned(), handle: open_directory(dir)? })
     }
 
     pub(super) fn dir(&self) -> &Path {

@@ -110,7 +110,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
             Ok(interrupted.get().map_or(exit::INTERRUPTED, |signal| exit::of_signal(*signal)))
         }
         End::Exited(view) => {
-            let shown = output.map_or(Ok(true), |output| output.finish(&view, &ends));
+            let shown = output.as_mut().map_or(Ok(true), |output| output.finish(&view, &ends));
             keep_unshown(context, &mut client, (&id, rm), shown.as_ref().copied());
             let is_shown = shown?;
             if !ending.load(Ordering::Relaxed) {

@@ -1,5 +1,6 @@
 //! The output of the session that `run` shows, and the end of its program, for which it is shown.
 
+use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
@@ -42,6 +43,8 @@ pub(super) struct Output {
     errors: Option<Errors>,
     /// False once some of it could not be read.
     is_shown: bool,
+    /// Keeps poold from removing the session by itself before this command is done with it.
+    _hold: Option<File>,
 }
 
 impl Output {
@@ -53,8 +56,11 @@ impl Output {
         (separate_stderr, since): (bool, Option<Timestamp>),
     ) -> Self {
         let sink = CleanOutput::new(context.style.terminal);
-        let mut output = Self { session: session.clone(), tail: None, sink, errors: None, is_shown: true };
-        match session_log::files(client, session) {
+        let files = session_log::files(client, session);
+        let hold = files.as_ref().ok().and_then(|files| logs::hold(files.dir.as_path()));
+        let session = session.clone();
+        let mut output = Self { session, tail: None, sink, errors: None, is_shown: true, _hold: hold };
+        match files {
             Ok(files) => {
                 output.errors = separate_stderr.then(|| follow_errors(&session_log::stderr_of(&files)));
                 let mut tail = Tail::new(&files);
@@ -89,7 +95,7 @@ impl Output {
     ///
     /// # Errors
     /// Standard output, or standard error, cannot be written.
-    pub(super) fn finish(mut self, view: &SessionView, ends: &Ends) -> Result<bool, Error> {
+    pub(super) fn finish(&mut self, view: &SessionView, ends: &Ends) -> Result<bool, Error> {
         let tail = self.tail.as_mut();
         let rest = tail.map_or(Ok(None), |tail| tail.finish(&mut self.sink, view.session.tag(), ends));
         let errors = self.errors.take().map_or(Ok(()), |errors| errors.finish(view));

@@ -290,6 +290,23 @@ fn a_session_is_removed_once_when_its_retention_is_over() {
 }
 
 #[test]
+fn sessions_whose_output_is_still_read_keep_no_other_one_from_its_removal() {
+    let mut engine = Engine::with_live(5);
+    engine.keep_stopped = Some(Duration::from_secs(3600));
+    let ids = [1, 2, 3, 4, 5].map(SessionId);
+    ids.iter().for_each(|id| engine.is(*id, Lifecycle::Stopped, Reason::Killed));
+    engine.pass(60 * MINUTE);
+    let removal = |id: &SessionId| Action::Remove(*id, Reason::Ttl);
+    let (first, last) = ids.split_at(4);
+    assert_eq!(engine.tick().0.actions, first.iter().map(removal).collect::<Vec<_>>());
+    first.iter().for_each(|id| engine.volatile.scheduler.hold_removal(*id));
+    assert_eq!(engine.tick().0.actions, [removal(&last[0])]);
+    assert_eq!(engine.tick().0.actions, []);
+    engine.volatile.scheduler.end_removal(ids[0]);
+    assert_eq!(engine.tick().0.actions, [removal(&ids[0])], "nobody reads it any more");
+}
+
+#[test]
 fn a_draining_session_is_done_when_its_queue_is_empty_and_its_agent_rests() {
     let is_done = |engine: &mut Engine, quiet_for: u64| {
         let now = engine.world.now;
