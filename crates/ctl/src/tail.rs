@@ -228,13 +228,16 @@ impl Tail {
                 return result.map(Some);
             }
         }
-        self.note_lost_writer();
+        self.note_lost_end();
         Ok(None)
     }
 
-    /// Says that the end of the log may be missing, if its writer was lost.
-    pub(crate) fn note_lost_writer(&self) {
-        if logs::is_writer_lost(self.reader.dir()) {
+    /// Says that the end of the log may be missing, if the log was removed while it was read, or its writer was lost.
+    pub(crate) fn note_lost_end(&self) {
+        let dir = self.reader.dir();
+        if self.reader.offset() > 0 && !dir.exists() {
+            out::note("poolctl: the log was removed; the end of the output may be missing");
+        } else if logs::is_writer_lost(dir) {
             out::note("poolctl: the log writer was lost; the end of the output may be missing");
         }
     }

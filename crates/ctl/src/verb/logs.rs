@@ -107,7 +107,7 @@ fn print_bytes(context: &Context, args: &Args, session: &Session, files: &LogFil
     // What has no newline yet, also where the time is over.
     let ended = sink.end();
     if !args.follow {
-        tail.note_lost_writer();
+        tail.note_lost_end();
     }
     followed.and(ended)
 }
@@ -134,7 +134,7 @@ fn print_screen(context: &Context, args: &Args, session: &Session, files: &LogFi
     // What is on the screen yet, also where the time is over.
     let ended = screen.end();
     if !args.follow {
-        tail.note_lost_writer();
+        tail.note_lost_end();
     }
     followed.and(ended)
 }

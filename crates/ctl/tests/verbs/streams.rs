@@ -21,6 +21,7 @@ use crate::samples::session;
 
 crate::tests! {
     run_shows_everything_and_ends_alike, run_keeps_the_code_where_it_cannot_remove,
+    run_holds_the_log_and_says_that_it_was_removed_all_the_same,
     run_ends_alike_where_it_cannot_read_the_output, run_says_what_goes_on_where_it_cannot_wait,
     run_keeps_the_session_whose_output_the_disk_does_not_take,
     keys_that_send_signals_go_to_the_session_first, a_signal_that_comes_twice_ends_the_session,
@@ -90,6 +91,35 @@ fn run_keeps_the_code_where_it_cannot_remove() {
     });
     let ran = pool.run("run web --rm --no-stream -- program");
     assert_eq!((ran.code, ran.err.as_str()), (3, "poolctl: sess_1 could not be removed: not\\x1bnow\n"));
+}
+
+fn run_holds_the_log_and_says_that_it_was_removed_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("logs/output.log");
+    std::fs::create_dir(path.parent().unwrap()).unwrap();
+    drop(begin_log(&path));
+    std::fs::write(&path, "one\r\n").unwrap();
+    let (log, gone) = (path.clone(), Arc::new(AtomicBool::new(false)));
+    let is_gone = gone.clone();
+    let pool = Pool::new(move |call| match &call.request {
+        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+        Request::Logs(_) => ok(log_files(&log)),
+        Request::Wait(_) => {
+            until("the removal", || is_gone.load(Ordering::SeqCst));
+            ok(stopped(3))
+        }
+        _ => ok(Response::Done),
+    });
+    let mut child = pool.poolctl(["run", "web", "--", "program"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "one");
+    assert!(::logs::is_held(path.parent().unwrap()));
+    std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    gone.store(true, Ordering::SeqCst);
+    let ran = Ran::new(&child.wait_with_output().unwrap());
+    let told = "poolctl: the log was removed; the end of the output may be missing\n";
+    assert_eq!((ran.code, ran.err.as_str(), lines.next().is_none()), (3, told, true));
+    assert!(!::logs::is_held(path.parent().unwrap()));
 }
 
 fn run_ends_alike_where_it_cannot_read_the_output() {
