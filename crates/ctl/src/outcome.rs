@@ -1,5 +1,6 @@
 //! The exit codes for the end of a session's program, and for the end of a message.
 
+use nix::sys::signal::Signal;
 use protocol::policy::RestartPolicy;
 use protocol::{Message, MessageState, Reason, Session, SessionRef, SessionView};
 
@@ -7,7 +8,8 @@ use crate::show::json::json_name;
 use crate::show::{lifecycle, out};
 use crate::{Context, Error, exit};
 
-/// The exit code of a session whose program has ended: the program's own.
+/// The exit code of a session whose program has ended: the program's own. If it was cut off and ended with 0 because of
+/// that, its work is not done: then that of TERM.
 ///
 /// # Errors
 /// It is not known how the program ended.
@@ -21,7 +23,15 @@ pub(crate) fn of_session(view: &SessionView) -> Result<u8, Error> {
             json_name(&session.lifecycle)
         ))
     };
-    session.exit.map(|exit| exit.shell_code()).ok_or_else(unknown)
+    let code = session.exit.map(|exit| exit.shell_code()).ok_or_else(unknown)?;
+    Ok(if code == exit::OK && is_cut_off(session) { exit::of_signal(Signal::SIGTERM) } else { code })
+}
+
+/// True if neither its program nor a user ended a session: a limit, a rule, or tmux.
+fn is_cut_off(session: &Session) -> bool {
+    use Reason::{Drained, Killed, Parked, Restarted};
+    let is_by_user = matches!(session.reason, Some(Drained | Killed | Parked | Restarted));
+    !is_by_user && lifecycle::ended_by(session).is_some()
 }
 
 /// Says what ended a session, if that was not its program and the exit code is known. If the code is unknown, the error
@@ -125,5 +135,23 @@ mod tests {
             error.to_string(),
             "sess_1 is lost (server_gone): the exit code of its program is not known"
         );
+    }
+    #[test]
+    fn what_was_cut_off_has_not_succeeded() {
+        use Reason::{Drained, Exited, Killed, MemoryLimit, Parked, RunTime, ServerGone, TmuxGone};
+        let codes = |reason| {
+            let mut view = session("web");
+            view.session.reason = Some(reason);
+            [0, 3].map(|code| {
+                view.session.exit = Some(Exit { code: Some(code), signal: None, at: Timestamp(0) });
+                of_session(&view).unwrap()
+            })
+        };
+        for reason in [MemoryLimit, RunTime, ServerGone, TmuxGone] {
+            assert_eq!(codes(reason), [143, 3], "{reason:?}");
+        }
+        for reason in [Exited, Killed, Parked, Drained] {
+            assert_eq!(codes(reason), [0, 3], "{reason:?}");
+        }
     }
 }
