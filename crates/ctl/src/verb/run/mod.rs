@@ -366,6 +366,10 @@ impl SignalTarget {
             None => (Request::Kill(Kill { session, grace_ms: None }), "the session was not ended".to_owned()),
         };
         let answer = client.change(&Repeat::default(), request);
+        if answer.is_err() {
+            // It goes on: it is locked, for example.
+            ending.store(false, Ordering::Relaxed);
+        }
         is_passed.store(true, Ordering::Relaxed);
         if let Err(error) = answer {
             report(json, &failed, &error);
