@@ -169,13 +169,24 @@ fn run_keeps_the_session_whose_output_the_disk_does_not_take() {
 }
 
 fn run_says_what_goes_on_where_it_cannot_wait() {
-    for (code, more) in [
-        (ErrorCode::Refused, "; sess_1 still runs: see `poolctl attach sess_1`, `poolctl kill sess_1`"),
-        (ErrorCode::NotFound, ""),
+    let web = || Ok(Response::Session(Box::new(session("web"))));
+    let Response::Session(over) = stopped(3) else { panic!() };
+    let runs = "; sess_1 still runs: see `poolctl attach sess_1`, `poolctl kill sess_1`";
+    for (code, looked, more) in [
+        (ErrorCode::Refused, web(), runs),
+        (ErrorCode::Refused, Ok(Response::Session(over)), "; sess_1 is stopped: exit 3"),
+        (ErrorCode::Refused, Err(Refusal::not_found("gone")), "; sess_1 is removed"),
+        (
+            ErrorCode::Refused,
+            Err(Refusal::refused("nor now")),
+            "; sess_1 may still run: see `poolctl show sess_1`",
+        ),
+        (ErrorCode::NotFound, web(), ""),
     ] {
         let pool = Pool::new(move |call| match &call.request {
             Request::New(_) => ok(Response::Session(Box::new(session("web")))),
             Request::Wait(_) => refused(code, "not now"),
+            Request::Show(_) => Answer::Reply(looked.clone()),
             _ => ok(Response::Done),
         });
         let ran = pool.run("run web --no-stream -- program");
@@ -192,7 +203,7 @@ fn goes_to_the_session_first(key: &'static str, signal: Signal, code: i32) {
     let (dir, pressed) = (tempfile::tempdir().unwrap(), Arc::new(AtomicBool::new(false)));
     let (log, seen) = (dir.path().join("output.log"), pressed.clone());
     let pool = Pool::new(move |call| match &call.request {
-        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+        Request::New(_) | Request::Show(_) => ok(Response::Session(Box::new(session("web")))),
         Request::Logs(_) => ok(log_files(&log)),
         Request::Keys(Keys { keys, .. }) => {
             assert_eq!(keys, &[key]);
@@ -219,7 +230,7 @@ fn a_signal_that_comes_twice_ends_the_session() {
     let (log, asked) = (dir.path().join("output.log"), killed.clone());
     std::fs::write(&log, "").unwrap();
     let pool = Pool::new(move |call| match &call.request {
-        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+        Request::New(_) | Request::Show(_) => ok(Response::Session(Box::new(session("web")))),
         Request::Logs(_) => ok(log_files(&log)),
         Request::Kill(_) => {
             asked.store(true, Ordering::SeqCst);
@@ -239,7 +250,7 @@ fn a_signal_that_comes_twice_ends_the_session() {
 
 fn a_session_that_may_not_be_ended_goes_on() {
     let pool = Pool::new(|call| match &call.request {
-        Request::New(_) => ok(Response::Session(Box::new(session("web")))),
+        Request::New(_) | Request::Show(_) => ok(Response::Session(Box::new(session("web")))),
         Request::Kill(_) => refused(ErrorCode::Conflict, "it is locked"),
         _ => Answer::Silence,
     });

@@ -49,6 +49,8 @@ pub(crate) struct Args {
 const WITHDRAW_PAUSE: Duration = Duration::from_millis(500);
 /// Time after which a signal ends this command although poold does not tell whether the session runs.
 const WITHDRAW_LIMIT: Duration = Duration::from_secs(10);
+/// Time for poold's answer whether the session goes on.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Runs it. The first Ctrl-C or Ctrl-\ goes to the session, and TERM and HUP end the session. A second signal ends only
 /// this command.
@@ -93,7 +95,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
             output::wait(&ends)
         }
         Err(error) => {
-            note_goes_on(&id, &ending);
+            note_goes_on(context, &id, &ending);
             keep_unshown(context, &mut client, (&id, rm), Err(&error));
             return Err(error);
         }
@@ -102,11 +104,11 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     match end {
         End::Unknown(error) if error.code() == ErrorCode::NotFound => Err(error),
         End::Unknown(error) => {
-            let text = format!("{error}; {}", goes_on(&id, &ending));
+            let text = format!("{error}; {}", goes_on(context, &id, &ending));
             Err(Refusal::new(error.code(), text).into())
         }
         End::Interrupted => {
-            note_goes_on(&id, &ending);
+            note_goes_on(context, &id, &ending);
             Ok(interrupted.get().map_or(exit::INTERRUPTED, |signal| exit::of_signal(*signal)))
         }
         End::Exited(view) => {
@@ -153,17 +155,21 @@ fn keep_unshown(
     }
 }
 
-/// Says of a session whose program is not waited for any more that it goes on, or is being ended.
-fn goes_on(id: &SessionRef, ending: &AtomicBool) -> String {
-    if ending.load(Ordering::Relaxed) {
-        format!("{id} is being ended: see `poolctl show {id}`")
-    } else {
-        format!("{id} still runs: see `poolctl attach {id}`, `poolctl kill {id}`")
+/// Says of a session whose program is not waited for any more whether it goes on, as far as poold tells.
+fn goes_on(context: &Context, id: &SessionRef, ending: &AtomicBool) -> String {
+    let is_ending = ending.load(Ordering::Relaxed);
+    let mut client = Client::new(context, Some(LOOK_LIMIT));
+    match calls::session(&mut client, id.clone()) {
+        Ok(view) if !view.session.lifecycle.holds_slot() => session::why_ended(&view),
+        Ok(_) if is_ending => format!("{id} is being ended: see `poolctl show {id}`"),
+        Ok(_) => format!("{id} still runs: see `poolctl attach {id}`, `poolctl kill {id}`"),
+        Err(error) if error.code() == ErrorCode::NotFound => format!("{id} is removed"),
+        Err(_) => format!("{id} may still run: see `poolctl show {id}`"),
     }
 }
 
-fn note_goes_on(id: &SessionRef, ending: &AtomicBool) {
-    out::note(&format!("poolctl: {}", goes_on(id, ending)));
+fn note_goes_on(context: &Context, id: &SessionRef, ending: &AtomicBool) {
+    out::note(&format!("poolctl: {}", goes_on(context, id, ending)));
 }
 
 /// True if standard input is a pipe or a file with data, which the user expects to be read.
