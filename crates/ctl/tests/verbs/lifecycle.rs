@@ -23,7 +23,8 @@ use crate::samples::{message, session, status};
 crate::tests! {
     new_says_what_bounds_a_session, flags_that_contradict_each_other_are_refused,
     a_slot_is_waited_for_patiently, run_removes_what_is_ephemeral_when_it_is_shown,
-    run_ends_with_the_code_of_a_program_that_is_not_there, park_and_restart_say_how,
+    run_ends_with_the_code_of_a_program_that_is_not_there, run_removes_what_tmux_did_not_start,
+    park_and_restart_say_how,
     restore_starts_each_that_is_named, restore_all_waits_for_each_and_names_what_failed,
     restore_all_leaves_those_that_wait_for_a_slot_in_line, restore_all_ends_when_its_time_is_over,
     an_agent_that_ended_before_the_answer_is_reported, drain_waits_for_the_end,
@@ -186,6 +187,27 @@ fn run_ends_with_the_code_of_a_program_that_is_not_there() {
     assert!(matches!(requests(&pool).last(), Some(Request::Remove(remove)) if remove.session.0 == "sess_3"));
     assert_eq!(pool.run("run web --rm -- nosuchprog").code, 125);
     assert!(matches!(requests(&pool).last(), Some(Request::New(_))), "what was there before stays");
+}
+
+fn run_removes_what_tmux_did_not_start() {
+    for code in [ErrorCode::Unavailable, ErrorCode::Conflict] {
+        let pool = Pool::new(move |call| match &call.request {
+            Request::New(_) => refused(code, "sess_3 failed to start: no; it keeps the name web: …"),
+            Request::Show(_) => {
+                let mut view = view(3, "web", Lifecycle::Failed, Some(Reason::TmuxFailed));
+                view.session.policy.ephemeral = true;
+                view.session.detail = Some("no".into());
+                shown(view)
+            }
+            _ => ok(Response::Done),
+        });
+        let ran = pool.run("run --rm -- program");
+        let told = "poolctl: sess_3 is failed: tmux refused or did not answer; no\n";
+        assert_eq!((ran.code, ran.err.as_str()), (125, told));
+        assert!(
+            matches!(requests(&pool).last(), Some(Request::Remove(remove)) if remove.session.0 == "sess_3")
+        );
+    }
 }
 
 fn park_and_restart_say_how() {

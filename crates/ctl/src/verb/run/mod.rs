@@ -207,10 +207,11 @@ fn not_started(
     Ok(code.unwrap_or(exit::OWN_FAILURE))
 }
 
-/// Returns the record of the session whose failed start the error reports: the error begins with its id.
+/// Returns the record of the session whose failed start the error reports, whatever its cause: the error begins with
+/// its id. Other errors may begin with the id of a session that was there before.
 fn failed_record(client: &mut Client, error: &Error) -> Option<SessionView> {
     let text = error.to_string();
-    let has_record = matches!(error.code(), ErrorCode::Failed | ErrorCode::Refused);
+    let has_record = text.contains(" failed to start: ");
     let id: SessionId = text.split(' ').next().filter(|_| has_record)?.parse().ok()?;
     let view = calls::session(client, id.into()).ok()?;
     (view.session.lifecycle == Lifecycle::Failed).then_some(view)
