@@ -4,6 +4,7 @@ mod environment;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use protocol::request::New;
@@ -14,13 +15,15 @@ use crate::client::operation;
 use crate::context::absolute;
 use crate::lifecycle_args::LifecycleArgs;
 use crate::ready::Blocking;
-use crate::show::{escape, out};
+use crate::show::{escape, out, time};
 use crate::{Client, Context, Error, Repeat, body, expect_session};
 
 pub(crate) use environment::{environment_help, of_caller, of_flags};
 
 /// The value of `--cwd` for a session's own work directory.
 const OWN: &str = "own";
+/// The most by which a wait for a slot ends before the time limit of the command, so that poold can say why.
+const SLOT_MARGIN: Duration = Duration::from_millis(500);
 
 /// The arguments of `new` that `run` takes as well.
 #[derive(Debug, Clone, clap::Args)]
@@ -99,7 +102,11 @@ pub(crate) fn create_as(
     op: OpId,
     args: CreateArgs,
 ) -> Result<SessionView, Error> {
-    let request = request(context, args)?;
+    // Under an operation id of the user's, the request is the same whatever the time limit.
+    let limit = context.waiting_limit().filter(|_| args.repeat.op_id.is_none());
+    let mut request = request(context, args)?;
+    request.wait_slot_ms =
+        request.wait_slot_ms.map(|wait| limit.map_or(wait, |limit| wait_within(wait, limit)));
     let given = Some(request.command.clone()).filter(|command| request.reuse && !command.is_empty());
     let progress = context.progress("the session to run");
     let view = expect_session(client.call(Some(op), Request::New(Box::new(request)))?)?;
@@ -110,6 +117,11 @@ pub(crate) fn create_as(
         out::note(&format!("poolctl: {name} was there already, and runs `{own}`"));
     }
     Ok(view)
+}
+
+/// Returns the time to wait for a slot, in milliseconds, within the time limit of the command.
+fn wait_within(wait_ms: u64, limit: Duration) -> u64 {
+    wait_ms.min(time::millis(limit.saturating_sub(SLOT_MARGIN.min(limit / 4))))
 }
 
 fn request(context: &Context, args: CreateArgs) -> Result<New, Error> {
