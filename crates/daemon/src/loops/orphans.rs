@@ -113,8 +113,7 @@ fn forget_tags(turn: &mut Turn<'_>, seen: &[MarkedProcess]) {
 fn markers(turn: &Turn<'_>, seen: &[MarkedProcess]) -> Markers {
     let of_incarnation = |marked: &MarkedProcess| match marked.marker {
         Marker::Incarnation(tag) => {
-            let has_ended = pool::reap::ended_owner(turn.pool(), tag).is_some();
-            Some(tag).filter(|_| has_ended && !turn.volatile.reaping.is_revived(tag))
+            Some(tag).filter(|tag| turn.volatile.reaping.is_left_over(turn.pool(), *tag))
         }
         Marker::Client(_) => None,
     };

@@ -38,6 +38,6 @@ pub use grace::ask_grace;
 pub use inputs::ReapInputs;
 pub use machine::{MACHINE_RULES, Machine, MachineUse, Share};
 pub use machine_rules::{held_by_shortage, machine_verdict, note_machine, shortages};
-pub use orphans::{OrphanClient, OrphanProcess, Orphans, SilentWorker, ended_owner};
+pub use orphans::{OrphanClient, OrphanProcess, Orphans, SilentWorker};
 pub use rules::{ResourceUse, RuleInputs, RuleVerdict, SESSION_RULES, rule_action, rule_verdict, violations};
 pub use state::Reaping;

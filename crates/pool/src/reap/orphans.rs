@@ -78,7 +78,7 @@ pub(crate) fn is_silent(pool: &Pool, settings: &Settings, worker: &SilentWorker,
 }
 
 /// The session of an ended incarnation or claim.
-pub fn ended_owner(pool: &Pool, tag: Tag) -> Option<SessionId> {
+pub(crate) fn ended_owner(pool: &Pool, tag: Tag) -> Option<SessionId> {
     let ended = |s: &&Session| !s.lifecycle.holds_slot() && !is_restarting(s);
     match pool.tagged(tag) {
         Some(session) => Some(session).filter(ended).map(|s| s.id),

@@ -12,7 +12,7 @@ use crate::observe::state::Peer;
 use crate::pool::Pool;
 use crate::reap::leases::Leases;
 use crate::reap::machine::Machine;
-use crate::reap::orphans::{Orphans, SilentWorker};
+use crate::reap::orphans::{Orphans, SilentWorker, ended_owner};
 use crate::reap::retired_tags::UnseenTags;
 use crate::reap::rules::ResourceUse;
 use crate::settings::Settings;
@@ -252,10 +252,10 @@ impl Reaping {
         self.unseen_tags.note(pool.retired_tags(), carried, now)
     }
 
-    /// True if what carries a retired tag was started after a time in which nothing carried it: by a job of `at`, for
-    /// instance, which keeps the environment of its caller.
-    pub fn is_revived(&self, tag: Tag) -> bool {
-        self.unseen_tags.is_revived(tag)
+    /// True if what carries this tag was left by an ended incarnation. If nothing carried it for a while, what carries
+    /// it now was started later: by a job of `at`, for instance, which keeps the environment of its caller.
+    pub fn is_left_over(&self, pool: &Pool, tag: Tag) -> bool {
+        ended_owner(pool, tag).is_some() && !self.unseen_tags.is_revived(tag)
     }
 
     /// Number of kills by rules that are still allowed within the present minute.

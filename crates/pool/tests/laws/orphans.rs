@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use pool::deadlines::Mono;
 use pool::reap;
-use pool::reap::{OrphanClient, OrphanProcess, Orphans, ReapInputs, SilentWorker, explain};
+use pool::reap::{OrphanClient, OrphanProcess, Orphans, ReapInputs, Reaping, SilentWorker, explain};
 use protocol::reap::{Action, Candidate, CandidateKind, Rule};
 use protocol::reply::Explained;
 use protocol::tmux::TmuxState;
@@ -172,6 +173,23 @@ fn p06_the_mark_of_an_earlier_incarnation_is_over_and_an_unknown_one_is_nobodys(
     let found: Vec<_> = yard.candidates().into_iter().map(|c| (c.kind, c.session)).collect();
     assert_eq!(found, [(CandidateKind::Orphan, ONE)], "while its session runs on");
     assert!(yard.explained(Rule::Orphans).applies);
+}
+
+#[test]
+fn p06_what_carries_the_mark_of_an_ended_incarnation_only_since_later_was_not_left_by_it() {
+    let (mut yard, tag) = (Yard::new(), Tag([9; 16]));
+    yard.scene.world.emit(Event::TagRetired { tag, session: ONE });
+    let (pool, mut reaping) = (&yard.scene.world.pool, Reaping::new(yard.now));
+    assert!(!reaping.is_left_over(pool, yard.scene.tag()), "its incarnation runs");
+    assert!(!reaping.is_left_over(pool, Tag([8; 16])), "another pool's");
+    // A scan misses a process that calls exec just then; two in a row miss none.
+    for scans in [[true, true, true], [true, false, true], [false, false, true]] {
+        for is_carried in scans {
+            let carried = is_carried.then_some(tag).into_iter().collect();
+            assert_eq!(reaping.note_carried_tags(pool, &carried, Mono(0)), []);
+        }
+        assert_eq!(reaping.is_left_over(pool, tag), scans != [false, false, true], "{scans:?}");
+    }
 }
 
 #[test]
