@@ -76,39 +76,28 @@ pub(crate) async fn with_slot<R: Send + 'static>(
     let shortage = Arc::<Shortage>::default();
     let noted = Arc::clone(&shortage);
     let look = move |turn: &mut Turn<'_>| {
-        if requester.is_gone(turn) {
-            turn.volatile.scheduler.waiting.leave(waiter);
-            return Some(Err(Refusal::refused("its request was given up before there was a slot")));
-        }
-        if let Some((by, _)) = turn.volatile.scheduler.start_hold() {
-            turn.volatile.scheduler.waiting.leave(waiter);
-            return Some(Err(held_back(&by)));
-        }
-        let wanted = wanted.resolve(turn.pool());
-        let ahead = turn.volatile.scheduler.waiting.ahead(turn.pool(), waiter, &wanted);
-        let decided = decide(turn, ahead);
-        let (waits, short) = match &decided {
-            Ok(SlotDecision::Full) => (patient || may_come_free(turn, &context, ahead), None),
-            // A sample from before the slot came free says nothing.
-            Ok(SlotDecision::Short(why)) => {
-                (patient || !machine_capacity::is_fresh(&context), Some(why.clone()))
+        slots::decide_in_line(turn, (waiter, &wanted), |turn, ahead| {
+            if requester.is_gone(turn) {
+                return Some(Err(Refusal::refused("its request was given up before there was a slot")));
             }
-            Ok(SlotDecision::Done(_)) | Err(_) => (false, None),
-        };
-        if waits {
-            noted.set(short);
-            if turn.volatile.scheduler.waiting.join(waiter, wanted) {
-                turn.wake();
+            if let Some((by, _)) = turn.volatile.scheduler.start_hold() {
+                return Some(Err(held_back(&by)));
             }
-            return None;
-        }
-        let decided = match decided {
-            Ok(SlotDecision::Done(result)) => Ok(result),
-            Ok(SlotDecision::Full) => Err(session::pool_full(turn.pool(), &context.settings())),
-            Ok(SlotDecision::Short(refusal)) | Err(refusal) => Err(refusal),
-        };
-        turn.volatile.scheduler.waiting.leave(waiter);
-        Some(decided)
+            match decide(turn, ahead) {
+                Ok(SlotDecision::Done(result)) => Some(Ok(result)),
+                Ok(SlotDecision::Full) if patient || may_come_free(turn, &context, ahead) => {
+                    noted.set(None);
+                    None
+                }
+                Ok(SlotDecision::Full) => Some(Err(session::pool_full(turn.pool(), &context.settings()))),
+                // A sample from before the slot came free says nothing.
+                Ok(SlotDecision::Short(why)) if patient || !machine_capacity::is_fresh(&context) => {
+                    noted.set(Some(why));
+                    None
+                }
+                Ok(SlotDecision::Short(refusal)) | Err(refusal) => Some(Err(refusal)),
+            }
+        })
     };
     machine_capacity::refresh(daemon).await?;
     let limit = if patient { wait } else { EVICTION_LIMIT };

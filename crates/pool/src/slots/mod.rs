@@ -1,6 +1,7 @@
 //! Slots: the right to have a running incarnation. Many sessions share few slots.
 //!
-//! - `wanting` tells which sessions want a slot, `capacity` how many are free; `wait_queue` keeps the order.
+//! - `wanting` tells which sessions want a slot, `capacity` how many are free; `wait_queue` keeps the order, in which
+//!   requests decide by `in_line`.
 //! - `eviction` tells which sessions can give theirs up, by the volatile facts of `inputs`; `park` and
 //!   `start` record the decisions.
 //! - `scheduler` makes all of these decisions after a turn ([`tick`]); `state` is volatile.
@@ -11,6 +12,7 @@ pub(crate) mod capacity;
 pub(crate) mod conversation;
 pub(crate) mod drained;
 pub(crate) mod eviction;
+pub(crate) mod in_line;
 pub(crate) mod inputs;
 pub(crate) mod park;
 pub(crate) mod scheduler;
@@ -26,6 +28,7 @@ pub use eviction::{
     EvictionInputs, EvictionRank, MIN_STAY, QUANTUM, evictable, is_parkable, loss_if_parked, next_to_park,
     over_quantum, past_idle_timeout,
 };
+pub use in_line::decide_in_line;
 pub use park::park_limited;
 pub use scheduler::{Action, Tick, TickInputs, leaving, tick, victim};
 pub use start::{RunIdentity, Starter, begin_start, renew_incarnation};

@@ -68,6 +68,25 @@ fn what_is_over_its_quantum_gives_way_only_where_nothing_idle_can_be_parked() {
 }
 
 #[test]
+fn g08_who_comes_later_gets_no_slot_that_others_wait_for() {
+    let mut engine = Engine::with_live(4);
+    let gets_slot = |engine: &mut Engine, ticket| {
+        let wanted = Wanted::New(ticket);
+        let (decided, _) = engine.turn(|mut turn, settings| {
+            slots::decide_in_line(&mut turn, (Waiter::Request(ticket), &wanted), |turn, ahead| {
+                (slots::free(turn.pool(), settings) > ahead).then_some(())
+            })
+        });
+        decided.is_some()
+    };
+    assert_eq!([1, 2].map(|ticket| gets_slot(&mut engine, ticket)), [false, false], "all slots are taken");
+    engine.is(ONE, Lifecycle::Stopped, Reason::Exited);
+    assert_eq!([3, 2, 1].map(|ticket| gets_slot(&mut engine, ticket)), [false, false, true]);
+    // The first one has left the line, and its session does not run yet.
+    assert_eq!([3, 2].map(|ticket| gets_slot(&mut engine, ticket)), [false, true]);
+}
+
+#[test]
 fn nothing_is_parked_for_who_waits_for_a_session_that_runs_by_now() {
     let mut engine = Engine::with_live(2);
     engine.settings.max_sessions = 2;
