@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agents::Confirm;
-use pool::Agent;
 use pool::slots::LossSource;
-use protocol::{Activity, Event, Lifecycle, ProcId, Reason, SessionId, Tag};
+use pool::{Agent, slots};
+use protocol::{Event, ProcId, SessionId, Tag};
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
@@ -132,7 +132,9 @@ async fn background_work(daemon: &Daemon, init_and_program: (ProcId, ProcId), ag
 /// Hangs up. The error says why the session continues: a client is attached, it went to work, or tmux failed.
 async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(), String> {
     save_screen(daemon, session, tag).await;
-    let find = move |turn: &mut Turn<'_>| pane_to_close(turn, session, tag);
+    let find = move |turn: &mut Turn<'_>| {
+        slots::run_to_hang_up(turn.pool(), (session, tag), turn.now()).map(|run| run.and_then(pane_of))
+    };
     let Some(pane) = daemon.engine.turn(find).await.unwrap_or(Ok(None))? else { return Ok(()) };
     crate::crash::point("park-hang-up");
     match daemon.tmux.kill_unattended(pane).await {
@@ -146,29 +148,6 @@ async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(
             tracing::debug!(%session, %error, "not hung up");
             if error.in_doubt() { Ok(()) } else { Err(format!("it was not hung up: {error}")) }
         }
-    }
-}
-
-/// Returns the pane of an incarnation that is still to be parked; `None` if another request ends it already.
-///
-/// # Errors
-/// The reason why the session continues.
-fn pane_to_close(turn: &Turn<'_>, session: SessionId, tag: Tag) -> Result<Option<PaneRef>, String> {
-    let Some(record) = turn.pool().session(session) else { return Ok(None) };
-    let run = record.incarnation.as_ref().filter(|run| run.tag == tag);
-    if run.is_none() || record.reason == Some(Reason::Restarted) {
-        return Err("it was restarted meanwhile".to_owned());
-    }
-    let is_told = |known: &&Activity| known.source.is_report();
-    let is_new = |known: &&Activity| turn.pool().is_earlier(turn.now(), record.changed_at, known.since);
-    let told = turn.pool().activity_in(session, tag).filter(is_told).filter(is_new);
-    match record.lifecycle {
-        Lifecycle::Live => Err("it runs on".to_owned()),
-        _ if !record.is_being_parked() => Ok(None),
-        _ if told.is_some_and(|known| known.state.is_at_work()) => {
-            Err("it went to work meanwhile".to_owned())
-        }
-        _ => Ok(run.and_then(pane_of)),
     }
 }
 

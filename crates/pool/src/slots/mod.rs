@@ -29,7 +29,7 @@ pub use eviction::{
     over_quantum, past_idle_timeout,
 };
 pub use in_line::decide_in_line;
-pub use park::park_limited;
+pub use park::{park_limited, run_to_hang_up};
 pub use scheduler::{Action, Tick, TickInputs, leaving, tick, victim};
 pub use start::{RunIdentity, Starter, begin_start, renew_incarnation};
 pub use state::{LossSource, Scheduler, StartHold};

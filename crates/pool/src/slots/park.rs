@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use protocol::{Reason, Session, SessionId, Tag, Timestamp};
+use protocol::{Activity, Incarnation, Lifecycle, Reason, Session, SessionId, Tag, Timestamp};
 
+use crate::pool::Pool;
 use crate::session::lifecycle::begin_end;
 use crate::settings::Settings;
 use crate::slots::eviction::check_parkable;
@@ -41,4 +42,30 @@ pub fn park_limited(
         return None;
     }
     begin_park(turn, session, Reason::Limited)
+}
+
+/// Returns the incarnation of a session that is still to be parked, to be hung up now; `None` if another request ends
+/// it already.
+///
+/// # Errors
+/// The reason why the session continues.
+pub fn run_to_hang_up(
+    pool: &Pool,
+    (session, tag): (SessionId, Tag),
+    now: Timestamp,
+) -> Result<Option<&Incarnation>, &'static str> {
+    let Some(record) = pool.session(session) else { return Ok(None) };
+    let run = record.incarnation.as_ref().filter(|run| run.tag == tag);
+    if run.is_none() || record.reason == Some(Reason::Restarted) {
+        return Err("it was restarted meanwhile");
+    }
+    let is_told = |known: &&Activity| known.source.is_report();
+    let is_new = |known: &&Activity| pool.is_earlier(now, record.changed_at, known.since);
+    let told = pool.activity_in(session, tag).filter(is_told).filter(is_new);
+    match record.lifecycle {
+        Lifecycle::Live => Err("it runs on"),
+        _ if !record.is_being_parked() => Ok(None),
+        _ if told.is_some_and(|known| known.state.is_at_work()) => Err("it went to work meanwhile"),
+        _ => Ok(run),
+    }
 }

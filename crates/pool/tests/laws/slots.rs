@@ -623,6 +623,49 @@ fn c11_who_works_or_waits_for_a_person_by_its_own_word_is_never_put_aside() {
 }
 
 #[test]
+fn c11_what_went_to_work_after_its_parking_was_decided_is_not_hung_up() {
+    use ActivityState::{Attention, Busy, Idle};
+    let hung_up = |scene: &Scene| {
+        let tag = scene.world.pool.session(SessionId(1)).unwrap().tag().unwrap();
+        let run = slots::run_to_hang_up(&scene.world.pool, (SessionId(1), tag), Timestamp(1000));
+        run.map(|run| run.is_some_and(|run| run.tag == tag))
+    };
+    let at_work = Err("it went to work meanwhile");
+    for (reported, expected) in [
+        (None, Ok(true)),
+        (Some((Busy, Source::Hook, 501)), at_work),
+        (Some((Attention, Source::Hook, 501)), at_work),
+        (Some((Busy, Source::Transcript, 501)), at_work),
+        (Some((Idle, Source::Hook, 501)), Ok(true)),
+        // Its screen is looked at before, and the decision knew what was reported earlier.
+        (Some((Busy, Source::Screen, 501)), Ok(true)),
+        (Some((Busy, Source::Hook, 499)), Ok(true)),
+    ] {
+        let mut scene = Scene::new(1);
+        scene.is(1, Lifecycle::Draining, Reason::Idle);
+        scene.change(1, |s| s.changed_at = Timestamp(500));
+        if let Some((state, source, since)) = reported {
+            scene.does(1, (state, source), None, since);
+        }
+        assert_eq!(hung_up(&scene), expected, "{reported:?}");
+    }
+    for (lifecycle, reason, expected) in [
+        (Lifecycle::Draining, Reason::Limited, Ok(true)),
+        (Lifecycle::Draining, Reason::Killed, Ok(false)),
+        (Lifecycle::Draining, Reason::Restarted, Err("it was restarted meanwhile")),
+        (Lifecycle::Live, Reason::Idle, Err("it runs on")),
+        (Lifecycle::Parked, Reason::Idle, Ok(false)),
+    ] {
+        let mut scene = Scene::new(1);
+        scene.is(1, lifecycle, reason);
+        assert_eq!(hung_up(&scene), expected, "{lifecycle:?} {reason:?}");
+        let other = (SessionId(1), Tag([9; 16]));
+        let restarted = slots::run_to_hang_up(&scene.world.pool, other, Timestamp(1000));
+        assert_eq!(restarted, Err("it was restarted meanwhile"), "{lifecycle:?} {reason:?}");
+    }
+}
+
+#[test]
 fn c11_who_says_that_it_is_idle_is_so_at_once() {
     let mut scene = Scene::new(1);
     scene.world.now = 5 * MINUTE;
