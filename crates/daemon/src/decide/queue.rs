@@ -7,7 +7,7 @@ use pool::queue::{Body, EarlierMessages, SendInputs, SendOutcome};
 use pool::{queue, session, worker};
 use protocol::request::{Ack, ClaimRef, Fail, Send};
 use protocol::{
-    ErrorCode, Event, Message, MessageId, MessageState, OpId, PROMPT, Refusal, Reply, Response, Seq, Session,
+    ErrorCode, Message, MessageId, MessageState, OpId, PROMPT, Refusal, Reply, Response, Seq, Session,
     Timestamp, Token, digest, reply,
 };
 use store::StoreError;
@@ -123,14 +123,9 @@ pub(crate) fn send(
         SendOutcome::Existing(_) => keyed.ok_or_else(in_doubt).and_then(|first| sent(turn, first)),
         SendOutcome::Queued(message) => {
             check_disk(daemon, &loaded, body.bytes.len() as u64)?;
-            let id = message.id;
-            turn.emit(Event::MessageQueued(message.clone()));
-            if asked.wake {
-                let woken =
-                    turn.pool().session(session.id).and_then(|s| pool::session::wake_ended(s, turn.now()));
-                turn.emit_all(woken);
-            }
-            turn.keep_body(id, body.bytes);
+            let queued = queue::queued(turn.pool(), &message, asked.wake);
+            turn.emit_all(queued);
+            turn.keep_body(message.id, body.bytes);
             sent(turn, *message)
         }
     }
@@ -165,11 +160,11 @@ pub(crate) fn decide_first(
     })
 }
 
-/// Queues a first message that was decided, perhaps under a user's lock on its session.
+/// Queues a first message that was decided, perhaps under a user's lock on its session. It wakes an existing session.
 pub(crate) fn queue_first(turn: &mut Turn<'_>, (message, body): (Message, Vec<u8>), under: Option<Token>) {
-    let id = message.id;
-    turn.emit(Event::MessageQueued(Box::new(message.clone())));
-    turn.keep_body(id, body);
+    let queued = queue::queued(turn.pool(), &message, true);
+    turn.emit_all(queued);
+    turn.keep_body(message.id, body);
     lock::mark_used_for_send(turn, &message, under);
 }
 

@@ -120,10 +120,6 @@ fn decide(
                 let message = queue::decide_first(turn, daemon, &session, (send, body), seq)?;
                 message.into_iter().for_each(|message| queue::queue_first(turn, message, op.under));
                 op.record_begun(turn, id);
-                // The start that the prompt waits for is recorded as due, so that neither a crash nor a full pool loses
-                // it.
-                let due = pool::session::wake_ended(&session, turn.now());
-                turn.emit_all(due);
             }
             Ok(SlotDecision::Done(Outcome::Existing(id)))
         }

@@ -81,7 +81,7 @@ pub use lookup::PromptCounts;
 pub use pending::PendingMessage;
 pub use prompts::{deliverable, has_prompt_work, held_prompt, next_prompt, waiting_prompt};
 pub use retention::{KEEP_RANDOM, keep_time, past_retention};
-pub use send::{Body, EarlierMessages, SendInputs, SendOutcome, send, strip_controls};
+pub use send::{Body, EarlierMessages, SendInputs, SendOutcome, queued, send, strip_controls};
 pub use settle::{
     LeaseEnd, ack, fail, forget_workers, give_back, is_cut_off, lease_ended, release_dead_worker,
 };

@@ -6,14 +6,14 @@ use protocol::message::{BODY_MAX, HOPS_MAX, KEY_MAX, KIND_MAX};
 use protocol::request::Send;
 use protocol::worker::WorkerQueue;
 use protocol::{
-    ErrorCode, Lifecycle, Message, MessageId, MessageStatus, OpId, PROMPT, Reason, Refusal, Seq, Session,
-    SessionId, Timestamp, counted,
+    ErrorCode, Event, Lifecycle, Message, MessageId, MessageStatus, OpId, PROMPT, Reason, Refusal, Seq,
+    Session, SessionId, Timestamp, counted,
 };
 
 use crate::pool::Pool;
 use crate::refusal::refuse;
 use crate::session::lifecycle::{is_restarting, still_drains};
-use crate::session::restart_budget::{ends_by_itself, policy_restarts};
+use crate::session::restart_budget::{ends_by_itself, policy_restarts, wake_ended};
 use crate::settings::QueueRules;
 use crate::worker::coverage::takes_kind;
 
@@ -98,6 +98,15 @@ pub fn send(
         steps: Vec::new(),
         deadline_at: None,
     })))
+}
+
+/// Queues a message that was decided. If it `wakes`, the start of its session is recorded as due together with it, so
+/// that neither a crash nor a full pool loses that start.
+#[must_use]
+pub fn queued(pool: &Pool, message: &Message, wakes: bool) -> Vec<Event> {
+    let session = pool.session(message.session).filter(|_| wakes);
+    let woken = session.and_then(|session| wake_ended(session, message.created_at));
+    std::iter::once(Event::MessageQueued(Box::new(message.clone()))).chain(woken).collect()
 }
 
 fn existing(first: &Message, send: &Send, body: &Body) -> Result<SendOutcome, Refusal> {

@@ -85,7 +85,7 @@ pub use resolve::{get, not_found, not_running, resolve};
 pub use restart::{NextRun, next_incarnation, restart, restart_fresh};
 pub use restart_budget::{
     STARTS_MAX, check_restarts, decide_restarts, fails_each_time, is_held_as_copy, reset_budget,
-    spend_restart, wake_ended, will_restart,
+    spend_restart, will_restart,
 };
 pub use restore::restore_all;
 pub use retention::{past_retention, retention_over};

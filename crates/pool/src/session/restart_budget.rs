@@ -104,7 +104,7 @@ pub fn reset_budget(session: &Session) -> Option<Event> {
 /// Makes a session start at once because a message was sent that is to start it. The session is over, or is ending by
 /// itself, or is parked in a copy of its pool. Returns no event for any other session.
 #[must_use]
-pub fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
+pub(crate) fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
     let over = session.lifecycle.is_over() && !is_restarting(session);
     let over = over || session.lifecycle == Lifecycle::Parked && is_held_as_copy(session);
     let budget = Budget { due_at: Some(now), ..Budget::default() };

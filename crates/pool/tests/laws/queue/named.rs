@@ -569,9 +569,20 @@ fn a_session_that_is_over_takes_no_messages() {
 fn a_session_that_is_being_ended_takes_what_starts_it_again() {
     let mut desk = Desk::new();
     let (session, wakes) = (desk.session, |send: &mut Send| send.wake = true);
+    // Its start is on record as due together with the message.
     let due = |desk: &Desk| {
-        let record = desk.world.pool.session(session).unwrap();
-        pool::session::wake_ended(record, Timestamp(desk.world.now)).is_some()
+        let (message, _) = desk.world.disk.messages.values().next().unwrap();
+        let starts = |wakes| {
+            let events = queue::queued(&desk.world.pool, message, wakes);
+            assert_eq!(events[0], Event::MessageQueued(Box::new(message.clone())));
+            let due = |event: &Event| match event {
+                Event::BudgetChanged { session: of, budget } if *of == session => budget.due_at,
+                other => panic!("{other:?}"),
+            };
+            events.get(1).and_then(due)
+        };
+        assert_eq!(starts(false), None, "it is not to start the session");
+        starts(true) == Some(message.created_at)
     };
     let begin_end = |reason| Event::SessionDraining { session, reason, exit: None, missing_since: None };
     desk.world.emit(begin_end(Reason::Exited));
@@ -598,6 +609,8 @@ fn a_session_that_is_being_ended_takes_what_starts_it_again() {
         (true, false),
         "a parked one is woken by its queue"
     );
+    desk.world.emit(Event::SessionStopped { session, reason: Reason::Exited, exit: None });
+    assert_eq!((desk.send(PROMPT, wakes).is_ok(), due(&desk)), (true, true), "it is over");
     // A session that its policy starts again accepts messages meanwhile.
     let policy = Policy { restart: RestartPolicy::Always, ..Policy::default() };
     desk.world.emit(Event::SessionPolicyChanged { session, policy });
