@@ -77,13 +77,8 @@ pub(crate) async fn clear_usage_limit(
     agent: &Agent,
     glance: &PaneSnapshot,
 ) {
-    let Some(look) = glance.screen.as_ref() else { return };
-    let Some(dialog) = look.dialog.as_ref().filter(|dialog| dialog.name == USAGE_LIMIT) else { return };
-    // Anything else that blocks a prompt, above all a person at the terminal, also forbids pressing keys.
-    let without = PaneSnapshot { screen: None, ..glance.clone() };
-    if prompt::pane_gate(&daemon.loaded().settings, agent, &without).is_err() {
-        return;
-    }
+    let found = prompt::usage_limit_dialog(&daemon.loaded().settings, agent, glance);
+    let Some((look, dialog)) = found else { return };
     if let Some(keys) = agent.dialogs.get(USAGE_LIMIT).and_then(|keys| tmux::keys::parse(keys).ok()) {
         press(daemon, (session, pane), &dialog.name, &keys).await;
         if is_closed(daemon, (agent, pane), dialog).await {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agents::Confirm;
-use agents::screen::Composer;
+use agents::screen::{Composer, Dialog, ScreenReading, USAGE_LIMIT};
 use protocol::{Activity, ActivityState, MessageId, Session, Source, Timestamp};
 
 use crate::agent::activity::{LONG_SILENCE, current_activity, waits_for_person};
@@ -145,6 +145,19 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
         }
         (None, Composer::Empty | Composer::Unknown) => Ok(()),
     }
+}
+
+/// Returns a dialog about the usage limit with the screen that shows it, if nothing else blocks a prompt: anything else,
+/// above all a person at the terminal, also forbids pressing keys.
+pub fn usage_limit_dialog<'a>(
+    settings: &Settings,
+    agent: &Agent,
+    pane: &'a PaneSnapshot,
+) -> Option<(&'a ScreenReading, &'a Dialog)> {
+    let seen = pane.screen.as_ref()?;
+    let dialog = seen.dialog.as_ref().filter(|dialog| dialog.name == USAGE_LIMIT)?;
+    let without = PaneSnapshot { screen: None, ..pane.clone() };
+    pane_gate(settings, agent, &without).is_ok().then_some((seen, dialog))
 }
 
 /// Maximum length of a line, in bytes, in a terminal that collects lines for its program: the kernel drops the rest,

@@ -22,7 +22,9 @@ pub(crate) mod unconfirmed;
 
 pub use blocked::Blocked;
 pub use confirm::{abandoned, end_stranded, fail_abandoned, stopped};
-pub use gate::{LINE_MAX, is_ready_overdue, limit_reason, line_gate, pane_gate, record_gate};
+pub use gate::{
+    LINE_MAX, is_ready_overdue, limit_reason, line_gate, pane_gate, record_gate, usage_limit_dialog,
+};
 pub use keys::{has_keys_since, keys_age};
 pub use pane::{PaneSnapshot, is_untouched, stands_in_composer};
 pub use person::left_to_person;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use agents::Confirm;
-use agents::screen::{Composer, Dialog};
+use agents::screen::{Composer, Dialog, USAGE_LIMIT};
 use pool::agent::ScreenReading;
 use pool::prompt::{
     LINE_MAX, NextStep, PaneSnapshot, Unconfirmed, enter_delay, line_gate, pane_gate, record_gate,
+    usage_limit_dialog,
 };
 use pool::{Agent, Settings, prompt};
 use proptest::collection::vec;
@@ -246,6 +247,28 @@ fn i3_nothing_is_typed_into_a_terminal_that_somebody_or_something_else_has() {
         assert_eq!(reason("none", true, &pane), none, "{pane:?}");
         let screen = |why: Option<&'static str>| why.filter(|why| *why != "full-screen");
         assert_eq!(reason("claude", false, &pane), screen(claude), "an agent that draws one: {pane:?}");
+    }
+}
+
+#[test]
+fn i3_no_key_answers_the_usage_limit_in_a_terminal_that_somebody_or_something_else_has() {
+    let shows = |dialog| PaneSnapshot { screen: Some(seen(Composer::Hidden, dialog)), ..Default::default() };
+    let limit = || shows(Some(USAGE_LIMIT));
+    let typed = |ms| PaneSnapshot { typed_ago: Some(Duration::from_millis(ms)), ..limit() };
+    for (pane, is_answered) in [
+        (limit(), true),
+        (typed(3000), true),
+        (typed(2999), false),
+        (PaneSnapshot { in_mode: true, ..limit() }, false),
+        (PaneSnapshot { unread: Some(1), ..limit() }, false),
+        (PaneSnapshot { holds_unfinished_line: true, ..limit() }, false),
+        (shows(Some("permission")), false),
+        (shows(None), false),
+        (PaneSnapshot::default(), false),
+    ] {
+        let found = usage_limit_dialog(&settings(), &agent("claude"), &pane);
+        let found = found.map(|(_, dialog)| dialog.name.as_str());
+        assert_eq!(found, is_answered.then_some(USAGE_LIMIT), "{pane:?}");
     }
 }
 
