@@ -172,9 +172,7 @@ pub(crate) fn choice(
 pub(crate) async fn choose(daemon: &Daemon, choice: &DialogChoice) -> Result<(), Refusal> {
     let conflict = |why: &str| Err(Refusal::conflict(why));
     let seen = read_screen(daemon, &choice.agent, choice.pane).await.ok().and_then(|(_, look)| look?.dialog);
-    if !seen.is_some_and(|seen| is_same(&seen, &choice.dialog)) {
-        return conflict("its dialog is no longer on its screen: look at what it asks now");
-    }
+    check_shown(seen.as_ref(), &choice.dialog)?;
     match daemon.tmux.keys(choice.pane, std::slice::from_ref(&choice.key)).await {
         Ok(Answer::Done) => {}
         Ok(other) => return conflict(&format!("the key could not be pressed: {other:?}")),
@@ -184,6 +182,14 @@ pub(crate) async fn choose(daemon: &Daemon, choice: &DialogChoice) -> Result<(),
         return Ok(());
     }
     conflict("the key was pressed, but its dialog stays open: look at its terminal")
+}
+
+/// Refuses a choice if the screen does not show its dialog: its key could answer another one.
+fn check_shown(seen: Option<&Dialog>, meant: &Dialog) -> Result<(), Refusal> {
+    if seen.is_some_and(|seen| is_same(seen, meant)) {
+        return Ok(());
+    }
+    Err(Refusal::conflict("its dialog is no longer on its screen: look at what it asks now"))
 }
 
 /// Records that a dialog was answered; the agent counts as idle until it reports, or another dialog is seen.
@@ -205,4 +211,31 @@ pub(crate) fn answered(turn: &mut Turn<'_>, choice: &DialogChoice) {
     let event =
         turn.pool().session(session).and_then(|record| pool::agent::activity_changed(record, &before, after));
     turn.emit_all(event);
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::ErrorCode;
+
+    use super::*;
+
+    fn dialog(name: &str, text: &str) -> Dialog {
+        Dialog { name: name.to_owned(), text: text.to_owned(), is_startup: false }
+    }
+
+    #[test]
+    fn a_choice_is_pressed_in_its_own_dialog_alone_whichever_of_its_lines_is_marked() {
+        let meant = dialog("menu", "Which model?\n❯ 1. Small\n  2. Large");
+        for (seen, is_pressed) in [
+            (Some(meant.clone()), true),
+            (Some(dialog("menu", "Which model?\n  1. Small\n❯ 2. Large")), true),
+            (Some(dialog("menu", "Which model?\n❯ 1. Small\n  2. Huge")), false),
+            (Some(dialog("permission", &meant.text)), false),
+            (Some(dialog("menu", "")), false),
+            (None, false),
+        ] {
+            let checked = check_shown(seen.as_ref(), &meant).map_err(|refusal| refusal.code);
+            assert_eq!(checked, if is_pressed { Ok(()) } else { Err(ErrorCode::Conflict) }, "{seen:?}");
+        }
+    }
 }
