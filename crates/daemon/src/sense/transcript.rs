@@ -1,22 +1,15 @@
 //! Events that only an agent's own record of the conversation shows, because no hook reported them: a prompt
 //! that it took, a turn that ended.
 
-use std::time::Duration;
-
-use agents::prompt::{TextMatch, compare};
-use agents::transcript::{RecordedPrompt, TurnOutcome};
-use pool::clock::moment_of;
+use agents::transcript::TurnOutcome;
 use pool::{Agent, agent, queue};
 use protocol::hook::{Hook, HookEvent};
-use protocol::{ActivityState, MessageId, MessageState, Timestamp, digest};
+use protocol::{MessageId, MessageState, Timestamp, digest};
 
 use crate::decide::{hook, prompt};
 use crate::engine::{Daemon, Turn};
 use crate::sense::sample_target::SampleTarget;
 use crate::sense::session_sample::Sample;
-
-/// Time for which a hook may lag behind the record of a turn's end.
-const HOOK_LIMIT: Duration = Duration::from_secs(3);
 
 /// Returns the time when its user interrupted its last turn.
 pub(crate) fn interrupted_at(sample: &Sample) -> Option<Timestamp> {
@@ -31,42 +24,20 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, target: &SampleTarge
     }
     if let Some((said, text)) = recorded_prompt(turn, target, sample) {
         report(turn, daemon, target, (HookEvent::Prompt { text, cut: false, turn: None }, said));
-        let ended = ending(sample).filter(|(_, at)| !is_before(turn, *at, said));
+        let is_later = |at| !agent::is_recorded_before(turn.pool(), turn.now(), at, said);
+        let ended = ending(sample).filter(|(_, at)| is_later(*at));
         if let Some((signal, at)) = ended {
             report(turn, daemon, target, (signal, at));
         }
         return true;
     }
-    let now = turn.now();
+    let Some((signal, at)) = ending(sample) else { return false };
     let accepted = queue::held_prompt(turn.pool(), target.id);
     let accepted = accepted.filter(|open| open.state == MessageState::Accepted).map(|open| open.since);
-    let rests =
-        matches!(target.known.state, ActivityState::Idle | ActivityState::Unknown | ActivityState::Error);
-    if let Some((signal, at)) =
-        ending(sample).filter(|(_, at)| rests && accepted.is_some_and(|since| !is_before(turn, *at, since)))
-    {
-        report(turn, daemon, target, (signal, at));
-        return true;
-    }
-    let busy = target.known.state == ActivityState::Busy;
-    let since = target.notes.heard_at.into_iter().chain([target.known.since]);
-    let since = turn.pool().latest(now, since);
-    // A hook's report may have come a moment later than what it reports.
-    let is_of_turn = |at: Timestamp| !is_before(turn, at, target.known.since);
-    match ending(sample).filter(|(_, at)| busy && is_of_turn(*at) && turn.age(*at) >= HOOK_LIMIT) {
-        Some((signal, at)) => {
-            let at = turn.pool().latest(now, [at, since]);
-            report(turn, daemon, target, (signal, at));
-            true
-        }
-        None => false,
-    }
-}
-
-/// True if an entry of the record with this time is from before another time.
-fn is_before(turn: &Turn<'_>, at: Timestamp, than: Timestamp) -> bool {
-    let (pool, now) = (turn.pool(), turn.now());
-    agent::is_before(pool, (moment_of(pool.clock(), at, now), now), than)
+    let known = (&target.known, target.notes.heard_at, accepted);
+    let Some(at) = agent::recorded_end(turn.pool(), turn.now(), known, at) else { return false };
+    report(turn, daemon, target, (signal, at));
+    true
 }
 
 /// Returns the end of the last turn as a hook would report it, and its time.
@@ -93,14 +64,9 @@ fn recorded_prompt(turn: &Turn<'_>, target: &SampleTarget, sample: &Sample) -> O
         return None;
     }
     let (typed_at, body) = last_typed(turn, &target.agent, id)?;
-    let is_it = |said: &&RecordedPrompt| {
-        // A prompt that waits for the running turn is recorded again when it is taken up.
-        !said.queued
-            && said.at.is_some_and(|at| !is_before(turn, at, typed_at))
-            && compare(target.agent.adapter, &body, &said.text, false) == TextMatch::Exact
-    };
-    let said = sample.said.iter().find(is_it)?;
-    Some((said.at?, said.text.clone()))
+    let typed = (target.agent.adapter, body.as_str(), typed_at);
+    let (at, text) = agent::recorded_prompt(turn.pool(), turn.now(), typed, &sample.said)?;
+    Some((at, text.to_owned()))
 }
 
 /// Returns the time when a message was last typed, and its text.

@@ -3,7 +3,7 @@
 //! - `hook_event` handles a report, with the inputs of `hook_inputs`: it updates the open questions (`asks`),
 //!   the prompt ([`crate::prompt`]), the conversation, and the end of a usage limit (`usage_limit`).
 //! - `activity` derives the activity of agents that report nothing, or not everything, from their output,
-//!   their terminal and their `screen`.
+//!   their terminal and their `screen`; `transcript` what their own record tells.
 //! - `record` folds the events about agents, `lookup` reads it; `state` is volatile.
 //! - `former_conversation` ends the facts about a conversation that is replaced.
 //! - `dismiss` decides on `dismiss`, `artefacts` keeps the plan and the files of an agent.
@@ -21,6 +21,7 @@ pub(crate) mod record;
 pub(crate) mod screen;
 pub(crate) mod state;
 pub(crate) mod thought;
+pub(crate) mod transcript;
 pub(crate) mod usage_limit;
 
 pub use activity::{
@@ -35,4 +36,5 @@ pub use hook_inputs::{HookInputs, is_before};
 pub use screen::{ScreenReading, ShellMark, TerminalMarks, WindowTitle};
 pub use state::Agents;
 pub use thought::publish_thought;
+pub use transcript::{is_recorded_before, recorded_end, recorded_prompt};
 pub use usage_limit::{UNKNOWN_LIMIT_PAUSE, cancel_continue};

@@ -24,6 +24,7 @@ mod shell_progress;
 mod slots;
 mod stage;
 mod thought;
+mod transcript;
 mod turn;
 mod update;
 mod world;
