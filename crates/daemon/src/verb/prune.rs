@@ -1,10 +1,10 @@
 //! `prune`: removes ended sessions, and directories that belong to no session.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pool::session::TakenIds;
 use protocol::reply::Pruned;
 use protocol::request::{Prune, Remove};
 use protocol::{Lifecycle, Name, Paths, Refusal, Reply, Response, Session, SessionId, Timestamp};
@@ -82,17 +82,12 @@ fn is_old(dir: &Path, older: Duration, ages: &FileAges) -> bool {
 /// Removes directories of sessions without a record. A user's files are removed only with `--purge`; with
 /// `--archive` nothing is removed before it is archived.
 async fn remove_directories(daemon: &Arc<Daemon>, asked: &Prune, pruned: &mut Pruned) -> Result<(), Refusal> {
-    let known = |turn: &mut Turn<'_>| {
-        let known = turn.pool().sessions().map(|s| s.id).collect::<BTreeSet<_>>();
-        (known, turn.pool().next_session(), turn.file_ages(), turn.now())
-    };
-    let (known, next, ages, now) = daemon.engine.turn(known).await?;
+    let known = |turn: &mut Turn<'_>| (TakenIds::new(turn.pool()), turn.file_ages(), turn.now());
+    let (taken, ages, now) = daemon.engine.turn(known).await?;
     let leftovers = Leftovers { paths: daemon.paths.clone(), asked: asked.clone(), ages, now };
     let leftovers = Arc::new(leftovers);
-    // A directory whose id is not given out yet belongs to a session that is being created.
-    let keep = move |id: SessionId| known.contains(&id) || id.0 >= next;
     let context = Arc::clone(&leftovers);
-    let find = move || context.find(&keep);
+    let find = move || context.find(&|id| taken.contains(id));
     let found = daemon.blocking.without_timeout(Purpose::Removal, find).await.map_err(not_looked_for)?;
     let found = found.unwrap_or_else(|error| {
         pruned.failed.push(error.to_string());

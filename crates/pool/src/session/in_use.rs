@@ -1,5 +1,6 @@
-//! The check that a session is not in use, before it is removed or parked.
+//! The check that a session or its directory is not in use, before it is removed or parked.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use protocol::{ErrorCode, Name, OsBytes, Refusal, Session, SessionId, counted};
@@ -7,6 +8,24 @@ use protocol::{ErrorCode, Name, OsBytes, Refusal, Session, SessionId, counted};
 use crate::pool::Pool;
 use crate::refusal::refuse;
 use crate::session::retention::has_worker_messages;
+
+/// The ids whose directories belong to sessions, as of one turn: the directories are looked at later.
+#[derive(Debug)]
+pub struct TakenIds {
+    on_record: BTreeSet<SessionId>,
+    next: u64,
+}
+
+impl TakenIds {
+    pub fn new(pool: &Pool) -> Self {
+        Self { on_record: pool.sessions().map(|session| session.id).collect(), next: pool.next_session() }
+    }
+
+    /// True for a session on record, and for one that is created meanwhile.
+    pub fn contains(&self, id: SessionId) -> bool {
+        self.on_record.contains(&id) || id.0 >= self.next
+    }
+}
 
 /// Returns the names and directories of all other sessions.
 pub fn directories_of_others(pool: &Pool, session: SessionId) -> Vec<(Name, OsBytes)> {

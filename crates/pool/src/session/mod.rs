@@ -70,7 +70,7 @@ pub use conversation::{begin_conversation, replace_conversation};
 pub use create::{CreateInputs, CreateOutcome, Creation, checked_size, create, pool_full};
 pub use drain::drain;
 pub use drain_progress::{drains, is_cut_off, is_drain_unfinished, is_drained};
-pub use in_use::{check_files_unused, check_unused, directories_of_others};
+pub use in_use::{TakenIds, check_files_unused, check_unused, directories_of_others};
 pub use input::check_environment;
 pub use kill::kill;
 pub use label::label;

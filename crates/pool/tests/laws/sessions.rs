@@ -1,6 +1,6 @@
 //! Requests about sessions.
 
-use pool::session::CreateOutcome;
+use pool::session::{CreateOutcome, TakenIds};
 use pool::{Pool, QueueRules, session};
 use protocol::clock::{Clock, ClockStep};
 use protocol::request::New;
@@ -25,6 +25,22 @@ fn w02_an_id_is_never_used_twice() {
     world.pool.replicate().iter().for_each(|s| restored.apply(s));
     world.pool = restored;
     assert_eq!(world.create("a"), Some(SessionId(first.0 + 1)));
+}
+
+#[test]
+fn a_directory_is_taken_by_a_session_on_record_and_by_one_that_is_created_meanwhile() {
+    let mut world = World::default();
+    let (kept, removed) = (world.create("kept").unwrap(), world.create("removed").unwrap());
+    world.emit(Event::SessionDeleted {
+        session: removed,
+        reason: Reason::ApiDelete,
+        mode: protocol::session::DeleteMode::KillTmux,
+        tmux_alive: false,
+    });
+    let taken = TakenIds::new(&world.pool);
+    let created = world.create("created").unwrap();
+    let later = SessionId(created.0 + 1);
+    assert_eq!([kept, removed, created, later].map(|id| taken.contains(id)), [true, false, true, true]);
 }
 
 #[test]
