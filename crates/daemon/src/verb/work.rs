@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pool::queue;
-use pool::worker::{self, Asked, Registration, Worker};
+use pool::worker::{self, Registration};
 use protocol::reply::Registered;
 use protocol::request::{CLAIM_MAX, Claim, ClaimRef, Disposition, Register};
 use protocol::worker::ClaimScope;
@@ -17,9 +17,6 @@ use crate::decide::queue::message;
 use crate::decide::worker::expire;
 use crate::engine::{Daemon, Turn, WaitsFor};
 use crate::verb::caller::{Caller, other_role};
-
-/// Maximum size of the bodies in one answer, in bytes. The first body is sent whatever its size.
-const BYTES_MAX: usize = 512 * 1024;
 
 /// Maximum waiting time of a claim.
 const WAIT_MAX: Duration = Duration::from_secs(600);
@@ -174,28 +171,8 @@ impl ClaimRequest {
         if expire(turn) {
             return Vec::new();
         }
-        let worker = turn.volatile.workers.get(self.connection);
-        let asking = turn.volatile.workers.asking_hosts();
-        let asked = Asked {
-            scope: &self.asked.scope,
-            kinds: &self.asked.kinds,
-            max: self.asked.max as usize,
-            after: worker.map_or(SessionId(0), Worker::served),
-            asking: &asking,
-        };
-        let mut bytes = 0;
-        let open = worker::next_messages(turn.pool(), &self.daemon.loaded().settings, &asked, now);
-        let mut fits = |size: u32| {
-            let first = bytes == 0;
-            bytes += size as usize;
-            first || bytes <= BYTES_MAX
-        };
-        let ids: Vec<(SessionId, MessageId)> =
-            open.iter().take_while(|open| fits(open.size)).map(|open| (open.session, open.id)).collect();
+        let ids = worker::serve(turn, &self.daemon.settings(), self.connection, &self.asked);
         let generator = turn.volatile.workers.get(self.connection).and_then(|w| Some(w.registration()?.id));
-        if let Some((session, _)) = ids.last() {
-            turn.volatile.workers.note_served(self.connection, *session);
-        }
         let claimed = ids.into_iter().filter(|of| self.claim_one(turn, *of, (generator, now)));
         claimed.map(|(_, id)| id).collect()
     }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use protocol::request::Claim;
 use protocol::worker::{ClaimScope, Selection, WorkerSpec};
 use protocol::{Lifecycle, MessageId, PROMPT, Session, SessionId, Tag, Timestamp};
 
@@ -12,7 +13,9 @@ use crate::pool::Pool;
 use crate::queue::claim::{ClaimQuery, claimable, head_if};
 use crate::queue::pending::PendingMessage;
 use crate::settings::Settings;
+use crate::turn::Turn;
 use crate::worker::coverage::{Assignment, assigned, covers, is_selected, named};
+use crate::worker::state::Worker;
 
 /// The messages that a worker asks for.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +31,37 @@ pub struct Asked<'a> {
     /// The hosts that ask for messages now; this host may be among them. They share the pool's free handlers, and the
     /// messages that have waited longest come first.
     pub asking: &'a [Tag],
+}
+
+/// Maximum size of the bodies in one answer, in bytes. The first body is sent whatever its size.
+const BYTES_MAX: usize = 512 * 1024;
+
+/// Returns the messages that the worker at a connection claims now, as [`next_messages`]. The last session that it is
+/// served comes last the next time.
+pub fn serve(
+    turn: &mut Turn<'_>,
+    settings: &Settings,
+    connection: u64,
+    claim: &Claim,
+) -> Vec<(SessionId, MessageId)> {
+    let workers = &turn.volatile.workers;
+    let (after, asking) =
+        (workers.get(connection).map_or(SessionId(0), Worker::served), workers.asking_hosts());
+    let Claim { scope, kinds, max, .. } = claim;
+    let asked = Asked { scope, kinds, max: *max as usize, after, asking: &asking };
+    let mut bytes = 0;
+    let open = next_messages(turn.pool(), settings, &asked, turn.now());
+    let mut fits = |size: u32| {
+        let first = bytes == 0;
+        bytes += size as usize;
+        first || bytes <= BYTES_MAX
+    };
+    let ids: Vec<_> =
+        open.iter().take_while(|open| fits(open.size)).map(|open| (open.session, open.id)).collect();
+    if let Some((session, _)) = ids.last() {
+        turn.volatile.workers.note_served(connection, *session);
+    }
+    ids
 }
 
 /// The messages that a worker can claim now, of several sessions in turn.

@@ -16,7 +16,7 @@ pub(crate) mod state;
 pub(crate) mod suspension;
 
 pub use claim_end::{awaits_proof, lease_end};
-pub use claims::{Asked, next_messages, waits_for_host};
+pub use claims::{Asked, next_messages, serve, waits_for_host};
 pub use coverage::{check_scope, is_worked, listed_under, scope_text, takes_kind, waiting, worker_off};
 pub use heartbeat::heartbeat;
 pub use host::{check_no_host, check_removable};

@@ -8,16 +8,17 @@ use pool::deadlines::Mono;
 use pool::queue::LeaseEnd;
 use pool::slots::RunIdentity;
 use pool::worker::{Asked, Registration, configure, demand, next_messages};
-use pool::{QueueRules, WorkerSettings, queue, reap, session};
+use pool::{QueueRules, WorkerSettings, queue, reap, session, worker};
+use protocol::message::BODY_MAX;
 use protocol::policy::Budget;
 use protocol::reap::CandidateKind;
-use protocol::request::{ClaimRef, Disposition, Remove};
+use protocol::request::{Claim, ClaimRef, Disposition, Remove, Send};
 use protocol::session::DeleteMode;
 use protocol::tmux::TmuxState;
 use protocol::worker::{ClaimScope, Selection, WorkerQueue, WorkerSpec};
 use protocol::{
-    ErrorCode, Event, Exit, GeneratorId, Holder, Lifecycle, MessageId, MessageState, OpId, Reason, Refusal,
-    SessionId, Tag, Token,
+    ErrorCode, Event, Exit, GeneratorId, Holder, Lifecycle, MessageId, MessageState, OpId, OsBytes, Reason,
+    Refusal, SessionId, Tag, Token,
 };
 
 use super::{Engine, ONE, THREE, TWO};
@@ -193,6 +194,29 @@ fn sessions_take_turns_and_within_one_the_priority_decides() {
     let asked = Asked { scope: &of_agent, ..asked };
     let open = next_messages(&engine.world.pool, &engine.settings, &asked, engine.now());
     assert_eq!(open.iter().map(|message| message.session).collect::<Vec<_>>(), [THREE]);
+}
+
+#[test]
+fn a_worker_serves_each_session_in_its_turn_and_gets_no_more_than_fits_an_answer() {
+    let mut engine = Engine::with_live(3);
+    for session in [ONE, TWO, THREE] {
+        let op = OpId::Named(format!("op{session}"));
+        let large = Send { body: OsBytes(vec![b'x'; BODY_MAX]), ..asked(session, "a") };
+        send(&mut engine.world, &QueueRules::default(), &large, &op).unwrap();
+    }
+    let serves = |engine: &mut Engine, connection, max| {
+        let scope = ClaimScope::Sessions(Selection::all());
+        let claim = Claim { scope, kinds: Vec::new(), max, lease_ms: None, wait_ms: 0 };
+        let (ids, _) = engine.turn(|turn, settings| worker::serve(turn, settings, connection, &claim));
+        ids.into_iter().map(|(session, _)| session.0).collect::<Vec<_>>()
+    };
+    assert_eq!(serves(&mut engine, 7, 9), [1, 2], "half a megabyte");
+    let now = engine.now();
+    for connection in [1, 2] {
+        engine.volatile.workers.connected(connection, None, now);
+    }
+    let turns = [1, 1, 2, 1, 1, 2].map(|connection| serves(&mut engine, connection, 1));
+    assert_eq!(turns, [[1], [2], [1], [3], [1], [2]], "each worker has an order of its own");
 }
 
 #[test]
