@@ -27,7 +27,7 @@ pub use gate::{
 };
 pub use keys::{has_keys_since, keys_age};
 pub use pane::{PaneSnapshot, is_untouched, stands_in_composer};
-pub use person::left_to_person;
+pub use person::{leave_to_person, left_to_person};
 pub use shell::{OutputStart, ShellProgress, shell_progress};
 pub use state::{KeyLine, Prompts};
 pub use unconfirmed::{NextStep, Unconfirmed, enter_delay};

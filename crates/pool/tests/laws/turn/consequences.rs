@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use pool::clock::Reading;
 use pool::deadlines::Mono;
-use pool::{QueueRules, Turn};
+use pool::{QueueRules, Turn, WaitsFor, prompt};
 use protocol::clock::Clock;
 use protocol::{Breaker, Event, Message, MessageId, MessageStatus, OpId, PROMPT, Timestamp};
 
 use super::{Engine, ONE};
-use crate::queue::{asked, send};
+use crate::queue::{asked, send, send_prompt};
 use crate::world::session_lock;
 
 const WORK: &str = "observation";
@@ -58,4 +58,16 @@ fn what_ends_pauses_or_expires_is_waited_for_until_that_time_and_not_until_the_n
         let output = turn.finish();
         assert_eq!((output.is_woken, output.has_deadline), expected, "{what}");
     }
+}
+
+#[test]
+fn who_waits_for_a_prompt_is_told_that_only_a_person_can_move_it_on() {
+    let mut engine = Engine::with_live(1);
+    let id = send_prompt(&mut engine.world, ONE).unwrap();
+    let (changes, _) = engine.turn(|turn, _| {
+        prompt::leave_to_person(turn, ONE, id);
+        turn.take_changes()
+    });
+    assert!(changes.concern(WaitsFor::Session(ONE)));
+    assert_eq!(engine.volatile.prompts.left_to_person(ONE), Some(id));
 }

@@ -113,7 +113,7 @@ async fn leave_to_person(
             // The state keeps its time, at which Enter was last pressed.
             let event = queue::transition(&open, MessageState::Typed, Some(why.into()), open.since);
             turn.emit(event);
-            turn.volatile.prompts.leave_to_person(session, id);
+            pool::prompt::leave_to_person(turn, session, id);
         }
     };
     daemon.engine.turn(leave).await

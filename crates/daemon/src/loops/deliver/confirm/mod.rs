@@ -44,11 +44,7 @@ pub(super) fn unfinished(turn: &mut Turn<'_>, settings: &Settings) -> Vec<Sessio
             None => left.push((session, id)),
         }
     }
-    if !left.is_empty() {
-        // A client that waits for such a prompt is told.
-        turn.wake();
-    }
-    left.into_iter().for_each(|(session, id)| turn.volatile.prompts.leave_to_person(session, id));
+    left.into_iter().for_each(|(session, id)| pool::prompt::leave_to_person(turn, session, id));
     unfinished
 }
 
