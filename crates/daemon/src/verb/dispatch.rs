@@ -9,7 +9,7 @@ use crate::decide::lock::with_user_lock;
 use crate::engine::Daemon;
 use crate::sense::tmux_snapshot;
 use crate::verb::caller::{Caller, other_role};
-use crate::verb::operation::{InterruptedAnswer, Operation};
+use crate::verb::operation::{InterruptedAnswer, OnInterruption, Operation};
 use crate::verb::{
     adopt, approve, attach, backup, capture, check, clear, clear_context, compact, config, dismiss, down,
     drain, events, export, generators, hook, inbox, input, keys, kill, label, lock, logs, ls, new, park, pin,
@@ -36,6 +36,19 @@ const APPROVAL_INTERRUPTED: InterruptedAnswer = (
     "the daemon stopped while the answer was given: whether the agent has it, its terminal tells",
 );
 
+/// Returns the treatment of a repeat of a request that an earlier daemon began.
+fn on_interruption(request: &Request) -> OnInterruption {
+    match request {
+        variants!(Request: Keys Input Resize) => OnInterruption::Answer(INPUT_INTERRUPTED),
+        Request::Approve(_) => OnInterruption::Answer(APPROVAL_INTERRUPTED),
+        Request::Restart(asked) if asked.clear => OnInterruption::Answer(RESET_INTERRUPTED),
+        // The record does not tell whether the parking was forced. Without force, the daemon's start may have let the
+        // session continue.
+        variants!(Request: Park Rename) => OnInterruption::Repeat,
+        _ => OnInterruption::Outcome,
+    }
+}
+
 /// Runs a verb as an operation, at most once per operation id.
 macro_rules! operate {
     ($operation:expr, $verb:path, $asked:expr) => {
@@ -51,16 +64,7 @@ macro_rules! operate {
 pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: Call) -> Reply {
     let Call { id, op, lock, request } = call;
     let caller = caller.ok_or_else(other_role);
-    let operation = Operation::new(daemon, (op.clone(), lock), &request);
-    let operation = match &request {
-        variants!(Request: Keys Input Resize) => operation.if_interrupted(INPUT_INTERRUPTED),
-        Request::Approve(_) => operation.if_interrupted(APPROVAL_INTERRUPTED),
-        Request::Restart(asked) if asked.clear => operation.if_interrupted(RESET_INTERRUPTED),
-        // The record does not tell whether the parking was forced. Without force, the daemon's start may have let the
-        // session continue.
-        variants!(Request: Park Rename) => operation.repeated_if_interrupted(),
-        _ => operation,
-    };
+    let operation = Operation::new(daemon, (op.clone(), lock), &request, on_interruption(&request));
     match request {
         // Reads.
         Request::Ping => daemon.engine.turn(|_| Ok(Response::Done)).await?,
@@ -146,4 +150,38 @@ pub(crate) async fn answer(daemon: &Arc<Daemon>, caller: Option<&Caller>, call: 
 async fn refreshed(daemon: &Arc<Daemon>, work: impl Future<Output = Reply>) -> Reply {
     tmux_snapshot::refresh(daemon).await?;
     work.await
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::request::{Approve, Input, Keys, Kill, Park, Rename, Resize, Restart};
+    use protocol::{SessionRef, Size};
+
+    use super::*;
+
+    #[test]
+    fn what_may_have_reached_a_terminal_is_neither_done_again_nor_said_to_be_done() {
+        let session = || SessionRef("a".to_owned());
+        let resets = |clear| Request::Restart(Restart { session: session(), clear, ..Restart::default() });
+        let (size, answers) = (Size { cols: 80, rows: 24 }, vec!["1".to_owned()]);
+        for request in [
+            Request::Keys(Keys { session: session(), keys: vec!["C-c".to_owned()] }),
+            Request::Input(Input { session: session(), bytes: "x".into() }),
+            Request::Resize(Resize { session: session(), size }),
+            Request::Approve(Approve { session: session(), deny: false, ask: None, reason: None, answers }),
+            resets(true),
+        ] {
+            assert!(matches!(on_interruption(&request), OnInterruption::Answer(_)), "{request:?}");
+        }
+        // The record of the session tells what became of these, or they change nothing if they were done before.
+        for request in [Request::Kill(Kill { session: session(), grace_ms: None }), resets(false)] {
+            assert!(matches!(on_interruption(&request), OnInterruption::Outcome), "{request:?}");
+        }
+        for request in [
+            Request::Park(Park { session: session(), force: true, grace_ms: None }),
+            Request::Rename(Rename { session: session(), name: "b".to_owned() }),
+        ] {
+            assert!(matches!(on_interruption(&request), OnInterruption::Repeat), "{request:?}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ pub(super) struct Operation<'a> {
 }
 
 /// Treatment of a repeat of an operation that an earlier daemon began.
-enum OnInterruption {
+pub(super) enum OnInterruption {
     /// The outcome, as the session's record shows it.
     Outcome,
     /// This answer.
@@ -38,18 +38,9 @@ impl<'a> Operation<'a> {
         daemon: &'a Arc<Daemon>,
         (id, lock): (Option<OpId>, Option<Token>),
         request: &Request,
+        if_interrupted: OnInterruption,
     ) -> Self {
-        Self { daemon, op: ClientOperation::new(id, request), lock, if_interrupted: OnInterruption::Outcome }
-    }
-
-    /// Sets the answer to a repeat of the operation after an earlier daemon began it.
-    pub(super) fn if_interrupted(self, answer: InterruptedAnswer) -> Self {
-        Self { if_interrupted: OnInterruption::Answer(answer), ..self }
-    }
-
-    /// Lets a repeat of the operation, after an earlier daemon began it, do the work again.
-    pub(super) fn repeated_if_interrupted(self) -> Self {
-        Self { if_interrupted: OnInterruption::Repeat, ..self }
+        Self { daemon, op: ClientOperation::new(id, request), lock, if_interrupted }
     }
 
     /// Executes `work` at most once per operation id, however often the request is repeated. In its own task,
