@@ -180,3 +180,54 @@ pub(crate) const RECHECK_DELAYS: [Duration; 2] =
 
 /// Margin for timestamps, which are rounded to milliseconds.
 const MARGIN: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use protocol::job::{ExitRecord, JOB_VERSION, Started};
+    use protocol::{ProcId, Timestamp};
+    use world::processes::SystemProcesses;
+
+    use super::*;
+
+    #[test]
+    fn a_report_that_a_program_has_ended_counts_for_nothing_while_it_runs() {
+        let (dir, tag, at) = (tempfile::tempdir().unwrap(), Tag([7; 16]), Timestamp(1));
+        let write = |what: &str, record: serde_json::Result<Vec<u8>>| {
+            std::fs::write(dir.path().join(format!("{tag}.{what}")), record.unwrap()).unwrap();
+        };
+        let exit = ExitRecord {
+            version: JOB_VERSION,
+            code: Some(3),
+            signal: None,
+            exec_error: None,
+            at,
+            user_us: 1,
+            system_us: 1,
+            max_rss_kib: 1,
+            oom_kills: None,
+        };
+        write("exit", serde_json::to_vec(&exit));
+        let runs = SystemProcesses.me().unwrap();
+        let ended = ProcId { start: runs.start - 1, ..runs };
+        // The process of the program: as it is on record, or else as its init reported it.
+        for (agent, reported, counts) in [
+            (Some(runs), None, false),
+            (Some(ended), None, true),
+            (None, None, true),
+            (None, Some(runs), false),
+            (None, Some(ended), true),
+        ] {
+            if let Some(agent) = reported {
+                let unenforced = Vec::new();
+                let started = Started { version: JOB_VERSION, init: ended, agent, at, unenforced };
+                write("started", serde_json::to_vec(&started));
+            }
+            let suspect = SuspectRun { tag, init: Some(ended), agent };
+            let suspects = Suspects { processes: Default::default(), runs: vec![suspect] };
+            let found = read(&SystemProcesses, dir.path(), &suspects);
+            let code = found.exits.get(&tag).and_then(|exit| exit.code);
+            assert_eq!(code, counts.then_some(3), "{agent:?} {reported:?}");
+            assert_eq!(found.accounts.contains_key(&tag), counts, "{agent:?} {reported:?}");
+        }
+    }
+}
