@@ -322,3 +322,79 @@ impl LockGuard {
         self.token
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use protocol::{ErrorCode, OpId, Timestamp};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::engine::tests::{session, start};
+
+    /// Longest time for an answer.
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// A user's lock, granted under this token.
+    fn user_lock(token: Token) -> SessionLock {
+        SessionLock {
+            token,
+            purpose: "deploy".to_owned(),
+            holder: None,
+            lease_ms: 60_000,
+            since: Timestamp(0),
+            op: OpId::Random([1; 16]),
+            prompts: BTreeSet::new(),
+            outer: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn l05_an_operation_that_waited_longer_than_its_users_lock_is_refused() {
+        for ends in [false, true] {
+            let engine = start();
+            let ticket = Ticket(engine.ticket());
+            let grant = move |turn: &mut Turn<'_>| {
+                let (locked, other) = (session(turn, "locked"), session(turn, "other"));
+                let granted = turn.volatile.locks.request_user_lock(locked, ticket, "deploy", false);
+                let token = granted.unwrap().token;
+                grant_to_user(turn, locked, (ticket, user_lock(token)));
+                (locked, other, token)
+            };
+            let (locked, other, token) = engine.turn(grant).await.unwrap();
+            let before = engine.lock_inside(other, "kill").await.unwrap();
+            let mut waits = pin!(with_user_lock(Some(token), engine.lock(other, "rename")));
+            assert!(timeout(Duration::ZERO, waits.as_mut()).await.is_err(), "another operation has the lock");
+            if ends {
+                let end = move |turn: &mut Turn<'_>| end_user_lock(turn, locked, LockEnd::Released("done"));
+                engine.turn(end).await.unwrap();
+            }
+            drop(before);
+            let granted = timeout(PATIENCE, waits).await.unwrap().map(drop);
+            assert_eq!(granted, if ends { Err(not_held()) } else { Ok(()) });
+        }
+    }
+
+    #[tokio::test]
+    async fn operations_that_wait_are_refused_as_soon_as_a_user_has_the_lock() {
+        let engine = start();
+        let id = engine.turn(|turn| session(turn, "a")).await.unwrap();
+        let before = engine.lock_inside(id, "kill").await.unwrap();
+        let (ticket, (grant, granted)) = (Ticket(engine.ticket()), oneshot::channel());
+        let enqueue = move |turn: &mut Turn<'_>| {
+            let lock = Box::new(user_lock(Token::default()));
+            turn.waiting.locks.insert(ticket, LockWaiter::User(lock, grant));
+            turn.volatile.locks.request_user_lock(id, ticket, "deploy", false)
+        };
+        assert_eq!(engine.turn(enqueue).await.unwrap(), None, "an operation has the lock");
+        let mut waits = pin!(engine.lock(id, "rename"));
+        assert!(timeout(Duration::ZERO, waits.as_mut()).await.is_err(), "the user comes before it");
+        drop(before);
+        let token = granted.await.unwrap().unwrap();
+        let refused = timeout(PATIENCE, waits).await.unwrap().map(drop).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Conflict);
+        assert!(refused.message.contains("a is locked (deploy)"), "{refused}");
+        assert!(engine.turn(move |turn| turn.volatile.locks.is_held(token)).await.unwrap());
+    }
+}

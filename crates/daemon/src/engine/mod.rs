@@ -9,6 +9,8 @@ pub(crate) mod daemon;
 pub(crate) mod engine_handle;
 pub(crate) mod publish;
 pub(crate) mod sample_requests;
+#[cfg(test)]
+pub(crate) mod tests;
 pub(crate) mod thread;
 pub(crate) mod turn;
 pub(crate) mod turn_counter;

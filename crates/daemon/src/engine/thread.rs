@@ -224,29 +224,15 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use pool::lock::LockTable;
     use protocol::OpId;
-    use world::clock::SystemClock;
 
     use super::*;
+    use crate::engine::tests::engine;
 
     #[test]
     fn an_answer_is_not_later_than_the_last_reading_of_the_clock() {
         let dir = tempfile::tempdir().unwrap();
-        // A program that another test starts holds its lock, too, between fork and exec.
-        let open = |_| {
-            let opened = Store::open(&dir.path().join("pool.redb"), |_| {}).ok();
-            opened.or_else(|| {
-                std::thread::sleep(Duration::from_millis(10));
-                None
-            })
-        };
-        let (store, loaded) = (0..500).find_map(open).unwrap();
-        let reading = clock::read(&SystemClock);
-        let volatile = Volatile::new(LockTable::new(loaded.pool.epoch()), reading.wall);
-        let retention = JournalRetention { events: 10, age: Duration::from_secs(60) };
-        let clocks: (Arc<dyn Clock>, _, _) = (Arc::new(SystemClock), reading, Instant::now());
-        let mut engine = Engine::new((loaded.pool, store, volatile), Publisher::new(), retention, clocks);
+        let mut engine = engine(dir.path(), Publisher::new());
         let op = OpId::Named("a".to_owned());
         let answered = op.clone();
         let work = move |turn: &mut Turn<'_>| -> Completion {
