@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::queue;
 use pool::worker::{self, Registration};
+use pool::{Settings, queue};
 use protocol::reply::Registered;
 use protocol::request::{CLAIM_MAX, Claim, ClaimRef, Disposition, Register};
 use protocol::worker::ClaimScope;
@@ -15,7 +15,7 @@ use protocol::{
 
 use crate::decide::queue::message;
 use crate::decide::worker::expire;
-use crate::engine::{Daemon, Turn, WaitsFor};
+use crate::engine::{Daemon, EngineHandle, Turn, WaitsFor};
 use crate::verb::caller::{Caller, other_role};
 
 /// Maximum waiting time of a claim.
@@ -123,7 +123,11 @@ impl ClaimRequest {
         }
         let claimed: Result<Vec<Claimed>, Refusal> =
             ids.into_iter().filter_map(|id| self.claimed(turn, id)).collect();
-        Some(claimed.map(|claimed| UnsentClaims { claimed, daemon: Arc::clone(&self.daemon) }))
+        Some(claimed.map(|claimed| self.unsent(claimed)))
+    }
+
+    fn unsent(&self, claimed: Vec<Claimed>) -> UnsentClaims {
+        UnsentClaims { claimed, engine: self.daemon.engine.clone(), settings: self.daemon.settings() }
     }
 
     /// Returns a claimed message with its body.
@@ -141,8 +145,7 @@ impl ClaimRequest {
     fn claim_late(&self, turn: &mut Turn<'_>) -> Option<Result<UnsentClaims, Refusal>> {
         let claims = self.claim(turn);
         let waits_on = claims.is_none() && worker::waits_for_host(turn.pool(), &self.asked.scope, turn.now());
-        let none = || Ok(UnsentClaims { claimed: Vec::new(), daemon: Arc::clone(&self.daemon) });
-        if waits_on { None } else { Some(claims.unwrap_or_else(none)) }
+        if waits_on { None } else { Some(claims.unwrap_or_else(|| Ok(self.unsent(Vec::new())))) }
     }
 
     /// Returns the messages that an earlier attempt of the same operation claimed, with their leases renewed.
@@ -211,7 +214,8 @@ impl ClaimRequest {
 /// attempts.
 struct UnsentClaims {
     claimed: Vec<Claimed>,
-    daemon: Arc<Daemon>,
+    engine: EngineHandle,
+    settings: Arc<Settings>,
 }
 
 impl UnsentClaims {
@@ -229,15 +233,73 @@ impl Drop for UnsentClaims {
         if held.is_empty() {
             return;
         }
-        let context = Arc::clone(&self.daemon);
-        self.daemon.engine.post(move |turn| {
+        let settings = Arc::clone(&self.settings);
+        self.engine.post(move |turn| {
             for held in held {
-                let rules = &context.loaded().settings.queue;
+                let rules = &settings.queue;
                 let back = ("the worker had disconnected", Disposition::GiveBack);
                 // The same operation may have settled it already, over another connection.
                 let events = queue::fail(turn.pool(), rules, held, back, turn.now()).unwrap_or_default();
                 turn.emit_all(events);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pool::queue::{Body, EarlierMessages, SendInputs, SendOutcome};
+    use protocol::request::Send;
+
+    use super::*;
+    use crate::engine::tests::{session, settings, start};
+
+    /// Queues a message of this kind, and claims it.
+    fn claim(turn: &mut Turn<'_>, to: SessionId, kind: &str) -> Claimed {
+        let (rules, record) = (settings().queue, turn.pool().session(to).unwrap().clone());
+        let send = Send { session: to.into(), kind: kind.to_owned(), ..Send::default() };
+        let (body, op) = (Body { bytes: b"text".to_vec(), digest: 1 }, OpId::Named(kind.to_owned()));
+        let sending = SendInputs { session: &record, send: &send, body: &body, op: &op };
+        let (place, earlier) = ((turn.next_seq(), turn.now()), EarlierMessages::default());
+        let sent = queue::send(turn.pool(), &rules, sending, earlier, place).unwrap();
+        let SendOutcome::Queued(message) = sent else { panic!("{sent:?}") };
+        let id = message.id;
+        turn.emit(Event::MessageQueued(message));
+        turn.keep_body(id, body.bytes);
+        let holder = Holder { generator: None, process: None, lease_ms: 60_000, op: None, host: None };
+        let token = turn.volatile.locks.issue_token();
+        let open = turn.pool().pending_message(to, id).unwrap();
+        let claimed = queue::claimed(&open, token, holder, turn.now());
+        turn.emit(claimed);
+        let (message, body) = turn.message(id).unwrap().unwrap();
+        Claimed { message, body: OsBytes(body) }
+    }
+
+    #[tokio::test]
+    async fn claims_that_reach_no_worker_are_given_back_and_count_as_no_attempts() {
+        for (count, is_sent) in [(1, false), (2, false), (2, true)] {
+            let engine = start();
+            let claims = move |turn: &mut Turn<'_>| {
+                let to = session(turn, "a");
+                (0..count).map(|n| claim(turn, to, &format!("kind{n}"))).collect::<Vec<_>>()
+            };
+            let claimed = engine.turn(claims).await.unwrap();
+            let ids: Vec<MessageId> = claimed.iter().map(|claimed| claimed.message.id).collect();
+            let unsent = UnsentClaims { claimed, engine: engine.clone(), settings: Arc::new(settings()) };
+            if is_sent {
+                drop(unsent.into_inner());
+            } else {
+                drop(unsent);
+            }
+            let read = move |turn: &mut Turn<'_>| {
+                let state = |id: &MessageId| {
+                    let open = turn.pool().find_pending(*id).unwrap();
+                    (open.state, open.attempts)
+                };
+                ids.iter().map(state).collect::<Vec<_>>()
+            };
+            let expected = if is_sent { (MessageState::Claimed, 1) } else { (MessageState::Queued, 0) };
+            assert_eq!(engine.turn(read).await.unwrap(), vec![expected; count], "{count} {is_sent}");
+        }
     }
 }
