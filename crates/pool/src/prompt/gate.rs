@@ -147,8 +147,8 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
     }
 }
 
-/// Returns a dialog about the usage limit with the screen that shows it, if nothing else blocks a prompt: anything else,
-/// above all a person at the terminal, also forbids pressing keys.
+/// Returns a dialog about the usage limit with the screen that shows it, if nothing else blocks a prompt: whatever
+/// does, above all a person at the terminal, also forbids pressing keys.
 pub fn usage_limit_dialog<'a>(
     settings: &Settings,
     agent: &Agent,
