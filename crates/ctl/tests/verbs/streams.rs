@@ -261,7 +261,7 @@ fn a_session_that_may_not_be_ended_goes_on() {
     let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
     assert_eq!(told.next().unwrap().unwrap(), "poolctl: the session was not ended: it is locked");
     until("its end", || kill(pid, Signal::SIGTERM).is_err() || child.try_wait().unwrap().is_some());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(child.wait().unwrap().code(), Some(143));
     assert!(told.next().unwrap().unwrap().contains("sess_1 still runs"));
 }
 
