@@ -204,7 +204,6 @@ fn times(pool: &Pool, text: &str) -> usize {
 #[test]
 fn q06_whatever_the_moment_of_a_crash_a_message_is_typed_once_and_entered_once() {
     let (pool, _) = reader();
-    aged(&pool);
     for round in 0..number("POOL_CRASH_ROUNDS", ROUNDS) {
         for point in ["deliver-typing", "deliver-pasted", "deliver-typed"] {
             let text = format!("{point} {round}");
@@ -221,7 +220,6 @@ fn q06_whatever_the_moment_of_a_crash_a_message_is_typed_once_and_entered_once()
 #[test]
 fn q06_enter_is_not_pressed_behind_a_text_where_somebody_was_at_the_terminal_since() {
     let (pool, _) = reader();
-    aged(&pool);
     let message = send_into_a_crash(&pool, "deliver-pasted", "text");
     // A person attaches, handles it, and detaches.
     let person = Talk::attached(&pool, "=web:");
@@ -241,7 +239,6 @@ fn q06_enter_is_not_pressed_behind_a_text_where_somebody_was_at_the_terminal_sin
 #[test]
 fn q06_a_moment_without_an_answer_of_tmux_is_no_doubt() {
     let (pool, _) = reader();
-    aged(&pool);
     let message = send_into_a_crash(&pool, "deliver-pasted", "text");
     let stopped = Stopped::new(pool.tmux_pid().unwrap());
     pool.start(Program::Poold);
@@ -253,16 +250,6 @@ fn q06_a_moment_without_an_answer_of_tmux_is_no_doubt() {
     drop(stopped);
     wait_until("it is typed", PATIENCE, || state(&pool, &message) == "done");
     wait_until("it arrived", PATIENCE, || times(&pool, "text") == 1);
-}
-
-/// Waits until the session is older than the second in which it started: tmux reports whole seconds.
-fn aged(pool: &Pool) {
-    let began: u64 =
-        pool.tmux_text(&["display-message", "-p", "-t", "=web:", "#{session_activity}"]).parse().unwrap();
-    wait_until("a second has passed", PATIENCE, || {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        now.as_secs() > began + 1
-    });
 }
 
 #[test]

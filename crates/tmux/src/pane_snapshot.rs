@@ -34,14 +34,16 @@ pub struct PaneSnapshot {
     pub typed_at: Vec<u64>,
     /// Time of the session's last activity (creation, attach or key), in seconds since the Unix epoch.
     pub active_at: Option<u64>,
+    /// True if no client was ever attached to the session: its last activity is its creation.
+    pub never_attached: bool,
     /// True if a client in control mode may type into the pane, which tmux does not count as activity.
     pub has_control_client: bool,
 }
 
 /// Format of the facts, in one line, with the title last.
 const FACTS: &str = concat!(
-    "#{pane_width} #{pane_height} #{cursor_x} #{cursor_y} #{cursor_flag} #{alternate_on} ",
-    "#{pane_in_mode} #{pane_dead} #{session_activity} #{bracket_paste_flag}\t#{pane_title}"
+    "#{pane_width} #{pane_height} #{cursor_x} #{cursor_y} #{cursor_flag} #{alternate_on} #{pane_in_mode} ",
+    "#{pane_dead} #{session_activity} #{session_last_attached} #{bracket_paste_flag}\t#{pane_title}"
 );
 
 impl Device {
@@ -92,6 +94,7 @@ impl PaneSnapshot {
             screen: Vec::new(),
             typed_at: Vec::new(),
             active_at: None,
+            never_attached: false,
             has_control_client: false,
         }
     }
@@ -125,7 +128,9 @@ pub(crate) fn read(text: &[u8], mark: &str) -> Option<PaneSnapshot> {
     }
     let tab = facts.iter().position(|&b| b == b'\t')?;
     let numbers: Vec<&[u8]> = facts[..tab].split(|&b| b == b' ').collect();
-    let &[width, height, x, y, shown, alternate, mode, dead, active, bracketed] = numbers.as_slice() else {
+    let &[width, height, x, y, shown, alternate, mode, dead, active, attached, bracketed] =
+        numbers.as_slice()
+    else {
         return None;
     };
     let number = |text: &[u8]| format::field::<u16>(Some(text));
@@ -144,6 +149,7 @@ pub(crate) fn read(text: &[u8], mark: &str) -> Option<PaneSnapshot> {
         screen: rest.to_vec(),
         typed_at,
         active_at: format::field(Some(active)),
+        never_attached: matches!(attached, b"" | b"0"),
         has_control_client,
     })
 }
@@ -152,7 +158,7 @@ pub(crate) fn read(text: &[u8], mark: &str) -> Option<PaneSnapshot> {
 mod tests {
     use super::*;
 
-    const FACTS: &str = "80 24 3 4 1 0 0 0 1700000005 \ttitle of\tit";
+    const FACTS: &str = "80 24 3 4 1 0 0 0 1700000005 1700000004 \ttitle of\tit";
 
     fn snapshot(text: &str) -> Option<PaneSnapshot> {
         read(text.as_bytes(), "MARK")
@@ -168,15 +174,16 @@ mod tests {
             ("title of\tit", vec![1_700_000_009, 1_700_000_007])
         );
         assert_eq!((found.screen.as_slice(), found.bracketed), (&b"\x1b[31mred\n\n"[..], None));
-        let second = snapshot("80 24 3 4 0 1 2 1  0\tx\nMARK\n").unwrap();
+        let second = snapshot("80 24 3 4 0 1 2 1   0\tx\nMARK\n").unwrap();
         assert_eq!(
             (second.bracketed, second.in_mode, second.dead, second.typed_at),
             (Some(false), true, true, Vec::new())
         );
         assert_eq!((found.active_at, second.active_at), (Some(1_700_000_005), None));
+        assert_eq!((found.never_attached, second.never_attached), (false, true));
         let control = snapshot(&format!("{FACTS}\n1700000003\ncontrol\nMARK\n")).unwrap();
         assert_eq!((control.typed_at, control.has_control_client), (vec![1_700_000_003], true));
-        for bad in ["", "MARK\n", "80 24 3 4 1 0 0 5 \tx\nMARK\n", "80 24 3 4 1 0 0 0 5 \tx\nsoon\nMARK\n"] {
+        for bad in ["", "MARK\n", "80 24 3 4 1 0 0 5 \tx\nMARK\n", "80 24 3 4 1 0 0 0 5  \tx\nsoon\nMARK\n"] {
             assert_eq!(snapshot(bad), None, "{bad}");
         }
     }

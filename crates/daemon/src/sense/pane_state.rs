@@ -95,14 +95,14 @@ pub(crate) async fn read_pane(
         }
         _ => false,
     };
-    let is_at_prompt = shell.map(|shell| shell.in_foreground && (shell.edits_line() || !edits_lines));
     Ok(PaneSnapshot {
         in_mode: seen.in_mode,
         alternate: seen.alternate,
         typed_ago,
         active_ago,
+        never_attached: seen.never_attached,
         unread,
-        is_at_prompt,
+        is_at_prompt: shell.map(|shell| shell.in_foreground && (shell.edits_line() || !edits_lines)),
         rows,
         holds_unfinished_line,
         screen: look,

@@ -17,6 +17,8 @@ pub struct PaneSnapshot {
     pub typed_ago: Option<Duration>,
     /// Time since the last activity in its tmux session, if known: creation, attaching, typing.
     pub active_ago: Option<Duration>,
+    /// True if no client was ever attached to its tmux session.
+    pub never_attached: bool,
     /// Bytes that its program has not read, if known.
     pub unread: Option<u32>,
     /// For shells: true if the shell itself is in the foreground, and runs nothing in itself (`read`, a function, a
@@ -50,6 +52,30 @@ pub fn stands_in_composer(settings: &Settings, (text, age): (&str, Duration), pa
 
 /// True if nobody was at the terminal since something was typed into it `age` ago, whoever is attached now.
 pub fn is_untouched(age: Duration, pane: &PaneSnapshot) -> bool {
-    // Known to the second.
-    !pane.in_mode && pane.active_ago.is_some_and(|ago| ago >= age + Duration::from_secs(1))
+    // Known to the second: a text that was typed within a second of the session's creation is as old as that.
+    let since = age + Duration::from_secs(1);
+    // A client may also show the terminal through another session of its group.
+    let alone = !pane.in_mode && pane.typed_ago.is_none_or(|ago| ago >= since);
+    alone && pane.active_ago.is_some_and(|ago| pane.never_attached || ago >= since)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_untouched_if_nobody_was_there_since_or_ever() {
+        let untouched = |active_ago: Option<u64>, never_attached, in_mode| {
+            let active_ago = active_ago.map(Duration::from_secs);
+            let pane = PaneSnapshot { in_mode, active_ago, never_attached, ..PaneSnapshot::default() };
+            is_untouched(Duration::from_secs(5), &pane)
+        };
+        assert!(untouched(Some(6), false, false) && !untouched(Some(5), false, false));
+        assert!(untouched(Some(5), true, false), "it was typed as soon as its session was created");
+        assert!(!untouched(Some(60), true, true), "it is in copy mode");
+        assert!(!untouched(None, true, false), "nothing is known");
+        let (typed_ago, active_ago) = (Some(Duration::from_secs(1)), Some(Duration::from_secs(5)));
+        let view = PaneSnapshot { typed_ago, active_ago, never_attached: true, ..PaneSnapshot::default() };
+        assert!(!is_untouched(Duration::from_secs(5), &view), "typed in another session of its group");
+    }
 }

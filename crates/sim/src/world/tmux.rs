@@ -5,12 +5,12 @@ mod driver;
 mod person;
 mod screen;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::{PaneId, ProcId, Tag, TmuxSessionId};
-use tmux::fake::{self, Fake};
+use tmux::fake::Fake;
 use tmux::{Call, Create, DEADLINE, PaneRef, ServerRef, TmuxError};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
@@ -61,6 +61,8 @@ struct State {
     sessions: BTreeMap<PaneId, TmuxSessionId>,
     /// When somebody last attached to each, or it was created, in seconds since the Unix epoch.
     active_at: BTreeMap<TmuxSessionId, u64>,
+    /// Those that somebody has ever attached to.
+    visited: BTreeSet<TmuxSessionId>,
     screens: Screens,
     /// Inits whose panes are to begin their work.
     begun: Vec<(Create, PaneRef, ProcId)>,
@@ -97,6 +99,7 @@ impl SimTmux {
             inits: BTreeMap::new(),
             sessions: BTreeMap::new(),
             active_at: BTreeMap::new(),
+            visited: BTreeSet::new(),
             screens: Screens::default(),
             begun: Vec::new(),
             is_stopped: false,
@@ -123,6 +126,7 @@ impl SimTmux {
         let inits = std::mem::take(&mut state.inits);
         state.sessions.clear();
         state.active_at.clear();
+        state.visited.clear();
         state.screens = Screens::default();
         drop(state);
         if let Some((server, process)) = server {
@@ -149,22 +153,6 @@ impl SimTmux {
         (state.is_stopped, state.is_unreachable) = (false, false);
     }
 
-    /// Attaches a terminal to a session, and detaches those of all others.
-    pub(crate) fn attach_somewhere(&self, rng: &mut Rng) {
-        self.detach_all();
-        let sessions: Vec<TmuxSessionId> = self.state().sessions.values().copied().collect();
-        if let Some(session) = rng.pick(&sessions) {
-            self.0.fake.attach(*session, fake::terminal(9));
-            self.note_active(*session);
-        }
-    }
-
-    /// Detaches all terminals.
-    pub(crate) fn detach_all(&self) {
-        let sessions: Vec<TmuxSessionId> = self.state().sessions.values().copied().collect();
-        sessions.into_iter().for_each(|session| self.0.fake.detach(session));
-    }
-
     /// Notes that somebody attached to a session, or created it.
     fn note_active(&self, session: TmuxSessionId) {
         let now = self.0.clock.now().0 / 1000;
@@ -175,6 +163,12 @@ impl SimTmux {
     fn active_at(&self, pane: PaneId) -> Option<u64> {
         let state = self.state();
         state.active_at.get(state.sessions.get(&pane)?).copied()
+    }
+
+    /// True if nobody has ever attached to the session of a pane.
+    fn never_attached(&self, pane: PaneId) -> bool {
+        let state = self.state();
+        state.sessions.get(&pane).is_some_and(|session| !state.visited.contains(session))
     }
 
     /// Returns everything typed into a pane.

@@ -69,6 +69,8 @@ async fn who_types_is_seen_and_who_only_looks_is_not() {
     let (user, client) = attach(&rig, "").await;
     eventually("somebody could type", async || typed_at(pane).await.is_some()).await;
     assert_eq!(typed_at(other).await, None, "nobody is there");
+    let never_attached = async |pane| rig.device.snapshot(pane).await.unwrap().never_attached;
+    assert!(never_attached(other).await && !never_attached(pane).await);
     let before = typed_at(pane).await;
     eventually("typing is noticed", async || {
         assert_eq!(user.device.keys(client.pane, &["x".parse().unwrap()]).await.unwrap(), Answer::Done);

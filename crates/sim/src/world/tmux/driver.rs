@@ -60,7 +60,8 @@ impl Driver for SimTmux {
             let shown = server.0.fake.snapshot(pane).await?;
             let (active_at, screen) = (server.active_at(pane.pane), server.screen(pane.pane, shown.screen));
             let typed_at = server.state().screens.typed_at(pane.pane).into_iter().collect();
-            Ok(PaneSnapshot { active_at, typed_at, screen, ..shown })
+            let never_attached = server.never_attached(pane.pane);
+            Ok(PaneSnapshot { active_at, never_attached, typed_at, screen, ..shown })
         })
     }
 

@@ -1,7 +1,7 @@
 //! People at the terminals of agents: they begin a line and finish it later, look back in copy mode, and start another
 //! program in a pane.
 
-use protocol::{PaneId, ProcId, Tag};
+use protocol::{PaneId, ProcId, Tag, TmuxSessionId};
 use tmux::{Answer, Driver, PaneRef, fake};
 use world::clock::Clock;
 
@@ -10,6 +10,28 @@ use crate::climate::Climate;
 use crate::rng::Rng;
 
 impl SimTmux {
+    /// Attaches a terminal to a session, and detaches those of all others.
+    pub(crate) fn attach_somewhere(&self, rng: &mut Rng) {
+        self.detach_all();
+        let sessions: Vec<TmuxSessionId> = self.state().sessions.values().copied().collect();
+        if let Some(session) = rng.pick(&sessions) {
+            self.attach(*session, 9);
+            self.note_active(*session);
+        }
+    }
+
+    /// Attaches the terminal of this number to a session.
+    fn attach(&self, session: TmuxSessionId, terminal: u32) {
+        self.0.fake.attach(session, fake::terminal(terminal));
+        self.state().visited.insert(session);
+    }
+
+    /// Detaches all terminals.
+    pub(crate) fn detach_all(&self) {
+        let sessions: Vec<TmuxSessionId> = self.state().sessions.values().copied().collect();
+        sessions.into_iter().for_each(|session| self.0.fake.detach(session));
+    }
+
     /// Begins a line in the empty composer of an agent. The person stays at the terminal, or leaves it with the line.
     /// Returns its pane; `None` if there is none.
     pub(crate) async fn begin_line(&self, rng: &mut Rng, stays: bool) -> Option<PaneRef> {
@@ -21,7 +43,7 @@ impl SimTmux {
         state.screens.begin_line(pane.pane, stays.then_some(now));
         let session = state.sessions.get(&pane.pane).copied().filter(|_| stays);
         drop(state);
-        session.into_iter().for_each(|session| self.0.fake.attach(session, fake::terminal(8)));
+        session.into_iter().for_each(|session| self.attach(session, 8));
         Some(pane)
     }
 
