@@ -234,6 +234,14 @@ fn q06_enter_is_not_pressed_behind_a_text_where_somebody_was_at_the_terminal_sin
     }
     pool.start_poold();
     assert_eq!((state(&pool, &message), times(&pool, "text")), ("in_doubt".to_owned(), 0));
+    // It is not typed behind itself: this daemon did not see it typed, but it still stands there.
+    pool.ok(&["queue", "resolve", "web", &message, "--as", "retry"]);
+    wait_until("it waits", PATIENCE, || {
+        let waits = pool.show("web")["waits"].clone();
+        waits.as_str().is_some_and(|why| why.contains("somebody left an unfinished line in it"))
+    });
+    pool.ok(&["keys", "web", "C-u"]);
+    wait_until("it arrived", PATIENCE, || times(&pool, "text") == 1);
 }
 
 #[test]

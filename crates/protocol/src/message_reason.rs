@@ -119,6 +119,11 @@ impl MessageReason {
         matches!(self, Self::NoEnter | Self::DialogOpened | Self::AlteredLine | Self::Damaged)
     }
 
+    /// True if the text stood in the terminal, and its program had not taken it.
+    pub fn is_left_in_terminal(&self) -> bool {
+        matches!(self, Self::NoEnter | Self::DialogOpened | Self::AlteredLine | Self::LineNotTaken)
+    }
+
     /// True for a typed prompt that the daemon still follows up. Any other reason of a typed prompt leaves it
     /// to a person.
     pub fn is_followed_up(&self) -> bool {

@@ -1,9 +1,13 @@
-//! The text that is typed for a message.
+//! The text that is typed for a message, and the one that was typed before it.
 
-use pool::Agent;
-use protocol::{Message, Timestamp};
+use pool::prompt::KeyLine;
+use pool::{Agent, queue};
+use protocol::{Message, MessageReason, MessageState, PROMPT, SessionId, Step, Tag, Timestamp};
 
 use crate::engine::Turn;
+
+/// Number of finished prompts among which the one that was typed last is searched: others were given up before.
+const SEARCHED: usize = 8;
 
 /// Returns the text that is typed for a message: its body; or the agent's `go_on` prompt, if the current
 /// conversation already contains the body. `message` has the token of the attempt.
@@ -25,4 +29,52 @@ pub(crate) fn is_in_conversation(turn: &Turn<'_>, message: &Message) -> bool {
         run.is_some_and(|run| !run.resumed && turn.pool().is_earlier(turn.now(), at, run.started_at))
     };
     message.suspended_at().is_some_and(|at| !is_new_conversation(at))
+}
+
+/// Remembers, before this daemon types into an incarnation for the first time, the text that an earlier one left there
+/// without its Enter: a text that is typed now would be appended to it.
+pub(crate) fn recall_unentered(turn: &mut Turn<'_>, session: SessionId, tag: Tag) {
+    let prompts = &turn.volatile.prompts;
+    if prompts.delivered_at().contains_key(&tag) || prompts.key_line(tag) != KeyLine::default() {
+        return;
+    }
+    let last = last_typed(turn, session).filter(|(message, _)| is_left_in_terminal(&message.steps));
+    if let Some((_, body)) = last {
+        turn.volatile.prompts.leave_unentered(tag, &String::from_utf8_lossy(&body), None);
+    }
+}
+
+/// Returns the prompt of a session that was typed last, with its text. It may be the next one, to be typed again.
+fn last_typed(turn: &Turn<'_>, session: SessionId) -> Option<(Message, Vec<u8>)> {
+    let finished = turn.pool().finished_messages_of(session).filter(|(_, _, kind, _)| *kind == PROMPT);
+    let mut finished: Vec<_> = finished.map(|(id, _, _, at)| (at, id)).collect();
+    finished.sort_unstable();
+    let next = queue::waiting_prompt(turn.pool(), session).map(|next| next.id);
+    let ids = next.into_iter().chain(finished.into_iter().rev().take(SEARCHED).map(|(_, id)| id));
+    ids.filter_map(|id| turn.message(id).ok()?).max_by_key(|(message, _)| message.typing_began())
+}
+
+/// True if a message with this history stood in the terminal without having been taken, when it was typed last.
+fn is_left_in_terminal(steps: &[Step]) -> bool {
+    let since = steps.iter().rev().take_while(|step| step.state != MessageState::Typing);
+    since.filter_map(|step| step.reason.as_ref()).any(MessageReason::is_left_in_terminal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_left_in_the_terminal_until_it_is_typed_again() {
+        use MessageState::{Dead, Done, InDoubt, Queued, Typed, Typing};
+        let doubt = || Some(MessageReason::NoEnter);
+        let step = |state, reason| Step { at: Timestamp(1), state, attempts: 1, reason };
+        let typing = || step(Typing, None);
+        let done = [typing(), step(Typed, None), step(Done, None)];
+        assert!(!is_left_in_terminal(&done));
+        assert!(is_left_in_terminal(&[typing(), step(InDoubt, doubt()), step(Dead, doubt())]));
+        let retried = [typing(), step(InDoubt, doubt()), step(Queued, Some(MessageReason::Retried))];
+        assert!(is_left_in_terminal(&retried));
+        assert!(!is_left_in_terminal(&[retried, done].concat()));
+    }
 }

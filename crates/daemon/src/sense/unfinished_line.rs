@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pool::prompt::KeyLine;
 use protocol::{SessionId, Tag, Timestamp};
+use tmux::PaneRef;
 
 use agents::screen::Screen;
 
@@ -149,11 +150,29 @@ pub(crate) fn line_echo(before: &[String], rows: &[String], (text, width): (&[u8
 
 /// True if a row shows the end of a text, or is empty, as while the shell waits for the rest of it.
 pub(crate) fn may_hold(row: &str, text: &[u8]) -> bool {
+    let (end, shown) = (end_of(text), unquoted(row).collect::<String>());
+    !end.is_empty() && (shown.is_empty() || shown.ends_with(&end))
+}
+
+/// True if a row shows a text, perhaps with a shell's suggestion or its right prompt behind it.
+fn shows(row: &str, text: &[u8]) -> bool {
+    let end = end_of(text);
+    end.chars().count() >= RECOGNISED && unquoted(row).collect::<String>().contains(&end)
+}
+
+/// Returns the last letters of a text.
+fn end_of(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let last: Vec<char> = unquoted(text.lines().last().unwrap_or_default()).collect();
-    let end: String = last[last.len().saturating_sub(RECOGNISED)..].iter().collect();
-    let shown: String = unquoted(row).collect();
-    !end.is_empty() && (shown.is_empty() || shown.ends_with(&end))
+    last[last.len().saturating_sub(RECOGNISED)..].iter().collect()
+}
+
+/// Remembers a text that was typed and not entered: as long as it stands in the terminal, no other is appended to it.
+pub(crate) async fn keep_unentered(daemon: &Daemon, pane: PaneRef, text: &[u8]) {
+    let seen = daemon.tmux.snapshot(pane).await.ok();
+    let row = seen.and_then(|seen| rows_to_cursor(&seen).pop()).filter(|row| shows(row, text));
+    let (tag, text) = (pane.tag, String::from_utf8_lossy(text).into_owned());
+    daemon.engine.post(move |turn| turn.volatile.prompts.leave_unentered(tag, &text, row));
 }
 
 /// Returns the letters of a row without backslashes, by which some shells quote what is pasted.
@@ -175,7 +194,7 @@ pub(crate) fn ends_with_begun(row: &str, begun: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{LineEcho, ends_with_begun, is_own_row, line_echo};
+    use super::{LineEcho, ends_with_begun, is_own_row, line_echo, shows};
 
     #[test]
     fn a_row_is_the_shells_own_once_what_was_drawn_with_it_is_discarded() {
@@ -219,6 +238,19 @@ mod tests {
         }
         assert_eq!(echo(&["$"], &["$"], "pwd"), LineEcho::Undrawn);
         assert_eq!(echo(&["$"], &["$"], "  "), LineEcho::AsSent, "nothing to be seen");
+    }
+
+    #[test]
+    fn a_row_shows_a_text_that_is_long_enough_to_be_told_from_a_prompt() {
+        for (row, text, is_shown) in [
+            ("$ echo alpha >>out", "echo alpha >>out", true),
+            ("$ echo alpha >>out; ls -l   12:00", "echo alpha >>out", true),
+            ("> done; echo alpha", "for i in 1\ndone; echo alpha", true),
+            ("$ ", "echo alpha >>out", false),
+            ("me@host:~/tools $ ", "ls", false),
+        ] {
+            assert_eq!(shows(row, text.as_bytes()), is_shown, "{row:?} {text:?}");
+        }
     }
 
     #[test]

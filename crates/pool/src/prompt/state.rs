@@ -37,7 +37,8 @@ struct Visit {
 /// is later, it is taken for a visit through another tmux session, which holds back more prompts.
 const OBSERVED_WITHIN: Duration = Duration::from_millis(1500);
 
-/// The last letters that `keys` and `input` typed into a terminal since the last Enter.
+/// The last letters that `keys` and `input` typed into a terminal since the last Enter, or that the pool typed without
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyLine {
     /// The letters in the terminal now.
@@ -170,6 +171,13 @@ impl Prompts {
         self.key_lines.insert(tag, KeyLine { begun, discarded, abandoned, prompt, left });
     }
 
+    /// Stores a text that the pool typed and did not enter, and the row that shows it.
+    pub fn leave_unentered(&mut self, tag: Tag, text: &str, row: Option<String>) {
+        self.key_lines.entry(tag).or_default().begun.clear();
+        self.typed(tag, text);
+        row.into_iter().for_each(|row| self.abandon_row(tag, row));
+    }
+
     /// Stores the row with a text that the pool typed and the shell has not run.
     pub fn abandon_row(&mut self, tag: Tag, row: String) {
         self.key_lines.entry(tag).or_default().abandoned = Some(row);
@@ -185,7 +193,7 @@ impl Prompts {
         self.key_lines.entry(tag).or_default().left = row;
     }
 
-    /// Returns the letters that `keys` and `input` typed into a terminal since the last Enter.
+    /// Returns the letters that were typed into a terminal since the last Enter.
     pub fn key_line(&self, tag: Tag) -> KeyLine {
         self.key_lines.get(&tag).cloned().unwrap_or_default()
     }
@@ -346,5 +354,17 @@ mod tests {
         prompts.typed(tag(1), &"x".repeat(500));
         assert_eq!(prompts.key_line(tag(1)).begun.len(), BEGUN_MAX);
         assert_eq!(prompts.key_line(tag(2)), KeyLine::default());
+    }
+
+    #[test]
+    fn a_text_without_its_enter_is_a_begun_line_whatever_was_typed_before() {
+        let mut prompts = Prompts::default();
+        prompts.typed(tag(1), "y");
+        prompts.leave_unentered(tag(1), "for i in 1\ndo x", Some("> do x".to_owned()));
+        let line = prompts.key_line(tag(1));
+        assert_eq!((line.begun.as_str(), line.abandoned.as_deref()), ("dox", Some("> do x")));
+        prompts.typed(tag(1), "\u{3}");
+        let line = prompts.key_line(tag(1));
+        assert_eq!((line.begun.as_str(), line.abandoned), ("", None));
     }
 }

@@ -10,7 +10,7 @@ use protocol::{
 };
 use tmux::{Answer, PaneRef};
 
-use crate::decide::prompt::{is_in_conversation, typed_text};
+use crate::decide::prompt::{is_in_conversation, recall_unentered, typed_text};
 use crate::decide::worker::expire;
 use crate::effect::dialog;
 use crate::engine::{Daemon, Turn, pane_of};
@@ -111,6 +111,7 @@ fn target(turn: &mut Turn<'_>, daemon: &Daemon, session: SessionId) -> Option<Ta
     let record = turn.pool().session(session)?.clone();
     let run = record.incarnation.clone()?;
     let pane = pane_of(&run)?;
+    recall_unentered(turn, session, run.tag);
     Some(Target { record, run, pane, may_have_long_line: is_long(size) })
 }
 

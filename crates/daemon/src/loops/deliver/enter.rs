@@ -51,6 +51,9 @@ pub(super) async fn record_not_typed(
 /// Records that it is unknown whether a prompt was typed in full.
 async fn record_doubt(daemon: &Daemon, prompt: &ClaimedPrompt, why: MessageReason) -> Result<(), Refusal> {
     let (tag, loaded) = (prompt.pane.tag, daemon.loaded());
+    if why == MessageReason::NoEnter {
+        unfinished_line::keep_unentered(daemon, prompt.pane, &prompt.body).await;
+    }
     let record = move |volatile: &mut Volatile, open: &PendingMessage<'_>, now| {
         volatile.prompts.delivered(tag, now);
         queue::doubt(&loaded.settings.queue, open, &why, now)

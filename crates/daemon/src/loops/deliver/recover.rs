@@ -15,6 +15,7 @@ use tokio::time::sleep;
 use crate::engine::{Daemon, Turn};
 use crate::loops::deliver::prompt::TypedPrompt;
 use crate::sense::pane_state::read_pane;
+use crate::sense::unfinished_line;
 
 /// Looks for the text in the composer, and the time between them: an agent may still be drawing it.
 const LOOKS: u32 = 12;
@@ -93,6 +94,7 @@ async fn press_missing_enter(
     if is_entered(daemon, prompt).await {
         return daemon.engine.turn(typed(session, prompt, None)).await;
     }
+    unfinished_line::keep_unentered(daemon, prompt.pane, &prompt.body).await;
     daemon.engine.turn(put_in_doubt(daemon, (session, prompt), MessageReason::NoEnter)).await
 }
 
