@@ -93,7 +93,7 @@ impl Dispatcher {
             };
             match done {
                 Some(Ok((tag, result))) => {
-                    self.all_gone &= result != JobResult::Left;
+                    self.all_gone &= !matches!(result, JobResult::Left | JobResult::Refused);
                     self.backoff.finished(tag, result, Instant::now());
                 }
                 Some(Err(error)) => {
@@ -109,17 +109,17 @@ impl Dispatcher {
     async fn pick(&mut self, link: &mut Link) -> Result<Option<Candidate>, Error> {
         let Some(named) = link.next_candidate(CANDIDATE_WAIT).await? else { return Ok(None) };
         self.wait_for_jobs(ENDED_AT_ONCE).await;
-        if self.backoff.may_begin(named.tag, Instant::now()) {
+        if self.backoff.may_begin(&named, Instant::now()) {
             return Ok(Some(named));
         }
         let mut all = link.candidates().await?.into_iter();
-        Ok(all.find(|candidate| self.backoff.may_begin(candidate.tag, Instant::now())))
+        Ok(all.find(|candidate| self.backoff.may_begin(candidate, Instant::now())))
     }
 
     fn start_job(&mut self, candidate: &Candidate) {
         let (session, tag) = (candidate.session, candidate.tag);
         let (options, devices) = (self.options.clone(), self.devices.clone());
-        self.backoff.started(tag);
+        self.backoff.started(candidate);
         let job = async move { (tag, reap_job::run(&options, &devices, session, tag).await) };
         self.jobs.spawn(job.instrument(tracing::info_span!("reap", %session, %tag)));
     }

@@ -68,11 +68,21 @@ async fn lease_to_verdict(
     };
     tracing::info!(?outcome, "verdict");
     let outcome = outcome.within_bounds();
-    let reached = if outcome.is_gone() { JobResult::Gone } else { JobResult::Left };
+    let reached = reached(lease.candidate.kind, &outcome);
     crash::point("reap-verdict");
     link.settle(Verdict { token, session, tag, outcome: outcome.clone() }).await?;
     operator_command::run_after(&lease, &outcome, operator_command::LIMIT).await;
     Ok(reached)
+}
+
+/// Returns the result of a job. `poold` holds back a rule whose end of a session was refused; it names anything else
+/// again at once.
+fn reached(kind: CandidateKind, outcome: &Outcome) -> JobResult {
+    match outcome {
+        Outcome::Gone { .. } | Outcome::Spared { .. } => JobResult::Gone,
+        Outcome::Refused { .. } if kind == CandidateKind::Requested => JobResult::Refused,
+        Outcome::Refused { .. } | Outcome::Survivors { .. } | Outcome::Untouched { .. } => JobResult::Left,
+    }
 }
 
 /// Ends the candidate of a lease, with a shorter grace as soon as a user asks for one. Returns the token of the lease
@@ -168,4 +178,18 @@ pub(crate) async fn end(tmux: &dyn Driver, lease: &Lease, limit: &GraceLimit) ->
 fn has_pane(candidate: &Candidate) -> bool {
     use CandidateKind::{Orphan, StaleClient, StaleWorker};
     !matches!(candidate.kind, Orphan | StaleClient | StaleWorker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poold_waits_after_a_refusal_only_if_a_rule_was_to_end_a_session() {
+        let refused = Outcome::Refused { why: "not now".to_owned() };
+        assert_eq!(reached(CandidateKind::Requested, &refused), JobResult::Refused);
+        assert_eq!(reached(CandidateKind::Orphan, &refused), JobResult::Left);
+        let untouched = Outcome::Untouched { why: "no answer".to_owned() };
+        assert_eq!(reached(CandidateKind::Requested, &untouched), JobResult::Left);
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use protocol::reap::{Candidate, CandidateKind};
 use protocol::{Backoff, Tag};
 
 /// Result of a job.
@@ -12,6 +13,8 @@ pub(crate) enum JobResult {
     Gone,
     /// No lease was given, or the connection failed: nothing speaks against another attempt.
     NoLease,
+    /// The operator's command refused it. `poold` itself waits before it names it again.
+    Refused,
     /// Something is left.
     Left,
 }
@@ -29,6 +32,8 @@ pub(crate) struct RetryBackoff(HashMap<Tag, Entry>);
 
 #[derive(Debug)]
 struct Entry {
+    /// The candidate of the last job.
+    last: Candidate,
     /// Time of the next attempt; `None` while a job runs.
     retry_at: Option<Instant>,
     /// The pauses after failures.
@@ -37,16 +42,18 @@ struct Entry {
 
 impl RetryBackoff {
     /// True if a job may start.
-    pub(crate) fn may_begin(&self, tag: Tag, now: Instant) -> bool {
-        self.0.get(&tag).is_none_or(|entry| entry.retry_at.is_some_and(|retry_at| retry_at <= now))
+    pub(crate) fn may_begin(&self, candidate: &Candidate, now: Instant) -> bool {
+        let is_due = |entry: &Entry| {
+            entry.retry_at.is_some_and(|retry_at| retry_at <= now || is_another(&entry.last, candidate))
+        };
+        self.0.get(&candidate.tag).is_none_or(is_due)
     }
 
     /// Records the start of a job.
-    pub(crate) fn started(&mut self, tag: Tag) {
-        self.0
-            .entry(tag)
-            .or_insert_with(|| Entry { retry_at: None, pauses: Backoff::new(FAILED_PAUSE.0, FAILED_PAUSE.1) })
-            .retry_at = None;
+    pub(crate) fn started(&mut self, candidate: &Candidate) {
+        let known = self.0.remove(&candidate.tag).filter(|entry| !is_another(&entry.last, candidate));
+        let pauses = known.map_or_else(|| Backoff::new(FAILED_PAUSE.0, FAILED_PAUSE.1), |entry| entry.pauses);
+        self.0.insert(candidate.tag, Entry { last: candidate.clone(), retry_at: None, pauses });
     }
 
     /// Records the result of a job.
@@ -54,53 +61,94 @@ impl RetryBackoff {
         self.0.retain(|_, entry| entry.retry_at.is_none_or(|retry_at| retry_at + FORGET_AFTER > now));
         let Some(entry) = self.0.get_mut(&tag) else { return };
         match result {
-            JobResult::Gone => drop(self.0.remove(&tag)),
+            JobResult::Gone | JobResult::Refused => drop(self.0.remove(&tag)),
             JobResult::NoLease => entry.retry_at = Some(now + NO_LEASE_PAUSE),
             JobResult::Left => entry.retry_at = Some(now + entry.pauses.pause()),
         }
     }
 }
 
+/// True if another end than that of the last job is asked for: by a user instead of a rule, or with another grace. The
+/// failures of the last one say nothing about it. Only one end of an incarnation is asked for at a time.
+fn is_another(last: &Candidate, now: &Candidate) -> bool {
+    let asked = (now.kind, now.rule, now.grace_ms, &now.evidence);
+    now.kind == CandidateKind::Requested && asked != (last.kind, last.rule, last.grace_ms, &last.evidence)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use protocol::reap::Rule;
 
-    const TAG: Tag = Tag([1; 16]);
-    const OTHER: Tag = Tag([2; 16]);
+    use super::*;
+    use crate::tests::candidate;
 
     #[test]
     fn what_is_in_hand_is_not_begun_twice() {
         let (mut backoff, now) = (RetryBackoff::default(), Instant::now());
-        assert!(backoff.may_begin(TAG, now));
-        backoff.started(TAG);
-        assert!(!backoff.may_begin(TAG, now + Duration::from_secs(3600)));
-        assert!(backoff.may_begin(OTHER, now));
-        backoff.finished(TAG, JobResult::Gone, now);
-        assert!(backoff.may_begin(TAG, now));
+        let (one, other) = (candidate("one"), candidate("other"));
+        assert!(backoff.may_begin(&one, now));
+        backoff.started(&one);
+        let later = now + Duration::from_secs(3600);
+        assert!(!backoff.may_begin(&one, later));
+        assert!(!backoff.may_begin(&Candidate { grace_ms: 0, ..one.clone() }, later));
+        assert!(backoff.may_begin(&other, now));
+        backoff.finished(one.tag, JobResult::Gone, now);
+        assert!(backoff.may_begin(&one, now));
     }
 
     #[test]
     fn what_failed_waits_longer_each_time() {
         let (mut backoff, mut now) = (RetryBackoff::default(), Instant::now());
+        let one = candidate("one");
         for pause in [5, 10, 20, 40, 60, 60] {
-            backoff.started(TAG);
-            backoff.finished(TAG, JobResult::Left, now);
-            assert!(!backoff.may_begin(TAG, now + Duration::from_secs(pause) - Duration::from_millis(1)));
+            backoff.started(&one);
+            backoff.finished(one.tag, JobResult::Left, now);
+            assert!(!backoff.may_begin(&one, now + Duration::from_secs(pause) - Duration::from_millis(1)));
             now += Duration::from_secs(pause);
-            assert!(backoff.may_begin(TAG, now), "{pause}");
+            assert!(backoff.may_begin(&one, now), "{pause}");
         }
-        backoff.started(TAG);
-        backoff.finished(TAG, JobResult::NoLease, now);
-        assert!(!backoff.may_begin(TAG, now) && backoff.may_begin(TAG, now + NO_LEASE_PAUSE));
+        backoff.started(&one);
+        backoff.finished(one.tag, JobResult::NoLease, now);
+        assert!(!backoff.may_begin(&one, now) && backoff.may_begin(&one, now + NO_LEASE_PAUSE));
+    }
+
+    #[test]
+    fn another_end_that_is_asked_for_does_not_wait_for_what_failed_before() {
+        let (mut backoff, now) = (RetryBackoff::default(), Instant::now());
+        let killed = candidate("one");
+        let by_rule = Candidate { rule: Some(Rule::RunTime), ..killed.clone() };
+        for _ in 0..6 {
+            backoff.started(&by_rule);
+            backoff.finished(by_rule.tag, JobResult::Left, now);
+        }
+        assert!(!backoff.may_begin(&by_rule, now) && backoff.may_begin(&killed, now));
+        backoff.started(&killed);
+        backoff.finished(killed.tag, JobResult::Left, now);
+        assert!(!backoff.may_begin(&killed, now));
+        assert!(backoff.may_begin(&killed, now + FAILED_PAUSE.0), "its pauses begin anew");
+        assert!(backoff.may_begin(&Candidate { grace_ms: 0, ..killed.clone() }, now));
+        // What is left of an incarnation may be named in several ways at a time.
+        let orphan = Candidate { kind: CandidateKind::Orphan, ..killed };
+        assert!(!backoff.may_begin(&orphan, now));
+    }
+
+    #[test]
+    fn what_was_refused_waits_for_poold_alone() {
+        let (mut backoff, now) = (RetryBackoff::default(), Instant::now());
+        let one = candidate("one");
+        backoff.started(&one);
+        backoff.finished(one.tag, JobResult::Refused, now);
+        assert!(backoff.may_begin(&one, now));
     }
 
     #[test]
     fn nothing_is_remembered_for_ever() {
         let (mut backoff, now) = (RetryBackoff::default(), Instant::now());
-        backoff.started(TAG);
-        backoff.finished(TAG, JobResult::Left, now);
-        backoff.started(OTHER);
-        backoff.finished(OTHER, JobResult::Gone, now + FORGET_AFTER * 2);
+        let (one, other) = (candidate("one"), candidate("other"));
+        backoff.started(&one);
+        backoff.finished(one.tag, JobResult::Left, now);
+        backoff.started(&other);
+        backoff.finished(other.tag, JobResult::Gone, now + FORGET_AFTER * 2);
         assert!(backoff.0.is_empty());
     }
 }
