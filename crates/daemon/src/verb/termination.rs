@@ -109,7 +109,10 @@ pub(super) async fn wait_unless(
             let is_begun = move |turn: &mut Turn<'_>| turn.volatile.reaping.is_leased(tag);
             let how = match daemon.engine.turn(is_begun).await? {
                 true => "the reaper goes on",
-                false => "the reaper has not begun, and may hang: see `poolctl status`",
+                false => {
+                    "the reaper has not begun: it tries again within a minute of a failure, or it hangs, which \
+                     `poolctl status` tells"
+                }
             };
             let why = format!("{} is not verified gone yet; {how}", session.name);
             Err(Refusal::timeout(why))
