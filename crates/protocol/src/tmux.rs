@@ -10,7 +10,7 @@ use crate::text::OsBytes;
 /// The observed state of one tmux server at one time, made from listings that were proved complete, of the
 /// whole server or a part of it. With [`Server::Absent`] it is empty. With [`Server::Unknown`] it contains at
 /// most earlier observations, which say nothing about the present. The watcher's own session
-/// ([`HIDDEN_SESSION`]) is never part of it.
+/// ([`HIDDEN_SESSION`]) is never part of it; a pane of a pool that somebody has moved there is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TmuxState {
     /// The answer of the server.

@@ -294,13 +294,17 @@ impl Device {
         self.on_server(server, &[&["switch-client", "-c", client, "-t", &target]]).await.map(drop)
     }
 
-    /// Ends the pool's own server if it has no session but the hidden one. A session that is created
-    /// meanwhile keeps the server alive. Any other server is left alone.
+    /// Ends the pool's own server if it has no session but the hidden one, and no pane of the pool in that. A session
+    /// that is created meanwhile keeps the server alive. Any other server is left alone.
     ///
     /// # Errors
     /// As any call; [`TmuxError::NoServer`] if none runs. Safe to repeat.
     pub async fn end_if_empty(&self) -> Result<(), TmuxError> {
-        if !self.own || !self.observe().await?.sessions.is_empty() {
+        if !self.own {
+            return Ok(());
+        }
+        let listing = self.observe().await?;
+        if !listing.sessions.is_empty() || !listing.panes.is_empty() {
             return Ok(());
         }
         let hidden = format!("={HIDDEN_SESSION}:");

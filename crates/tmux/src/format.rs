@@ -139,8 +139,9 @@ fn viewers(text: &[u8]) -> Option<u32> {
     Some(attached.max(shown))
 }
 
-/// Parses the panes of a listing, by id, without their processes. Panes of the session `hidden` alone are
-/// left out. A pane that several sessions show belongs to the one that a pool made, or has the lowest id.
+/// Parses the panes of a listing, by id, without their processes. Panes of the session `hidden` alone are left out,
+/// except for a pool's, which somebody has moved there. A pane that several sessions show belongs to the one that a
+/// pool made, or has the lowest id.
 ///
 /// # Errors
 /// [`TmuxError::Output`] for bytes that are not a pane, or one pane listed with differing facts.
@@ -149,12 +150,14 @@ pub fn panes(
     hidden: Option<TmuxSessionId>,
     sessions: &BTreeMap<TmuxSessionId, TmuxSession>,
 ) -> Result<BTreeMap<PaneId, TmuxPane>, TmuxError> {
-    let order = |id: &TmuxSessionId| (sessions.get(id).is_none_or(|session| !session.pooled), *id);
+    let order = |id: &TmuxSessionId| {
+        (Some(*id) == hidden, sessions.get(id).is_none_or(|session| !session.pooled), *id)
+    };
     let mut panes: BTreeMap<PaneId, TmuxPane> = BTreeMap::new();
     let mut rest = text;
     while !rest.is_empty() {
         let (id, mut pane, after) = pane(rest).ok_or_else(|| malformed(rest))?;
-        if Some(pane.session) == hidden {
+        if Some(pane.session) == hidden && pane.tag.is_none() {
             rest = after;
             continue;
         }

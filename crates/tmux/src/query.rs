@@ -48,8 +48,8 @@ pub enum Reading {
     Sessions(BTreeMap<TmuxSessionId, TmuxSession>),
     /// For [`Scope::Session`], [`Scope::Window`] and [`Scope::Pane`]: `None` if this server has no part with that id.
     Part(Option<SessionPart>),
-    /// For the same three: the part exists, and several sessions may show it or some of it. Only [`Scope::All`] tells
-    /// which of them it belongs to.
+    /// For the same three: the part exists, and several sessions may show it or some of it, or the hidden one does.
+    /// Only [`Scope::All`] tells which of them it belongs to.
     Shared,
 }
 
@@ -149,6 +149,9 @@ impl Query {
             return Ok((server, Reading::Shared));
         }
         let Some(listing) = self.listing(server, rest)? else { return Err(otherwise) };
+        if is_part && listing.panes.values().any(|pane| !listing.sessions.contains_key(&pane.session)) {
+            return Ok((server, Reading::Shared));
+        }
         let read = match self.scope {
             Scope::Alive => Reading::Alive,
             Scope::All => Reading::All(listing),
@@ -191,7 +194,9 @@ impl Query {
         let hidden = self.hidden(&sessions);
         let panes = format::panes(panes, hidden, &sessions)?;
         sessions.retain(|id, _| Some(*id) != hidden);
-        if let Some((id, pane)) = panes.iter().find(|(_, pane)| !sessions.contains_key(&pane.session)) {
+        let is_listed =
+            |pane: &TmuxPane| sessions.contains_key(&pane.session) || Some(pane.session) == hidden;
+        if let Some((id, pane)) = panes.iter().find(|(_, pane)| !is_listed(pane)) {
             return Err(TmuxError::Output(format!("{id} is in {}, which is not listed", pane.session)));
         }
         Ok(Some(Listing { server, sessions, panes }))
@@ -325,6 +330,19 @@ mod tests {
         assert_eq!(read(window, &framed(window, HIDDEN, &alone)).unwrap(), Reading::Part(None));
         let foreign = Query::new(Scope::All, false);
         assert_eq!(whole(foreign, &framed(foreign, HIDDEN, &alone)).sessions.len(), 1);
+    }
+
+    #[test]
+    fn a_pane_of_the_pool_in_the_hidden_session_is_there() {
+        let moved = PANE.replace("$3", "$0").replace("\t-\n", &format!("\t+{}\n", "5a".repeat(16)));
+        let all = query(Scope::All);
+        let listing = whole(all, &framed(all, HIDDEN, &moved));
+        assert!(listing.sessions.is_empty());
+        assert_eq!(listing.panes.keys().map(|id| id.0).collect::<Vec<_>>(), [7]);
+        for scope in [Scope::Pane(PaneId(7)), Scope::Window(WindowId(4)), Scope::Session(TmuxSessionId(0))] {
+            let part = query(scope);
+            assert_eq!(read(part, &framed(part, HIDDEN, &moved)).unwrap(), Reading::Shared, "{scope:?}");
+        }
     }
 
     #[test]

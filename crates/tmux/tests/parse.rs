@@ -198,4 +198,10 @@ fn what_only_the_hidden_session_shows_is_not_there() {
     let left = panes(text.as_bytes(), Some(TmuxSessionId(0))).unwrap();
     assert_eq!(left.iter().map(|(id, pane)| (id.0, pane.session.0)).collect::<Vec<_>>(), [(3, 1)]);
     assert!(panes(text.as_bytes(), None).unwrap()[&PaneId(4)].detached);
+    // A pane of the pool is: in another session, if one shows it too.
+    let tagged = |line: &str| line.replace("\t-\n", &format!("\t+{}\n", "5a".repeat(16)));
+    for (text, session) in [(tagged(&hidden), 0), (tagged(&format!("{hidden}{GOOD}")), 1)] {
+        let left = panes(text.as_bytes(), Some(TmuxSessionId(0))).unwrap();
+        assert_eq!(left[&PaneId(3)].session, TmuxSessionId(session));
+    }
 }

@@ -96,6 +96,22 @@ async fn a_pane_is_found_wherever_it_went() {
 }
 
 #[tokio::test]
+async fn a_pane_of_the_pool_that_was_moved_into_the_hidden_session_is_there() {
+    let (rig, created) = own().await;
+    let mut live = open(&rig).await;
+    let pane = created.pane.pane;
+    rig.raw(&["move-window", "-d", "-s", "=a:", "-t", "=_pool:"]);
+    let all = whole(&mut live).await;
+    assert_eq!((all.sessions.len(), all.panes.keys().copied().collect::<Vec<_>>()), (0, vec![pane]));
+    assert_eq!(all, rig.device.observe().await.unwrap());
+    assert_eq!(read(&mut live, Scope::Pane(pane)).await, Reading::Shared);
+    rig.device.end_if_empty().await.unwrap();
+    assert_eq!(whole(&mut live).await, all, "its server does not end");
+    rig.raw(&["kill-pane", "-t", &pane.to_string()]);
+    assert!(whole(&mut live).await.panes.is_empty());
+}
+
+#[tokio::test]
 async fn many_questions_are_answered_in_their_order_though_hearing_is_given_up_often() {
     for (rig, created) in [own().await, other().await] {
         let mut live = open(&rig).await;
