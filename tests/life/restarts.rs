@@ -135,6 +135,17 @@ fn always_starts_again_what_its_server_took_along() {
 }
 
 #[test]
+fn a_prompt_says_when_its_session_is_started_again() {
+    let pool = Pool::with("[restart]\nbackoff = '1m'\n");
+    let id = pool.ok(&["new", "web", "--restart", "always", "--", "false"]);
+    wait_until("it is to start again", PATIENCE, || !pool.show(&id)["budget"]["due_at"].is_null());
+    let message = pool.ok(&["send", &id, "text"]);
+    let shown = pool.json(&["queue", "show", &id, &message]);
+    let why = shown["reason"].as_str().unwrap_or_default();
+    assert!(why.starts_with("its session is started again at "), "{shown}");
+}
+
+#[test]
 fn a_restart_waits_for_a_slot_like_everybody() {
     let pool = Pool::with(&format!("[pool]\nmax_sessions = 1\n{QUICK}"));
     let script = "echo run >>runs; [ -e stay ] && exec sleep 1000; exit 1";
@@ -145,6 +156,9 @@ fn a_restart_waits_for_a_slot_like_everybody() {
     let next = pool.ok(&["new", "next", "--wait-slot", "20s", "--", "sleep", "1000"]);
     wait_until("it is to start again", PATIENCE, || !pool.show(&id)["budget"]["due_at"].is_null());
     wait_until("it waits", PATIENCE, || pool.status()["room"]["waiting"] == 1);
+    let message = pool.ok(&["send", &id, "text"]);
+    let shown = pool.json(&["queue", "show", &id, &message]);
+    assert_eq!(shown["reason"], "its session waits for a slot", "{shown}");
     std::fs::write(pool.dir(&id).join("work/stay"), "").unwrap();
     let runs = lines(&pool, &id, "runs").len();
     pool.ok(&["kill", &next]);

@@ -3,7 +3,7 @@
 use pool::reap::held_by_shortage;
 use pool::session::lifecycle_label;
 use pool::{Settings, queue};
-use protocol::{MessageId, MessageState, PROMPT, SessionId};
+use protocol::{MessageId, MessageState, PROMPT, Session, SessionId};
 
 use crate::engine::Turn;
 use crate::host::clock;
@@ -53,7 +53,8 @@ pub(crate) fn blocked_prompt(
                 }
                 None => "its session is parked, and waits for a slot".to_owned(),
             },
-            _ => format!("its session is {word}: `poolctl restart {name}`"),
+            _ => next_start(turn, settings, session)
+                .unwrap_or_else(|| format!("its session is {word}: `poolctl restart {name}`")),
         })
     };
     let later = || {
@@ -69,4 +70,26 @@ pub(crate) fn blocked_prompt(
     };
     let known = earlier.or_else(|| turn.volatile.prompts.blocked().get(&session).map(ToString::to_string));
     Some((next, known.or_else(limited).or_else(held_back).or_else(later).or_else(not_running)?))
+}
+
+/// Returns when the pool itself starts a session that has ended, if it does.
+fn next_start(turn: &Turn<'_>, settings: &Settings, session: &Session) -> Option<String> {
+    if turn.volatile.scheduler.waiting.position(session.id).is_some() {
+        return Some("its session waits for a slot".to_owned());
+    }
+    let due = session.budget.due_at.filter(|at| *at > turn.now());
+    let due = due.map(|at| format!("its session is started again at {}", clock::rfc3339(at)));
+    due.or_else(|| {
+        will_start(turn, settings, session).then(|| "its session is about to be started".to_owned())
+    })
+}
+
+/// True if a session that does not run will start by itself.
+pub(crate) fn will_start(turn: &Turn<'_>, settings: &Settings, session: &Session) -> bool {
+    pool::session::is_restarting(session)
+        || session.budget.due_at.is_some()
+        || turn.volatile.scheduler.waiting.position(session.id).is_some()
+        || turn.volatile.scheduler.is_starting(session.id)
+        || pool::slots::is_conversation_unchecked(turn, settings, session)
+        || pool::session::will_restart(turn.pool(), settings, session, turn.now())
 }

@@ -10,6 +10,7 @@ use protocol::{
     SessionId, Timestamp,
 };
 
+use crate::decide::blocked::will_start;
 use crate::decide::queue;
 use crate::engine::{Daemon, Turn};
 use crate::host::log_writer_end;
@@ -141,14 +142,7 @@ fn has_failed_to_start(turn: &Turn<'_>, session: &Session, began: Moment) -> boo
 
 /// True if the session is running or ending, or will start by itself.
 pub(crate) fn runs_or_starts(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
-    let settings = &daemon.loaded().settings;
-    session.lifecycle.holds_slot()
-        || pool::session::is_restarting(session)
-        || session.budget.due_at.is_some()
-        || turn.volatile.scheduler.waiting.position(session.id).is_some()
-        || turn.volatile.scheduler.is_starting(session.id)
-        || pool::slots::is_conversation_unchecked(turn, settings, session)
-        || pool::session::will_restart(turn.pool(), settings, session, turn.now())
+    session.lifecycle.holds_slot() || will_start(turn, &daemon.loaded().settings, session)
 }
 
 /// True if the session has settled and its agent, if it is of a known kind, is ready: its start hook
