@@ -234,6 +234,9 @@ fn h34_a_name_that_a_failed_session_keeps_is_told_with_what_frees_it() {
     let frees = "`poolctl rm web` frees";
     let failed = pool.ctl(&["new", "web", "--", "true"]).expect(4).stderr;
     assert!(failed.contains("keeps the name web") && failed.contains(frees), "{failed}");
+    reader(&pool, &theirs, "brief");
+    let failed = pool.ctl(&["new", "brief", "--ephemeral", "--", "true"]).expect(4).stderr;
+    assert!(failed.contains("removed by itself") && !failed.contains("keeps the name"), "{failed}");
     let taken = pool.ctl(&["adopt", "web", "--workspace", "web"]).expect(4).stderr;
     assert!(taken.contains(frees), "{taken}");
     let adopted = pool.ctl(&["adopt", "web"]).expect(0).stderr;

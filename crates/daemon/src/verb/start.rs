@@ -71,11 +71,7 @@ pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Re
     match session.lifecycle {
         Lifecycle::Failed => Err(Refusal::new(
             if is_limit { ErrorCode::Refused } else { error_code(session.reason) },
-            format!(
-                "{id} failed to start: {detail}; it keeps the name {0}: `poolctl restart {0}` tries again, \
-                 `poolctl rm {0}` frees it{advice}",
-                session.name
-            ),
+            format!("{id} failed to start: {detail}; {}{advice}", after_failure(session)),
         )),
         Lifecycle::Starting => {
             let is_placed = session.incarnation.as_ref().is_some_and(|run| run.pane.is_some());
@@ -87,6 +83,15 @@ pub(super) fn outcome(turn: &mut Turn<'_>, daemon: &Daemon, id: SessionId) -> Re
         }
         _ => session_view::reply(turn, daemon, id),
     }
+}
+
+/// Returns what becomes of a session that failed to start, with what to do.
+fn after_failure(session: &Session) -> String {
+    if session.policy.ephemeral && !session.policy.pinned {
+        return "it is ephemeral, and removed by itself".to_owned();
+    }
+    let name = &session.name;
+    format!("it keeps the name {name}: `poolctl restart {name}` tries again, `poolctl rm {name}` frees it")
 }
 
 /// Returns the error code of a failed launch.
