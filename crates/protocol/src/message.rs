@@ -63,7 +63,7 @@ pub struct Message {
     /// The changing part.
     pub status: MessageStatus,
     /// History since it was queued, oldest first and ending with the current status; at most [`STEPS_MAX`]
-    /// steps. Filled in only where a single message is shown.
+    /// steps. Filled in only where a single message is shown; of a listed one, with its acceptances alone.
     pub steps: Vec<Step>,
     /// The end of the lease of its claim, while one runs. Filled in only where a message is shown.
     pub deadline_at: Option<Timestamp>,

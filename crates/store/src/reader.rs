@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::{fs, io};
 
-use protocol::{Event, Message, MessageId, MessageStatus, Stamped, Step};
+use protocol::{Event, Message, MessageId, MessageState, MessageStatus, Stamped, Step};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTableMetadata};
 
 use crate::error::{RecordError, StoreError};
@@ -65,8 +65,9 @@ impl Reader {
         })
     }
 
-    /// Returns messages with their states, without steps and bodies, in the requested order. Leaves out those
-    /// that are not stored, and damaged ones, whose damage [`Reader::message`] returns.
+    /// Returns messages with their states, in the requested order, without their bodies and with no steps but those of
+    /// their acceptance. Leaves out those that are not stored, and damaged ones, whose damage [`Reader::message`]
+    /// returns.
     ///
     /// # Errors
     /// A failure of the storage; it latches.
@@ -81,7 +82,9 @@ impl Reader {
                 let message = decode_message(&key, row.value()).and_then(|(message, _)| {
                     with_state(message, &key, state.as_ref().map(|row| row.value()))
                 });
-                found.extend(message.ok().map(|message| Message { steps: Vec::new(), ..message }));
+                let Ok(mut message) = message else { continue };
+                message.steps.retain(|step| step.state == MessageState::Accepted);
+                found.push(message);
             }
             Ok(found)
         })

@@ -331,6 +331,21 @@ fn a_message_has_its_first_step_and_the_newest() {
 }
 
 #[test]
+fn a_listed_message_has_the_step_of_its_acceptance() {
+    let (_, mut store, mut history) = fresh(1);
+    history.create();
+    let id = history.send();
+    for state in [MessageState::Typing, MessageState::Accepted, MessageState::Done] {
+        history.clock += 1;
+        history.change_state(id, state);
+    }
+    history.commit(&mut store).unwrap();
+    let [listed] = store.messages(&[id]).unwrap().try_into().unwrap();
+    let [step] = listed.steps.as_slice() else { panic!("{listed:?}") };
+    assert_eq!(step.state, MessageState::Accepted);
+}
+
+#[test]
 fn the_suspension_of_a_message_survives_any_number_of_attempts() {
     let (_, mut store, mut history) = fresh(1);
     history.create();
