@@ -45,10 +45,12 @@ pub(crate) fn wait(
     if let Some(ready) = until_ready(context, view.session.id.into(), limit)? {
         return Ok(ready);
     }
-    let (name, limit) = (&view.session.name, limit.as_secs());
-    out::note(&format!(
-        "poolctl: {name} runs, but its agent was not ready within {limit} s: see `poolctl attach {name}`"
-    ));
+    if !context.style.json {
+        let (name, limit) = (&view.session.name, limit.as_secs());
+        out::note(&format!(
+            "poolctl: {name} runs, but its agent was not ready within {limit} s: see `poolctl attach {name}`"
+        ));
+    }
     Ok(view)
 }
 
@@ -61,7 +63,7 @@ pub(crate) fn woken(context: &Context, message: &Message, name: &SessionRef) -> 
     if shown.session.lifecycle == Lifecycle::Failed && shown.session.changed_at >= message.created_at {
         return Err(failed_start(&shown));
     }
-    if until_ready(context, session, limit)?.is_none() {
+    if until_ready(context, session, limit)?.is_none() && !context.style.json {
         note_unready(context, (message, name), limit);
     }
     Ok(())
