@@ -114,6 +114,8 @@ fn t06_a_deleted_socket_is_no_proof_and_the_server_is_reminded() {
     fs::remove_file(pool.tmux_socket()).unwrap();
     pool.ctl(&["keys", &id, "x"]).expect(7);
     pool.ctl(&["capture", &id]).expect(7);
+    pool.ctl(&["rename", &id, "other"]).expect(7);
+    pool.ctl(&["park", &id]).expect(7);
     let late = pool.ctl(&["new", "late", "--", "cat"]).expect(7);
     assert!(late.stderr.contains("SIGUSR1"), "no second server is started: {}", late.stderr);
     assert!(!pool.tmux_socket().exists());

@@ -71,6 +71,11 @@ impl TmuxError {
         }
     }
 
+    /// True if tmux answered, and did nothing.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::NotFound(_) | Self::Duplicate(_) | Self::Refused(_))
+    }
+
     /// True if the tmux binary itself cannot be used, whatever the server.
     pub fn is_of_program(&self) -> bool {
         matches!(self, Self::Missing(_) | Self::TooOld { .. } | Self::Spawn(_))
@@ -129,6 +134,7 @@ mod tests {
         {
             assert!(!TmuxError::from_message(certain).in_doubt(), "{certain}");
         }
+        assert!(!TmuxError::NoServer.is_refusal() && TmuxError::from_message("unknown flag -S").is_refusal());
         for doubtful in ["server exited unexpectedly", ""] {
             assert!(TmuxError::from_message(doubtful).in_doubt(), "{doubtful}");
         }

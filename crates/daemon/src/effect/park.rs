@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agents::Confirm;
+use pool::prompt::Blocked;
 use pool::slots::LossSource;
 use pool::{Agent, slots};
 use protocol::{Event, ProcId, SessionId, Tag};
@@ -23,14 +24,15 @@ const PAUSE: Duration = Duration::from_millis(400);
 /// Ends the incarnation of a session that is being parked. The session continues if something would be lost, if its
 /// screen or its processes cannot be read, or if a client is attached, which tmux checks in the same step that hangs
 /// up. A program that survives is left to the reaper. Returns the reason if the session continues.
-pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<String> {
+pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Option<Kept> {
     let grant = daemon.engine.lock_inside(session, "park").await.ok()?;
     let loss = expected_loss(daemon, session, tag).await;
     let (deferred, kept) = match loss {
         Loss::None => (None, hang_up(daemon, session, tag).await.err()),
-        Loss::Known(source, what) => (Some(source), Some(what)),
-        Loss::Unknown(why) => {
-            (Some(LossSource::Unknown), Some(format!("it is not known what would be lost: {why}")))
+        Loss::Known(source, what) => (Some(source), Some(Kept::for_reason(what))),
+        Loss::Unknown(Kept { why, by_silence }) => {
+            let why = format!("it is not known what would be lost: {why}");
+            (Some(LossSource::Unknown), Some(Kept { why, by_silence }))
         }
     };
     let continues = kept.is_some();
@@ -53,13 +55,33 @@ pub(crate) async fn end_unattended(daemon: &Arc<Daemon>, session: SessionId, tag
     kept
 }
 
+/// The reason for which a session that was to be parked continues.
+pub(crate) struct Kept {
+    /// The reason, for people.
+    pub(crate) why: String,
+    /// True if tmux did not answer.
+    pub(crate) by_silence: bool,
+}
+
+impl Kept {
+    fn for_reason(why: impl Into<String>) -> Self {
+        Self { why: why.into(), by_silence: false }
+    }
+}
+
+impl From<Blocked> for Kept {
+    fn from(blocked: Blocked) -> Self {
+        Self { why: blocked.to_string(), by_silence: blocked.is_silence() }
+    }
+}
+
 /// The loss if a session were parked.
 enum Loss {
     None,
     /// A draft, or work in the background.
     Known(LossSource, String),
     /// Its terminal or its processes cannot be read, for this reason.
-    Unknown(String),
+    Unknown(Kept),
 }
 
 /// Determines what would be lost, by the screen and the processes. Once a program has ended and its terminal is closed,
@@ -89,7 +111,7 @@ async fn shown_loss(daemon: &Daemon, agent: &Agent, pane: PaneRef) -> Loss {
         let look = match read_screen(daemon, agent, pane).await {
             Ok((_, look)) => look,
             Err(blocked) if blocked.is_closed() => return Loss::None,
-            Err(blocked) => return Loss::Unknown(blocked.to_string()),
+            Err(blocked) => return Loss::Unknown(blocked.into()),
         };
         let Some(shown) = look.as_ref().and_then(pool::slots::loss_if_parked) else { return Loss::None };
         if rechecks == 0 || look.is_none_or(|look| look.works != Some(true)) {
@@ -112,7 +134,7 @@ async fn background_work(daemon: &Daemon, init_and_program: (ProcId, ProcId), ag
         let look = move || processes.background(init_and_program, is_shell);
         daemon.blocking.with_timeout(Purpose::Processes, look)
     };
-    let unread = || Loss::Unknown("its processes cannot be read".to_owned());
+    let unread = || Loss::Unknown(Kept::for_reason("its processes cannot be read"));
     let Some(mut found) = look().await.flatten() else { return unread() };
     for _ in 0..RECHECKS {
         if found.is_empty() {
@@ -130,15 +152,16 @@ async fn background_work(daemon: &Daemon, init_and_program: (ProcId, ProcId), ag
 }
 
 /// Hangs up. The error says why the session continues: a client is attached, it went to work, or tmux failed.
-async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(), String> {
+async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(), Kept> {
     save_screen(daemon, session, tag).await;
     let find = move |turn: &mut Turn<'_>| {
         slots::run_to_hang_up(turn.pool(), (session, tag), turn.now()).map(|run| run.and_then(pane_of))
     };
-    let Some(pane) = daemon.engine.turn(find).await.unwrap_or(Ok(None))? else { return Ok(()) };
+    let found = daemon.engine.turn(find).await.unwrap_or(Ok(None));
+    let Some(pane) = found.map_err(Kept::for_reason)? else { return Ok(()) };
     crate::crash::point("park-hang-up");
     match daemon.tmux.kill_unattended(pane).await {
-        Ok(Answer::Attached) => Err("a client attached meanwhile".to_owned()),
+        Ok(Answer::Attached) => Err(Kept::for_reason("a client attached meanwhile")),
         Ok(answer) => {
             tracing::debug!(%session, ?answer, "hung up");
             Ok(())
@@ -146,7 +169,8 @@ async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(
         Err(error) => {
             // A session that was certainly not hung up is not parked either. If that is in doubt, the reaper ends it.
             tracing::debug!(%session, %error, "not hung up");
-            if error.in_doubt() { Ok(()) } else { Err(format!("it was not hung up: {error}")) }
+            let why = format!("it was not hung up: {error}");
+            if error.in_doubt() { Ok(()) } else { Err(Kept { why, by_silence: !error.is_refusal() }) }
         }
     }
 }

@@ -189,7 +189,7 @@ pub(crate) async fn read_screen(
     agent: &Agent,
     pane: PaneRef,
 ) -> Result<(tmux::PaneSnapshot, Option<ScreenReading>), Blocked> {
-    let seen = daemon.tmux.snapshot(pane).await.map_err(|error| Blocked::for_now(error.to_string()))?;
+    let seen = daemon.tmux.snapshot(pane).await.map_err(|error| Blocked::by_silence(error.to_string()))?;
     match seen.answer {
         Answer::Done => {}
         Answer::InMode => return Err(Blocked::by_terminal("it is in copy mode")),

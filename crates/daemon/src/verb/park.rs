@@ -36,10 +36,13 @@ pub(super) async fn park(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Park
             let why = format!("{} was restarted before it was parked", session.name);
             Err(Refusal::conflict(why))
         } else if continues || kept.is_some() && runs_on {
-            let why =
-                kept.unwrap_or_else(|| "something would be lost, or a client attached meanwhile".to_owned());
+            let by_silence = kept.as_ref().is_some_and(|kept| kept.by_silence);
+            let why = kept.map_or_else(
+                || "something would be lost, or a client attached meanwhile".to_owned(),
+                |kept| kept.why,
+            );
             let why = format!("{} is not parked: {why}; park --force parks it all the same", session.name);
-            Err(Refusal::conflict(why))
+            Err(if by_silence { Refusal::unavailable(why) } else { Refusal::conflict(why) })
         } else {
             session_view::reply(turn, &context, id)
         };

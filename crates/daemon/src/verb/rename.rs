@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use protocol::request::Rename;
 use protocol::{ErrorCode, Event, Name, Refusal, Reply, Session};
+use tmux::{Answer, TmuxError};
 
 use crate::decide::idempotency::ClientOperation;
 use crate::effect::launch;
@@ -34,6 +35,7 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
         Some(name) => in_tmux(daemon, &before, name).await.err(),
         None => None,
     };
+    let in_doubt = failed.as_ref().is_some_and(|(_, certain)| !certain);
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let conclude = move |turn: &mut Turn<'_>| {
         let reply = match failed {
@@ -50,7 +52,7 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
         let now = turn.moment();
         turn.volatile.observed.renamed(id, now);
         // Where it is in doubt, a repeat asks tmux again.
-        if reply.as_ref().err().is_none_or(|refusal| refusal.code != ErrorCode::Unavailable) {
+        if !in_doubt {
             operation.record_answer(turn, &reply);
         }
         reply
@@ -84,17 +86,18 @@ async fn in_tmux(daemon: &Daemon, session: &Session, name: &Name) -> Result<(), 
     let Some((pane, tmux_session)) = run.and_then(|run| Some((pane_of(run)?, run.session?))) else {
         return Ok(());
     };
-    let failed = |why: String, certain| {
-        let (code, left) = match certain {
-            true => (ErrorCode::Failed, "the name is as before"),
-            false => (ErrorCode::Unavailable, "the pool has the new name, and tmux may have it, too"),
+    let failed = |code, why: String, certain| {
+        let left = match certain {
+            true => "the name is as before",
+            false => "the pool has the new name, and tmux may have it, too",
         };
         Err((Refusal::new(code, format!("{why}; {left}")), certain))
     };
     match daemon.tmux.rename(pane, tmux_session, name).await {
-        Ok(tmux::Answer::Done | tmux::Answer::Gone) => Ok(()),
-        Ok(answer) => failed(format!("tmux did not rename it: {answer}"), true),
-        Err(tmux::TmuxError::Duplicate(_)) => failed(launch::has_name(daemon, name).await, true),
-        Err(error) => failed(error.to_string(), !error.in_doubt()),
+        Ok(Answer::Done | Answer::Gone) => Ok(()),
+        Ok(answer) => failed(ErrorCode::Failed, format!("tmux did not rename it: {answer}"), true),
+        Err(TmuxError::Duplicate(_)) => failed(ErrorCode::Failed, launch::has_name(daemon, name).await, true),
+        Err(error) if error.is_refusal() => failed(ErrorCode::Failed, error.to_string(), true),
+        Err(error) => failed(ErrorCode::Unavailable, error.to_string(), !error.in_doubt()),
     }
 }

@@ -15,6 +15,7 @@ pub struct Blocked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Obstacle {
     Passing,
+    Silence,
     /// It ends in this time, unless it begins anew.
     Timed(Duration),
     Terminal,
@@ -27,6 +28,11 @@ impl Blocked {
     /// An obstacle that ends by itself. `reason` is for people.
     pub fn for_now(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), obstacle: Obstacle::Passing }
+    }
+
+    /// A tmux server that does not answer. `reason` is for people.
+    pub fn by_silence(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), obstacle: Obstacle::Silence }
     }
 
     /// An obstacle that ends in this time, unless it begins anew. `reason` is for people.
@@ -58,7 +64,11 @@ impl Blocked {
     pub fn ends_in(&self) -> Option<Duration> {
         match self.obstacle {
             Obstacle::Timed(left) => Some(left),
-            Obstacle::Passing | Obstacle::Terminal | Obstacle::Text(_) | Obstacle::Closed => None,
+            Obstacle::Passing
+            | Obstacle::Silence
+            | Obstacle::Terminal
+            | Obstacle::Text(_)
+            | Obstacle::Closed => None,
         }
     }
 
@@ -71,8 +81,17 @@ impl Blocked {
     pub fn prompt(&self) -> Option<MessageId> {
         match self.obstacle {
             Obstacle::Text(prompt) => Some(prompt),
-            Obstacle::Passing | Obstacle::Timed(_) | Obstacle::Terminal | Obstacle::Closed => None,
+            Obstacle::Passing
+            | Obstacle::Silence
+            | Obstacle::Timed(_)
+            | Obstacle::Terminal
+            | Obstacle::Closed => None,
         }
+    }
+
+    /// True if tmux did not answer.
+    pub fn is_silence(&self) -> bool {
+        self.obstacle == Obstacle::Silence
     }
 
     /// True if the terminal is closed.
