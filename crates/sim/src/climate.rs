@@ -10,7 +10,7 @@ use crate::world::life::Jitter;
 const NAMES_MAX: u64 = 6;
 
 /// The climate of a run. No run has all troubles.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Climate {
     /// Delays of tasks.
     pub(crate) jitter: Jitter,
@@ -66,6 +66,33 @@ pub(crate) struct Climate {
     pub(crate) conversation_losses: u64,
     /// Chance that a worker repeats a report that gave a message back, per mille.
     pub(crate) late_reports: u64,
+    /// Chance that a worker works for longer than its lease, and sends heartbeats, per mille of its claims. Workers
+    /// that fall silent are ended soon then.
+    pub(crate) heartbeats: u64,
+    /// Chance that a worker does not register, per mille of its connections.
+    pub(crate) casual: u64,
+    /// Chance that a worker starts a process of its own for a message, per mille of its claims.
+    pub(crate) handlers: u64,
+    /// Chance that a session is to be removed at its end or some time after it, per mille of its creations and changes.
+    pub(crate) expiry: u64,
+    /// Chance that a client takes a session of that name as it is, and starts it, per mille of its creations.
+    pub(crate) reuses: u64,
+    /// Retention of ended sessions, if it is short.
+    pub(crate) keep_stopped: Option<Duration>,
+    /// Chance that the watcher or the reaper is away for a while, per mille of the occasions.
+    pub(crate) absences: u64,
+    /// Chance that the tmux server stops until the pool has to tell, per mille of the occasions.
+    pub(crate) long_stops: u64,
+    /// Chance that the disk is full for a while, per mille of the occasions.
+    pub(crate) full_disks: u64,
+    /// Chance that the holder of a lock is killed, per mille of the locks.
+    pub(crate) dying_holders: u64,
+    /// True if the agents that the pool hears nothing of can resume their conversations.
+    pub(crate) has_quiet: bool,
+    /// True if a request is repeated minutes later, at the end of the run.
+    pub(crate) repeats_late: bool,
+    /// Chance that the whole daemon stands still for a while before an action, per mille.
+    pub(crate) standstills: u64,
     /// Chance that a person starts a program of their own, per mille of the occasions.
     pub(crate) foreigners: u64,
     /// Chance that a person types into the composer of an agent that the pool knows, or looks back in its terminal, per
@@ -152,7 +179,33 @@ impl Climate {
             repeated_hooks,
             stubborn,
             pause_ms: *rng.pick(&[50, 500, 5000]).unwrap_or(&500),
+            ..Self::draw_more(seed, server_stops)
         }
+    }
+
+    /// Draws the troubles that have streams of their own.
+    fn draw_more(seed: u64, server_stops: u64) -> Self {
+        Self {
+            heartbeats: chance(seed, "heartbeats", (100, 800)),
+            casual: chance(seed, "casual", (100, 600)),
+            handlers: chance(seed, "handlers", (200, 1000)),
+            reuses: chance(seed, "reuses", (100, 800)),
+            expiry: chance(seed, "expiry", (100, 800)),
+            keep_stopped: Rng::stream(seed, "keep").per_mille(100).then_some(Duration::from_secs(30)),
+            absences: chance(seed, "absences", (100, 500)),
+            long_stops: if server_stops > 0 { chance(seed, "long-stops", (100, 300)) } else { 0 },
+            full_disks: chance(seed, "full-disks", (100, 500)),
+            dying_holders: chance(seed, "dying-holders", (100, 800)),
+            has_quiet: Rng::stream(seed, "quiet").per_mille(200),
+            repeats_late: Rng::stream(seed, "late-repeat").per_mille(60),
+            standstills: chance(seed, "standstills", (1, 40)),
+            ..Self::default()
+        }
+    }
+
+    /// True if sessions may be removed by time.
+    pub(crate) fn expires(&self) -> bool {
+        self.expiry > 0 || self.keep_stopped.is_some()
     }
 
     /// Leaves out the troubles that are not part of the plan.
@@ -164,7 +217,7 @@ impl Climate {
         }
     }
 
-    fn troubles(&mut self) -> [(&'static str, &mut u64); 17] {
+    fn troubles(&mut self) -> [(&'static str, &mut u64); 26] {
         [
             ("yields", &mut self.jitter.yields),
             ("sleeps", &mut self.jitter.sleeps),
@@ -180,6 +233,15 @@ impl Climate {
             ("outages", &mut self.outages),
             ("conversation_losses", &mut self.conversation_losses),
             ("late_reports", &mut self.late_reports),
+            ("heartbeats", &mut self.heartbeats),
+            ("casual", &mut self.casual),
+            ("handlers", &mut self.handlers),
+            ("expiry", &mut self.expiry),
+            ("reuses", &mut self.reuses),
+            ("absences", &mut self.absences),
+            ("long_stops", &mut self.long_stops),
+            ("full_disks", &mut self.full_disks),
+            ("dying_holders", &mut self.dying_holders),
             ("foreigners", &mut self.foreigners),
             ("uninterruptible", &mut self.uninterruptible),
             ("lost_answers", &mut self.lost_answers),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::{OsBytes, Request, Role};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::client::Client;
 use crate::daemon_process::DaemonProcess;
@@ -15,6 +15,9 @@ use crate::world::machine::Kind;
 
 /// Time after the end of a daemon within which every client has read the daemon's last answers.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// Time between two standstills of the daemon, at least: its clients wait.
+const STANDSTILL_PAUSE: Duration = Duration::from_secs(60);
 
 /// The harms of a run so far.
 #[derive(Default)]
@@ -35,6 +38,7 @@ impl Harms {
     pub(crate) async fn next(&mut self, land: &Land, daemon: DaemonProcess) -> DaemonProcess {
         let mut rng = land.rng(&format!("harm{}", self.count));
         sleep(Duration::from_millis(rng.between(1, 1 + land.climate.pause_ms))).await;
+        stand_still(land, &daemon, self.count);
         let daemon = harm(land, daemon, (self.count, &mut rng)).await;
         let part = format!("backup:{}", self.count);
         let mut rng = land.rng(&part);
@@ -49,6 +53,20 @@ impl Harms {
                 daemon
             }
         }
+    }
+}
+
+/// Stops the whole daemon for a while, perhaps.
+fn stand_still(land: &Land, daemon: &DaemonProcess, n: u64) {
+    let part = format!("standstill:{n}");
+    let mut rng = land.rng(&part);
+    let may = !land.judge.stood_still_within(STANDSTILL_PAUSE);
+    if may && rng.per_mille(land.climate.standstills) && land.plan.has(&part) {
+        let until = Instant::now() + Duration::from_millis(rng.between(2000, 60_000));
+        land.judge.count("fault:standstill");
+        land.trace.tell(|| "poold stands still".to_owned());
+        daemon.life.stand_still(until);
+        land.judge.stands_still(until);
     }
 }
 
@@ -185,6 +203,9 @@ async fn kill_daemon(land: &Land, daemon: DaemonProcess, rng: &mut Rng) -> Daemo
 
 /// Tells the daemon to end, and waits until it has.
 async fn end(land: &Land, daemon: &DaemonProcess) {
+    if let Some(until) = daemon.life.still_until() {
+        sleep_until(until).await;
+    }
     daemon.stop();
     land.judge.note_stopping(!daemon.faults.is_planned());
     let until = Instant::now() + Duration::from_secs(10);

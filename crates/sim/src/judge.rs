@@ -1,10 +1,14 @@
 //! The judge: what really happened in the world, against what was promised.
 
 mod claims;
+mod conversations;
+mod helpers;
 mod locks;
 mod rules;
+mod sessions;
 pub(crate) mod timeline;
 mod turns;
+mod typing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +18,8 @@ use tmux::ServerRef;
 use tokio::time::Instant;
 
 use crate::trace::Trace;
+
+pub(crate) use claims::LEASE;
 
 /// Ends of the bodies of special prompts. A mortal one may expire; an unordered one has another priority; one in doubt
 /// stays in doubt (at most once), or is typed again (at least once).
@@ -79,12 +85,21 @@ struct State {
     at_work: BTreeMap<Tag, Turn>,
     /// The end of the last turn of each incarnation.
     rested_at: BTreeMap<Tag, Instant>,
+    /// Running incarnations whose panes were closed while a client was attached.
+    closed_attended: BTreeSet<Tag>,
     /// The shortest idle timeout that somebody has asked for.
     shortest_idle_ms: Option<u64>,
     /// Texts on which an agent's turn has ended.
     finished: BTreeSet<String>,
     /// Claims that their workers hold.
     claims: BTreeMap<MessageId, (Token, ProcId)>,
+    /// Claims whose workers send heartbeats, and the processes that handle claims.
+    kept: BTreeMap<MessageId, claims::Kept>,
+    handled: BTreeMap<MessageId, claims::Handled>,
+    /// Workers that wait for messages.
+    waiting: BTreeSet<ProcId>,
+    /// The end of the daemon's last standstill.
+    still_until: Option<Instant>,
     /// The newest token of each message, and the newest since the database was put back.
     tokens: BTreeMap<MessageId, Token>,
     tokens_since: BTreeMap<MessageId, Token>,
@@ -92,6 +107,20 @@ struct State {
     old_claims: BTreeSet<Tag>,
     /// Locks that their clients hold, with the end of their leases.
     locks: BTreeMap<SessionId, (Token, Instant)>,
+    /// The same, unless somebody may have taken them away by force.
+    held: BTreeMap<SessionId, (Token, Instant)>,
+    /// Sessions whose agents have met their usage limit.
+    limited: BTreeSet<SessionId>,
+    /// Prompts that were taken back before they were typed, with the time at which that was acknowledged.
+    withdrawn: BTreeMap<String, Instant>,
+    /// The last time at which each mortal prompt may be typed.
+    mortal: BTreeMap<String, Instant>,
+    /// The helpers of the daemon without a connection to it, each with the time since when.
+    helpers_gone: BTreeMap<&'static str, Instant>,
+    /// The conversations of agents of which the pool hears nothing.
+    quiet: conversations::Quiet,
+    /// True once a subscriber was told the state in place of events that it has missed.
+    has_missed: bool,
     /// The last event that a subscriber has seen.
     seen: Seq,
     /// True while the daemon ends because it was told to, and its disk works.
@@ -104,6 +133,8 @@ struct State {
 #[derive(Clone)]
 struct Turn {
     began: Instant,
+    /// True if the daemon has acknowledged the report of its beginning.
+    is_told: bool,
     /// The texts on which it works.
     texts: BTreeSet<String>,
 }
@@ -273,6 +304,7 @@ impl Judge {
     /// Notes that somebody asks for a message to be typed again.
     pub(crate) fn retried(&self, id: MessageId) {
         let mut state = self.state();
+        state.kept.remove(&id);
         if let Some(body) = state.numbered.get(&id).cloned() {
             state.retried.insert(body);
         }
@@ -303,48 +335,11 @@ impl Judge {
         self.state().has_adoptions
     }
 
-    /// Notes that somebody asks for a session to be removed.
-    pub(crate) fn removed(&self, session: SessionId) {
-        self.state().removed.insert(session);
-    }
-
-    /// True if somebody asked for the session to be removed.
-    pub(crate) fn is_removed(&self, session: SessionId) -> bool {
-        self.state().removed.contains(&session)
-    }
-
-    /// Notes that the creation of a session was acknowledged.
-    pub(crate) fn created(&self, session: SessionId, name: &str) {
-        let mut state = self.state();
-        state.created.insert(session, name.to_owned());
-        let is_new = state.numbered_sessions.insert(session);
-        drop(state);
-        if !is_new {
-            self.violated(format!("two sessions have the id {session}"));
-        }
-    }
-
-    /// Notes that the removal of a session was acknowledged.
-    pub(crate) fn gone(&self, session: SessionId) {
-        self.state().gone.insert(session);
-    }
-
-    /// Compares the sessions that exist with the acknowledged creations and removals.
-    pub(crate) fn compare_sessions(&self, existing: &BTreeSet<SessionId>) -> Result<(), String> {
-        let state = self.state();
-        if let Some(id) = state.gone.iter().find(|id| existing.contains(id)) {
-            return Err(format!("D1: {id} is there, and its removal was acknowledged"));
-        }
-        let lost = state.created.iter().find(|(id, _)| !existing.contains(id) && !state.removed.contains(id));
-        match lost {
-            Some((id, name)) => Err(format!("D1: {name} ({id}) was acknowledged, and is lost")),
-            None => Ok(()),
-        }
-    }
-
     /// Notes that a person gives a message up, or takes it back.
     pub(crate) fn given_up(&self, id: MessageId) {
-        self.state().given_up.insert(id);
+        let mut state = self.state();
+        state.kept.remove(&id);
+        state.given_up.insert(id);
     }
 
     /// True if a person gave the message up, or took it back.

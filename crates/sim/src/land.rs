@@ -47,6 +47,8 @@ pub(crate) struct Parts {
     /// The tasks of the world: programs, people, workers.
     pub(crate) life: Life,
     pub(crate) heals: Mutex<bool>,
+    /// The helper of the daemon that is away.
+    pub(crate) away: Mutex<Option<&'static str>>,
     pub(crate) next: Mutex<u64>,
 }
 
@@ -73,6 +75,11 @@ impl Land {
         let mut next = lock(&self.next);
         *next += 1;
         *next
+    }
+
+    /// Returns how many unique numbers were given out.
+    pub(crate) fn operations(&self) -> u64 {
+        *lock(&self.next)
     }
 
     /// Returns a new operation id.
@@ -113,6 +120,16 @@ impl Land {
         *lock(&self.heals)
     }
 
+    /// Sets which helper of the daemon is away.
+    pub(crate) fn set_away(&self, helper: Option<&'static str>) {
+        *lock(&self.away) = helper;
+    }
+
+    /// True while this helper of the daemon is away.
+    pub(crate) fn is_away(&self, helper: &str) -> bool {
+        lock(&self.away).is_some_and(|away| away == helper)
+    }
+
     /// Does something in the world after this many milliseconds.
     pub(crate) fn later(&self, name: &'static str, ms: u64, work: impl FnOnce() + Send + 'static) {
         let task = async move {
@@ -125,6 +142,8 @@ impl Land {
     /// Ends all faults, and all programs started before the database was restored, as the person does who restored it.
     pub(crate) fn heal(&self) {
         *lock(&self.heals) = true;
+        self.set_away(None);
+        self.machine.set_full(false);
         let is_forgotten = |tag| self.judge.is_forgotten(tag);
         let left = self.machine.living().into_iter().filter(|found| found.tag.is_some_and(is_forgotten));
         left.for_each(|found| self.machine.kill(found.id));

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use world::tasks::Tasks;
 
 use crate::actors::client::Actor;
+use crate::actors::doctor::{self, RESERVE};
 use crate::actors::errands::{CLEAR, GO_ON};
 use crate::actors::{person, reaper, subscriber, watcher, worker};
 use crate::climate::Climate;
@@ -121,6 +122,7 @@ fn land(seed: u64, plan: Plan, dir: &Path, is_verbose: bool) -> anyhow::Result<L
         judge,
         life,
         heals: Mutex::new(false),
+        away: Mutex::new(None),
         next: Mutex::new(0),
         plan,
         climate,
@@ -170,6 +172,7 @@ max_sessions = {}
 cgroup = "off"
 min_free_memory = "0"
 min_free_disk = "0"
+keep_stopped = "{}"
 idle_quiet = "2s"
 idle_timeout = "{}"
 
@@ -183,8 +186,11 @@ on_start = {}
 [queue]
 max_messages = {}
 keep_count = {}
-min_free_disk = "0"
+min_free_disk = "{}MiB"
 breaker_pause = "5s"
+
+[reaper]
+stale_worker = "{}"
 
 [agents.sim]
 command = "/sim/sim-agent"
@@ -196,13 +202,22 @@ go_on = "{GO_ON}"
 [agents.plain]
 command = "/sim/sim-plain"
 confirm = "none"
+
+[agents.quiet]
+command = "/sim/sim-quiet"
+confirm = "none"
+start_args = ["--session-id", "{{conversation}}"]
+resume_args = ["--resume", "{{conversation}}"]
 {host}"#,
         climate.slots,
+        climate.keep_stopped.map_or("30d".to_owned(), |keep| format!("{}s", keep.as_secs())),
         climate.idle_timeout.map_or("never".to_owned(), |idle| format!("{}s", idle.as_secs())),
         climate.restart,
         climate.restores,
         climate.messages_max,
-        climate.finished_max
+        climate.finished_max,
+        if climate.full_disks > 0 { RESERVE >> 20 } else { 0 },
+        if climate.heartbeats > 0 { "20s" } else { "5m" }
     )
 }
 
@@ -212,6 +227,9 @@ async fn conduct(land: &Land) {
     land.life.spawn("reaper", Box::pin(reaper::run(land.clone())));
     land.life.spawn("person", Box::pin(person::run(land.clone())));
     land.life.spawn("subscriber", Box::pin(subscriber::run(land.clone())));
+    if land.climate.absences + land.climate.long_stops + land.climate.full_disks > 0 {
+        land.life.spawn("doctor", Box::pin(doctor::run(land.clone())));
+    }
     // Two workers a session: one may go on where the other hangs.
     let names = land.climate.names;
     for n in (0..names).chain(0..names) {

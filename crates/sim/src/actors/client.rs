@@ -2,14 +2,16 @@
 //! it is answered.
 
 mod attempt;
+mod late;
+mod locks;
 mod probe;
 mod rest;
 
 use std::time::Duration;
 
 use protocol::request::{
-    Adopt, Approve, Drain, Input, Kill, Lock, New, Park, Pin, Purge, Remove, Rename, Resolution,
-    ResolveMessage, Restart, Restore, Send, Until, Wait,
+    Adopt, Approve, Drain, Input, Kill, New, Park, Pin, Purge, Remove, Rename, Resolution, ResolveMessage,
+    Restart, Restore, Send, Until, Wait,
 };
 use protocol::{
     InDoubt, MessageId, OpId, OsBytes, PROMPT, Refusal, Reply, Request, Response, SessionRef, Timestamp,
@@ -23,9 +25,6 @@ use crate::judge;
 use crate::land::Land;
 use crate::rng::Rng;
 use crate::world::machine::Kind;
-
-/// Time by which a lease may have begun before its client knows of it.
-const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
 /// A client.
 pub(crate) struct Actor {
@@ -137,8 +136,9 @@ impl Actor {
                 drop(self.once(Request::Wait(wait)).await);
             }
             97..105 => {
-                let (name, request) = errands::change(&mut self.rng, to);
-                if let Request::Update(update) = &request {
+                let (name, mut request) = errands::change(&mut self.rng, to);
+                if let Request::Update(update) = &mut request {
+                    update.ttl_ms = self.lasting_ms("ttl");
                     self.land.judge.update_asked(update);
                 }
                 self.change(name, request).await;
@@ -170,17 +170,36 @@ impl Actor {
 
     async fn new_session(&mut self, name: String) {
         let plain = self.rng.per_mille(200);
-        let agent = if plain { "plain" } else { "sim" };
+        let agent = match plain {
+            true if self.land.climate.has_quiet => "quiet",
+            true => "plain",
+            false => "sim",
+        };
+        let mut rng = self.land.rng(&format!("reuse {}", self.land.operations()));
+        let reuse = self.land.suffers(&mut rng, self.land.climate.reuses);
         let new = New {
             name: Some(name),
             agent: Some(agent.to_owned()),
             wait_slot_ms: Some(self.rng.below(30_000)),
+            ephemeral: self.lasting_ms("ephemeral").is_some(),
+            reuse,
             ..New::default()
         };
         let name = new.name.clone().unwrap_or_default();
-        if let Some(Response::Session(made)) = self.change("new", Request::New(Box::new(new))).await {
+        if let Some(Response::Session(made)) = self.change("new", Request::New(Box::new(new))).await
+            && !reuse
+        {
             self.land.judge.created(made.session.id, &name);
         }
+    }
+
+    /// Returns how long a session is to be kept after its end, if that is to be short. `what` names the choice, which
+    /// changes no others.
+    fn lasting_ms(&self, what: &str) -> Option<u64> {
+        let mut rng = self.land.rng(&format!("{what} {}", self.land.operations()));
+        self.land
+            .suffers(&mut rng, self.land.climate.expiry)
+            .then(|| rng.between(1, 10 * self.land.climate.pause_ms))
     }
 
     async fn prompt(&mut self, session: SessionRef) {
@@ -237,11 +256,13 @@ impl Actor {
     }
 
     async fn submit(&mut self, send: Send, body: String) {
-        let op = self.land.operation();
+        let (op, ttl_ms, began) = (self.land.operation(), send.ttl_ms, Instant::now());
         let reply = self.repeat(&op, Request::Send(send)).await;
         self.told("send", &body, &reply);
         if let Some(Ok(Response::Sent(sent))) = reply {
             self.land.judge.acknowledged(sent.message.id, sent.message.session, &body);
+            self.check_disk(began);
+            ttl_ms.into_iter().for_each(|ms| self.land.judge.mortal(&body, Duration::from_millis(ms)));
             self.sent.push(sent.message.id);
         }
     }
@@ -286,8 +307,11 @@ impl Actor {
             0 => {
                 self.land.judge.taken_back(id);
                 self.land.judge.given_up(id);
-                self.change("cancel", Request::Cancel(id)).await;
+                let is_done = self.change("cancel", Request::Cancel(id)).await.is_some();
                 self.land.judge.taken_back(id);
+                if is_done {
+                    self.land.judge.withdrawn(id);
+                }
             }
             1 => {
                 self.land.judge.retried(id);
@@ -315,30 +339,6 @@ impl Actor {
         self.change("purge", Request::Purge(purge)).await;
     }
 
-    async fn hold_lock(&mut self, session: SessionRef) {
-        let forced = self.rng.per_mille(100);
-        let lock = Lock {
-            session,
-            purpose: "sim".to_owned(),
-            wait_ms: Some(self.rng.below(5000)),
-            lease_ms: Some(10_000),
-            force: forced,
-        };
-        let op = self.land.operation();
-        let Some(Ok(Response::Locked(locked))) = self.repeat(&op, Request::Lock(lock)).await else { return };
-        let lease = Duration::from_millis(locked.lease_ms);
-        self.land.judge.locked(locked.session, locked.token, lease.saturating_sub(LEASE_MARGIN), forced);
-        sleep(Duration::from_millis(self.rng.below(8000))).await;
-        if self.rng.per_mille(300) {
-            let renew = Request::RenewLock { session: locked.session, token: locked.token };
-            drop(self.once(renew).await);
-            sleep(Duration::from_millis(self.rng.below(1000))).await;
-        }
-        self.land.judge.unlocked(locked.session, locked.token);
-        let unlock = Request::Unlock { session: locked.session, token: locked.token };
-        drop(self.once(unlock).await);
-    }
-
     /// Makes a mutating request, and tells its outcome. Returns the answer of one that was done.
     async fn change(&mut self, name: &'static str, request: Request) -> Option<Response> {
         let op = self.land.operation();
@@ -354,6 +354,9 @@ impl Actor {
             Some(Err(Refusal { code, .. })) => format!("{code:?}"),
         };
         self.land.judge.count(format!("{name}:{outcome}"));
+        if let Some(Err(refusal)) = reply.as_ref().filter(|_| name != "send" && name != "clear-context") {
+            self.check_refusal(name, refusal);
+        }
         self.land.trace.tell(|| match reply {
             // The directory of a run has another name each time.
             Some(Err(refusal)) => {

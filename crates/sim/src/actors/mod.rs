@@ -1,6 +1,7 @@
 //! Actors on the pool: clients and people, workers, the reaper, the watcher, a subscriber.
 
 pub(crate) mod client;
+pub(crate) mod doctor;
 pub(crate) mod errands;
 pub(crate) mod person;
 pub(crate) mod reaper;

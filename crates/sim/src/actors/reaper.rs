@@ -8,6 +8,7 @@ use protocol::{ProcId, Request, Response, Role, Tag};
 use tmux::{Driver, PaneRef};
 use tokio::time::{Instant, sleep};
 
+use crate::actors::doctor::REAPER;
 use crate::client::Client;
 use crate::land::Land;
 use crate::rng::Rng;
@@ -16,12 +17,22 @@ use crate::world::machine::{Kind, Proc};
 /// Pause before a candidate that is not gone is tried again.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// Beginning of the evidence of a session that was drained.
+const DRAINED: &str = "it was drained";
+
+/// End of the evidence of a silent worker without a claim.
+const IDLE: &str = "and holds nothing";
+
 /// Reaps, for ever.
 pub(crate) async fn run(land: Land) {
     let mut rng = land.rng("reaper");
     loop {
-        if let Some(client) = Client::connect(&land.net, Role::Reaper, None).await {
+        if !land.is_away(REAPER)
+            && let Some(client) = Client::connect(&land.net, Role::Reaper, None).await
+        {
+            land.judge.helper(REAPER, true);
             reap(&land, client, &mut rng).await;
+            land.judge.helper(REAPER, false);
         }
         sleep(Duration::from_millis(rng.between(50, 1500))).await;
     }
@@ -29,7 +40,7 @@ pub(crate) async fn run(land: Land) {
 
 async fn reap(land: &Land, mut client: Client, rng: &mut Rng) -> Option<()> {
     let mut paused: BTreeMap<Tag, Instant> = BTreeMap::new();
-    loop {
+    while !land.is_away(REAPER) {
         let Response::Candidates(found) =
             client.call(None, Request::NextCandidate { wait_ms: 5000 }).await?.ok()?
         else {
@@ -76,6 +87,7 @@ async fn reap(land: &Land, mut client: Client, rng: &mut Rng) -> Option<()> {
         let verdict = Verdict { token: lease.token, session, tag, outcome };
         drop(client.call(None, Request::Settle(verdict)).await?);
     }
+    None
 }
 
 /// Ends the processes of a candidate, and its pane.
@@ -86,12 +98,14 @@ async fn end(land: &Land, lease: &Lease) -> Outcome {
     let own = || -> Vec<ProcId> {
         let living = land.machine.living().into_iter();
         let own = living.filter(|found| {
-            if is_worker { Some(found.id) == candidate.init } else { found.tag == Some(candidate.tag) }
+            is_worker && Some(found.id) == candidate.init || found.tag == Some(candidate.tag)
         });
         own.map(|found| found.id).collect()
     };
     let processes = own();
     check_strangers(land, candidate);
+    check_rest(land, candidate);
+    check_silence(land, candidate);
     processes.iter().for_each(|process| land.machine.hang_up(*process));
     await_end(own, candidate.grace_ms).await;
     own().into_iter().for_each(|process| land.machine.kill(process));
@@ -123,7 +137,8 @@ async fn await_end(left: impl Fn() -> Vec<ProcId>, limit_ms: u64) {
 /// Checks that no program of a person is named, and no worker for a claim of another timeline. While an adoption is in
 /// doubt, its program may be: the reaper itself checks whose it is.
 fn check_strangers(land: &Land, candidate: &Candidate) {
-    if land.judge.is_old_claim(candidate.tag) {
+    // Whoever is left of such a claim is an orphan.
+    if land.judge.is_old_claim(candidate.tag) && candidate.kind != CandidateKind::Orphan {
         land.judge.violated(format!("P6: {}, of another timeline, is to be ended", candidate.evidence));
     }
     let named: Vec<ProcId> = candidate.init.into_iter().chain(candidate.agent).collect();
@@ -132,5 +147,22 @@ fn check_strangers(land: &Land, candidate: &Candidate) {
     let named_stranger = strangers.map(|found| found.id).find(|process| named.contains(process));
     if let Some(stranger) = named_stranger.filter(|_| !land.judge.has_adoptions()) {
         land.judge.violated(format!("P6: {stranger}, which is not the pool's, is to be ended"));
+    }
+}
+
+/// Checks that a session that ends because it was drained is at rest, unless its program is over in any case.
+fn check_rest(land: &Land, candidate: &Candidate) {
+    let runs =
+        candidate.init.is_some_and(|init| land.machine.lives(init)) && land.tmux.has_pane(candidate.tag);
+    if candidate.evidence.starts_with(DRAINED) && runs {
+        land.judge.ended_as_drained(candidate.tag);
+    }
+}
+
+/// Checks that a worker that is to be ended for its silence is silent.
+fn check_silence(land: &Land, candidate: &Candidate) {
+    if let Some(worker) = candidate.init.filter(|_| candidate.kind == CandidateKind::StaleWorker) {
+        let proves = land.climate.helper_faults == 0;
+        land.judge.to_end_silent(worker, (candidate.tag, candidate.evidence.ends_with(IDLE)), proves);
     }
 }

@@ -1,6 +1,8 @@
 //! A subscriber: follows the events, resumes after the last one that it has seen, and checks that what they say is
 //! true.
 
+mod told;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,13 +17,15 @@ use crate::client::Client;
 use crate::land::Land;
 use crate::world::machine::Kind;
 
+use told::Told;
+
 /// Follows, for ever.
 pub(crate) async fn run(land: Land) {
     let mut rng = land.rng("subscriber");
-    let (mut incarnations, mut steps) = (BTreeMap::new(), Steps::default());
+    let (mut incarnations, mut steps, mut told) = (BTreeMap::new(), Steps::default(), Told::default());
     loop {
         if let Some(client) = Client::connect(&land.net, Role::Subscriber, None).await {
-            follow(&land, client, (&mut incarnations, &mut steps)).await;
+            follow(&land, client, (&mut incarnations, &mut steps, &mut told)).await;
         }
         sleep(Duration::from_millis(rng.between(20, 3000))).await;
     }
@@ -30,20 +34,29 @@ pub(crate) async fn run(land: Land) {
 async fn follow(
     land: &Land,
     mut client: Client,
-    (incarnations, steps): (&mut BTreeMap<SessionId, Tag>, &mut Steps),
+    (incarnations, steps, told): (&mut BTreeMap<SessionId, Tag>, &mut Steps, &mut Told),
 ) -> Option<()> {
     let seen = land.judge.seen();
     let since = (seen != Seq(0)).then_some(seen);
     let call = Call { id: 1, op: None, lock: None, request: Request::Subscribe(Subscribe { since }) };
     client.send(&frame::encode(&call).ok()?).await?;
+    let mut has_state = false;
     loop {
         match client.frame().await? {
-            Frame::Event { snapshot: true, .. } => {}
+            Frame::Event { snapshot: true, stamped } => {
+                if !has_state {
+                    told.begin_state(land);
+                    land.judge.missed_events();
+                    has_state = true;
+                }
+                told.note(&stamped.event, stamped.at);
+            }
             Frame::Event { stamped, .. } => {
                 land.judge.count(format!("event:{}", stamped.event.kind().as_str()));
                 land.judge.saw(stamped.seq, false);
                 steps.count(land, &stamped.event);
                 compare(land, incarnations, &stamped.event);
+                told.take(land, &stamped.event, stamped.at);
             }
             Frame::Synced { seq } => land.judge.saw(seq, true),
             _ => return None,
@@ -131,6 +144,20 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
             if incarnations.get(session).is_some_and(|tag| land.tmux.lost_line(*tag)) =>
         {
             land.judge.violated(format!("T: {session} was parked, and a person's line was in its composer"));
+        }
+        Event::SessionParked { session, reason, .. }
+            if *reason != Reason::Parked
+                && incarnations.get(session).is_some_and(|tag| land.judge.loses_words(*tag)) =>
+        {
+            land.judge.violated(format!(
+                "T: {session} was parked ({reason:?}), and only a person spoke to it, so its conversation is lost"
+            ));
+        }
+        Event::SessionParked { session, reason, .. }
+            if *reason != Reason::Parked
+                && incarnations.get(session).is_some_and(|tag| land.judge.was_closed_attended(*tag)) =>
+        {
+            land.judge.violated(format!("T: {session} was parked ({reason:?}) while a client was attached"));
         }
         Event::SessionStopped { session, .. }
         | Event::SessionLost { session, .. }

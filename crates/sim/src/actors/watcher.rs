@@ -9,6 +9,7 @@ use tmux::{Driver, listing};
 use tokio::time::{Instant, sleep, timeout};
 use world::clock::Clock;
 
+use crate::actors::doctor::WATCHER;
 use crate::client::Client;
 use crate::land::Land;
 use crate::rng::Rng;
@@ -21,8 +22,12 @@ pub(crate) async fn run(land: Land) {
     let mut rng = land.rng("watcher");
     loop {
         let watcher = rng.next();
-        if let Some(client) = Client::connect(&land.net, Role::Watcher, None).await {
+        if !land.is_away(WATCHER)
+            && let Some(client) = Client::connect(&land.net, Role::Watcher, None).await
+        {
+            land.judge.helper(WATCHER, true);
             watch(&land, client, watcher, &mut rng).await;
+            land.judge.helper(WATCHER, false);
         }
         sleep(Duration::from_millis(rng.between(20, 500))).await;
     }
@@ -30,7 +35,7 @@ pub(crate) async fn run(land: Land) {
 
 async fn watch(land: &Land, mut client: Client, watcher: u64, rng: &mut Rng) -> Option<()> {
     let (mut asked, mut call) = (0, 0);
-    loop {
+    while !land.is_away(WATCHER) {
         let began = Instant::now();
         let listed = land.tmux.observe().await;
         let state = listing::observed_state(listed, |pid| land.machine.identify(pid));
@@ -74,4 +79,5 @@ async fn watch(land: &Land, mut client: Client, watcher: u64, rng: &mut Rng) -> 
             }
         }
     }
+    None
 }

@@ -1,14 +1,17 @@
 //! A worker: claims messages, and reports each processed or failed; sometimes it dies, or forgets to report. One
 //! that is the host of a worker of the pool ends once nothing has come for a while.
 
+mod habits;
+
 use std::time::Duration;
 
 use protocol::request::{Ack, Claim, ClaimRef, Disposition, Fail, Register};
 use protocol::worker::ClaimScope;
 use protocol::{ProcId, Request, Response, Role, SessionRef, Tag};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::client::Client;
+use crate::judge::LEASE;
 use crate::land::Land;
 use crate::rng::Rng;
 use crate::world::machine::Kind;
@@ -39,7 +42,10 @@ enum End {
 pub(crate) async fn run(land: Land, session: String) {
     let mut rng = land.rng(&format!("worker {session} {}", land.unique()));
     let scope = ClaimScope::from(SessionRef(session));
-    let register = Register { scope, kinds: vec![JOB.to_owned()] };
+    // Where handlers may outlive the pool's own worker, others are there to take its messages too early.
+    let takes_tasks = land.climate.has_host && land.climate.handlers > 0;
+    let kinds = [JOB, TASK].into_iter().filter(|kind| *kind == JOB || takes_tasks);
+    let register = Register { scope, kinds: kinds.map(str::to_owned).collect() };
     loop {
         let process = land.machine.start(Kind::Worker, None, false);
         if let Some(client) = Client::connect(&land.net, Role::Generator, Some(process)).await {
@@ -68,95 +74,150 @@ pub(crate) async fn host(land: &Land, tag: Tag, process: ProcId) -> i32 {
 }
 
 async fn work(land: &Land, client: Client, register: &Register, rng: &mut Rng, process: ProcId) -> End {
-    work_on(land, client, register, rng, process).await.unwrap_or(End::Lost)
+    let is_host = matches!(register.scope, ClaimScope::Host(_));
+    let is_casual = !is_host && habits::is_casual(land, &process.to_string());
+    let mut work = Work { land, register, process, is_casual, client };
+    let end = work.work_on(rng).await.unwrap_or(End::Lost);
+    land.judge.waits(process, false);
+    end
 }
 
-/// Works. `None` if the connection is lost.
-async fn work_on(
-    land: &Land,
-    mut client: Client,
-    register: &Register,
-    rng: &mut Rng,
+/// The work of a process over one connection.
+struct Work<'a> {
+    land: &'a Land,
+    register: &'a Register,
     process: ProcId,
-) -> Option<End> {
-    client.call(None, Request::Register(register.clone())).await?.ok()?;
-    let is_host = matches!(register.scope, ClaimScope::Host(_));
-    while land.machine.lives(process) && !land.machine.is_hung_up(process) {
+    /// True if it does not register: its messages go to others as soon as it is silent.
+    is_casual: bool,
+    client: Client,
+}
+
+impl Work<'_> {
+    /// Works. `None` if the connection is lost.
+    async fn work_on(&mut self, rng: &mut Rng) -> Option<End> {
+        if !self.is_casual {
+            self.client.call(None, Request::Register(self.register.clone())).await?.ok()?;
+        }
+        let (land, process) = (self.land, self.process);
+        let is_host = matches!(self.register.scope, ClaimScope::Host(_));
+        while land.machine.lives(process) && !land.machine.is_hung_up(process) {
+            let since = Instant::now();
+            let claims = self.claim(is_host).await?;
+            if claims.is_empty() && is_host {
+                return Some(End::Idle);
+            }
+            for held in &claims {
+                let is_alive = |other| land.machine.lives(other);
+                land.judge.claimed((held.id, held.token), process, self.is_casual, is_alive);
+            }
+            for n in 0..claims.len() {
+                if let Some(end) = self.handle(&claims[n..], since, rng).await? {
+                    return Some(end);
+                }
+            }
+        }
+        Some(End::Died)
+    }
+
+    /// Waits for messages, and claims them.
+    async fn claim(&mut self, is_host: bool) -> Option<Vec<ClaimRef>> {
         let claim = Claim {
-            scope: register.scope.clone(),
-            kinds: register.kinds.clone(),
+            scope: self.register.scope.clone(),
+            kinds: self.register.kinds.clone(),
             max: 4,
-            lease_ms: Some(20_000),
+            lease_ms: Some(protocol::millis(LEASE)),
             wait_ms: if is_host { IDLE_END_MS } else { WAIT_MS },
         };
-        let Response::Claimed(claimed) =
-            client.call(Some(land.operation()), Request::Claim(claim)).await?.ok()?
-        else {
-            return None;
-        };
+        self.land.judge.waits(self.process, true);
+        let reply = self.client.call(Some(self.land.operation()), Request::Claim(claim)).await;
+        self.land.judge.waits(self.process, false);
+        let Response::Claimed(claimed) = reply?.ok()? else { return None };
         let held = |claimed: protocol::message::Claimed| {
             Some(ClaimRef { id: claimed.message.id, token: claimed.message.status.token? })
         };
-        let claims: Vec<ClaimRef> = claimed.into_iter().filter_map(held).collect();
-        if claims.is_empty() && is_host {
-            return Some(End::Idle);
-        }
-        for held in &claims {
-            land.judge.claimed((held.id, held.token), process, |other| land.machine.lives(other));
-        }
-        for held in claims {
-            sleep(Duration::from_millis(rng.between(1, 3000))).await;
-            if !land.heals() && rng.per_mille(30) {
-                // It dies at work.
-                return Some(End::Died);
-            }
-            if !land.heals() && rng.per_mille(20) {
-                // It hangs, past its lease.
-                sleep(Duration::from_secs(60)).await;
-            }
-            land.judge.reported(held.id, held.token);
-            let request = match rng.below(10) {
-                0 if !land.heals() => {
-                    Request::Fail(Fail { held, reason: "it failed".to_owned(), then: Disposition::Retry })
-                }
-                1 if !land.heals() => Request::Fail(Fail {
-                    held,
-                    reason: "later".to_owned(),
-                    then: Disposition::Later(Some(50)),
-                }),
-                _ => Request::Ack(Ack { held, result: None }),
-            };
-            let (is_ack, repeated) = (matches!(request, Request::Ack(_)), request.clone());
-            let reply = match client.call(None, request.clone()).await {
-                Some(reply) => reply,
-                None => {
-                    client = reconnect(land, register, process).await?;
-                    client.call(None, request).await?
-                }
-            };
-            if is_ack && reply.is_ok() {
-                land.judge.processed(held.id, held.token);
-            }
-            if !is_ack && land.suffers(rng, land.climate.late_reports) {
-                // It repeats its report as if the answer had been lost. Another worker may have the message by now.
-                land.judge.count("fault:late-report");
-                sleep(Duration::from_millis(rng.between(1, 5000))).await;
-                client.call(None, repeated).await?.ok();
-            }
-        }
+        Some(claimed.into_iter().filter_map(held).collect())
     }
-    Some(End::Died)
-}
 
-/// Connects the same worker again after its connection was lost, to repeat its report.
-async fn reconnect(land: &Land, register: &Register, process: ProcId) -> Option<Client> {
-    for _ in 0..RECONNECTS {
-        sleep(RECONNECT_PAUSE).await;
-        if let Some(mut client) = Client::connect(&land.net, Role::Generator, Some(process)).await
-            && let Some(Ok(_)) = client.call(None, Request::Register(register.clone())).await
-        {
-            return Some(client);
+    /// Handles the first of these claims. Returns the end of the work, if it ends with that.
+    async fn handle(&mut self, claims: &[ClaimRef], since: Instant, rng: &mut Rng) -> Option<Option<End>> {
+        let (land, held) = (self.land, *claims.first()?);
+        let handler = self.start_handler(held);
+        if !self.keep(claims, since).await? {
+            self.end_handler(handler);
+            return Some(None);
         }
+        sleep(Duration::from_millis(rng.between(1, 3000))).await;
+        // Ends of workers whose handlers may live on are what others have to wait for.
+        let (dies, hangs) = if handler.is_some() { (150, 200) } else { (30, 20) };
+        if !land.heals() && rng.per_mille(dies) {
+            // It dies at work.
+            return Some(Some(End::Died));
+        }
+        if !land.heals() && rng.per_mille(hangs) {
+            // It hangs, past its lease.
+            sleep(Duration::from_secs(60)).await;
+            self.beat_late(held, since).await?;
+        }
+        self.end_handler(handler);
+        self.report(held, rng).await?;
+        Some(None)
     }
-    None
+
+    /// Sends a heartbeat after a hang, perhaps.
+    async fn beat_late(&mut self, held: ClaimRef, since: Instant) -> Option<()> {
+        let is_late = self.land.climate.heartbeats + self.land.climate.casual > 0;
+        if is_late && self.land.machine.lives(self.process) {
+            self.beat(&[held], since).await?;
+        }
+        Some(())
+    }
+
+    /// Reports a claim processed or failed.
+    async fn report(&mut self, held: ClaimRef, rng: &mut Rng) -> Option<()> {
+        let land = self.land;
+        land.judge.reported(held.id, held.token);
+        let request = match rng.below(10) {
+            0 if !land.heals() => {
+                Request::Fail(Fail { held, reason: "it failed".to_owned(), then: Disposition::Retry })
+            }
+            1 if !land.heals() => {
+                Request::Fail(Fail { held, reason: "later".to_owned(), then: Disposition::Later(Some(50)) })
+            }
+            _ => Request::Ack(Ack { held, result: None }),
+        };
+        let (is_ack, repeated) = (matches!(request, Request::Ack(_)), request.clone());
+        let reply = match self.client.call(None, request.clone()).await {
+            Some(reply) => reply,
+            None => {
+                self.client = self.reconnect().await?;
+                self.client.call(None, request).await?
+            }
+        };
+        if is_ack && reply.is_ok() {
+            land.judge.processed(held.id, held.token);
+        }
+        if !is_ack && land.suffers(rng, land.climate.late_reports) {
+            // It repeats its report as if the answer had been lost. Another worker may have the message by now.
+            land.judge.count("fault:late-report");
+            sleep(Duration::from_millis(rng.between(1, 5000))).await;
+            self.client.call(None, repeated).await?.ok();
+        }
+        Some(())
+    }
+
+    /// Connects the same worker again after its connection was lost, to repeat its report.
+    async fn reconnect(&mut self) -> Option<Client> {
+        for _ in 0..RECONNECTS {
+            sleep(RECONNECT_PAUSE).await;
+            let Some(mut client) = Client::connect(&self.land.net, Role::Generator, Some(self.process)).await
+            else {
+                continue;
+            };
+            let register = Request::Register(self.register.clone());
+            if self.is_casual || matches!(client.call(None, register).await, Some(Ok(_))) {
+                return Some(client);
+            }
+        }
+        None
+    }
 }

@@ -1,19 +1,65 @@
 //! Claims of workers: one holder of a message at a time, with tokens that grow.
 
+use std::time::Duration;
+
+use protocol::request::ClaimRef;
 use protocol::{MessageId, ProcId, Tag, Token};
+use tokio::time::Instant;
 
 use super::Judge;
 
+/// The lease of a claim: the longest time without a heartbeat.
+pub(crate) const LEASE: Duration = Duration::from_secs(20);
+
+/// Time before the end of a lease from which on a heartbeat may come too late.
+const MARGIN: Duration = Duration::from_secs(2);
+
+/// A claim whose worker sends heartbeats.
+#[derive(Clone)]
+pub(super) struct Kept {
+    token: Token,
+    /// When the last heartbeat was sent that was acknowledged, and the one that is not answered yet.
+    renewed: Instant,
+    pending: Option<Instant>,
+}
+
+impl Kept {
+    /// True if the lease cannot have ended.
+    fn holds(&self) -> bool {
+        let ends = self.renewed + LEASE;
+        Instant::now() < ends || self.pending.is_some_and(|sent| sent + MARGIN < ends)
+    }
+}
+
+/// A process that handles a claim.
+#[derive(Clone)]
+pub(super) struct Handled {
+    token: Token,
+    process: ProcId,
+    /// The incarnation of the host that has started it.
+    host: Option<Tag>,
+    /// True if the message may not go on before the process is gone: it belongs to the host of a worker, or the reaper
+    /// ends its worker.
+    is_proved: bool,
+}
+
 impl Judge {
-    /// Notes that a worker has got a claim. `is_alive` tells whether a process lives.
+    /// Notes that a worker has got a claim; one that `is_casual` loses it when it is silent, and is not ended first.
+    /// `is_alive` tells whether a process lives.
     pub(crate) fn claimed(
         &self,
         (id, token): (MessageId, Token),
         worker: ProcId,
+        is_casual: bool,
         is_alive: impl Fn(ProcId) -> bool,
     ) {
         let mut state = self.state();
-        let before = state.claims.insert(id, (token, worker));
+        let before = state.claims.remove(&id);
+        if !is_casual {
+            state.claims.insert(id, (token, worker));
+        }
+        let handled =
+            state.handled.get(&id).filter(|handled| handled.token != token && handled.is_proved).cloned();
         let newest = state.tokens.insert(id, token);
         state.tokens_since.insert(id, token);
         drop(state);
@@ -22,6 +68,12 @@ impl Judge {
         {
             self.violated(format!(
                 "L4: message {id} is claimed by {worker} while {other} holds it and lives"
+            ));
+        }
+        if let Some(left) = handled.filter(|handled| is_alive(handled.process)) {
+            let process = left.process;
+            self.violated(format!(
+                "L4: message {id} is claimed by {worker} while its handler {process} lives"
             ));
         }
         if newest.is_some_and(|newest| newest > token) {
@@ -36,7 +88,10 @@ impl Judge {
 
     /// Notes that a person takes a message back: its worker holds nothing any more.
     pub(crate) fn taken_back(&self, id: MessageId) {
-        self.state().claims.remove(&id);
+        let mut state = self.state();
+        state.claims.remove(&id);
+        state.kept.remove(&id);
+        state.handled.remove(&id);
     }
 
     /// Notes that a worker is about to report a claim.
@@ -44,6 +99,97 @@ impl Judge {
         let mut state = self.state();
         if state.claims.get(&id).is_some_and(|(held, _)| *held == token) {
             state.claims.remove(&id);
+        }
+        state.kept.retain(|_, kept| kept.token != token);
+    }
+
+    /// Notes that a worker is about to send a heartbeat for these claims, which it has had since `since` at most.
+    pub(crate) fn beats(&self, held: &[ClaimRef], since: Instant) {
+        let mut state = self.state();
+        for one in held {
+            let new = Kept { token: one.token, renewed: since, pending: None };
+            let kept = state.kept.entry(one.id).or_insert(new.clone());
+            if kept.token < one.token {
+                *kept = new;
+            }
+            if kept.token == one.token {
+                kept.pending = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Notes the answer to a heartbeat that was `sent` at this time; `None` if there was none.
+    pub(crate) fn beaten(&self, held: &[ClaimRef], sent: Instant, is_taken: Option<bool>) {
+        self.count(format!("heartbeat:{is_taken:?}"));
+        let mut state = self.state();
+        let is_old =
+            |one: &&ClaimRef| state.tokens_since.get(&one.id).is_some_and(|newest| *newest > one.token);
+        let old = held.iter().find(is_old).map(|one| one.id);
+        for one in held {
+            match (is_taken, state.kept.get_mut(&one.id).filter(|kept| kept.token == one.token)) {
+                (Some(true), Some(kept)) => (kept.renewed, kept.pending) = (sent, None),
+                (None, Some(kept)) => kept.pending = None,
+                (Some(false), Some(_)) => drop(state.kept.remove(&one.id)),
+                (_, None) => {}
+            }
+        }
+        drop(state);
+        if let Some(id) = old.filter(|_| is_taken == Some(true)) {
+            self.violated(format!("Q2: a heartbeat for message {id} under an old claim was accepted"));
+        }
+    }
+
+    /// Notes that a process handles a claim.
+    pub(crate) fn handles(&self, id: MessageId, token: Token, process: ProcId, host: Option<Tag>) {
+        self.state().handled.insert(id, Handled { token, process, host, is_proved: host.is_some() });
+    }
+
+    /// Notes that the init of a host has died before the host: if the tmux server dies as well, nobody looks for what
+    /// they left behind.
+    pub(crate) fn has_no_init(&self, tag: Tag) {
+        self.state().handled.values_mut().filter(|handled| handled.host == Some(tag)).for_each(|handled| {
+            handled.is_proved = false;
+        });
+    }
+
+    /// Notes that another daemon starts, which does not know what the reaper's attempts left alive: it gives on the
+    /// messages of dead workers. This is a defect; `is_proved` is to stay once it is mended.
+    pub(crate) fn daemon_starts(&self) {
+        let mut state = self.state();
+        state.handled.values_mut().filter(|handled| handled.host.is_none()).for_each(|handled| {
+            handled.is_proved = false;
+        });
+    }
+
+    /// Notes that a worker begins to wait for messages, or waits no more.
+    pub(crate) fn waits(&self, worker: ProcId, is_waiting: bool) {
+        let mut state = self.state();
+        if is_waiting {
+            state.waiting.insert(worker)
+        } else {
+            state.waiting.remove(&worker)
+        };
+    }
+
+    /// Checks that a worker that the reaper is to end for its silence is silent. `is_idle` if it is said to hold
+    /// nothing. `proves` if the reaper is sure to prove the end.
+    pub(crate) fn to_end_silent(&self, worker: ProcId, (tag, is_idle): (Tag, bool), proves: bool) {
+        self.count(if is_idle { "checked:silent and idle" } else { "checked:silent" });
+        let mut state = self.state();
+        let keeps = |kept: &Kept| Tag::for_claim(kept.token) == tag && kept.holds();
+        let kept = state.kept.iter().find(|(_, kept)| keeps(kept)).map(|(id, _)| *id);
+        let waits = is_idle && state.waiting.contains(&worker);
+        for handled in state.handled.values_mut().filter(|handled| Tag::for_claim(handled.token) == tag) {
+            handled.is_proved |= proves;
+        }
+        drop(state);
+        if let Some(id) = kept {
+            self.violated(format!(
+                "L3: {worker} is to be ended, and has sent its heartbeats for message {id}"
+            ));
+        }
+        if waits {
+            self.violated(format!("C-02: {worker} is to be ended as silent, and waits for messages"));
         }
     }
 

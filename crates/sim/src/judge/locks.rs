@@ -14,6 +14,7 @@ impl Judge {
         let until = Instant::now() + lease;
         let before = state.locks.insert(session, (token, until));
         drop(state);
+        self.holds_lock(session, token, until);
         let Some((old, ends)) = before else { return };
         if old > token {
             self.violated(format!("L2: the tokens of the lock of {session} went back"));
@@ -31,5 +32,6 @@ impl Judge {
         {
             *ends = Instant::now();
         }
+        state.held.remove(&session);
     }
 }

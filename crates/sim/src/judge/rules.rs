@@ -1,9 +1,12 @@
-//! Sessions that the pool parks by itself: they rest, and have rested for as long as was asked.
+//! Sessions that the pool parks or ends by itself: they rest, have rested for as long as was asked, and nobody is
+//! attached to them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::Tag;
 use protocol::request::Update;
+use tokio::time::Instant;
 
 use super::Judge;
 
@@ -14,6 +17,16 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(10);
 const IDLE_MARGIN: Duration = Duration::from_secs(2);
 
 impl Judge {
+    /// Notes that the daemon stands still until this time.
+    pub(crate) fn stands_still(&self, until: Instant) {
+        self.state().still_until = Some(until);
+    }
+
+    /// True if the daemon stands still, or did so until less than this time ago.
+    pub(crate) fn stood_still_within(&self, past: Duration) -> bool {
+        self.state().still_until.is_some_and(|until| Instant::now() < until + past)
+    }
+
     /// Notes that somebody asks for these settings of a session.
     pub(crate) fn update_asked(&self, update: &Update) {
         let mut state = self.state();
@@ -23,12 +36,8 @@ impl Judge {
 
     /// Checks that an incarnation whose pane is closed for lack of use is not in a turn.
     pub(crate) fn hung_up_unattended(&self, tag: Tag) {
-        let state = self.state();
-        let turn = state.at_work.get(&tag).filter(|turn| turn.began.elapsed() > KNOWN_WITHIN);
-        let texts = turn.filter(|_| !state.forgotten.contains(&tag)).map(|turn| turn.texts.clone());
-        drop(state);
         self.count("checked:hung up unattended");
-        if let Some(texts) = texts {
+        if let Some(texts) = self.known_work(tag) {
             self.violated(format!("T: {tag} was parked at work on {texts:?}"));
         }
     }
@@ -39,7 +48,7 @@ impl Judge {
         let state = self.state();
         let asked = state.shortest_idle_ms.map(Duration::from_millis);
         let shortest = asked.into_iter().chain(default).min().unwrap_or_default();
-        let rested = state.rested_at.get(&tag).map(tokio::time::Instant::elapsed);
+        let rested = state.rested_at.get(&tag).map(Instant::elapsed);
         let is_forgotten = state.forgotten.contains(&tag);
         drop(state);
         self.count("checked:parked as idle");
@@ -48,5 +57,32 @@ impl Judge {
         {
             self.violated(format!("T: {tag} was parked as idle after {rested:?}, and not {shortest:?}"));
         }
+    }
+
+    /// Notes that the pane of a running incarnation was closed while a client was attached to it.
+    pub(crate) fn closed_attended(&self, tag: Tag) {
+        self.state().closed_attended.insert(tag);
+    }
+
+    /// True if the pane of an incarnation was closed while its program ran and a client was attached to it.
+    pub(crate) fn was_closed_attended(&self, tag: Tag) -> bool {
+        self.state().closed_attended.contains(&tag)
+    }
+
+    /// Checks that an incarnation that is to be ended because it was drained is not in a turn.
+    pub(crate) fn ended_as_drained(&self, tag: Tag) {
+        self.count("checked:ended as drained");
+        if let Some(texts) = self.known_work(tag) {
+            self.violated(format!("T: {tag} was drained, and is ended at work on {texts:?}"));
+        }
+    }
+
+    /// Returns the texts of the turn of an incarnation, if the pool has to know of that turn.
+    fn known_work(&self, tag: Tag) -> Option<BTreeSet<String>> {
+        let state = self.state();
+        let stood_still = state.still_until.is_some_and(|until| Instant::now() < until + KNOWN_WITHIN);
+        let known = |turn: &&super::Turn| turn.began.elapsed() > KNOWN_WITHIN && !stood_still;
+        let turn = state.at_work.get(&tag).filter(known);
+        turn.filter(|_| !state.forgotten.contains(&tag)).map(|turn| turn.texts.clone())
     }
 }

@@ -35,7 +35,11 @@ impl Judge {
         state.cut_short = before.cut_short;
         // A request that had no answer yet is repeated, and carried out again.
         state.inputs.clear();
+        state.held.clear();
+        state.withdrawn.clear();
         state.claims.clear();
+        state.kept.clear();
+        state.handled.clear();
         state.tokens_since.clear();
         state.old_claims = state.tokens.values().map(|token| Tag::for_claim(*token)).collect();
         let now = Instant::now();

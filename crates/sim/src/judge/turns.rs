@@ -34,9 +34,10 @@ impl Judge {
         }
     }
 
-    /// Notes that an agent works on these texts.
-    pub(crate) fn works_on(&self, tag: Tag, texts: &BTreeSet<String>) {
-        self.state().at_work.insert(tag, Turn { began: Instant::now(), texts: texts.clone() });
+    /// Notes that an agent works on these texts. `is_told` if it has reported that, and the daemon has the report.
+    pub(crate) fn works_on(&self, tag: Tag, texts: &BTreeSet<String>, is_told: bool) {
+        let turn = Turn { began: Instant::now(), is_told, texts: texts.clone() };
+        self.state().at_work.insert(tag, turn);
     }
 
     /// Notes that the turn of an agent is over, however it ended.

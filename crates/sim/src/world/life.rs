@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use world::BoxFuture;
 use world::tasks::{Blocking, Tasks};
 
@@ -17,7 +17,7 @@ use crate::rng::Rng;
 use crate::trace::Trace;
 
 /// Chances of a delay at each poll of a task, per mille.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Jitter {
     /// Behind all tasks that are ready.
     pub(crate) yields: u64,
@@ -41,12 +41,14 @@ struct State {
     tasks: Vec<AbortHandle>,
     /// The task that has panicked.
     panicked: Option<&'static str>,
+    /// The end of its standstill.
+    still_until: Option<Instant>,
 }
 
 impl Life {
     /// Begins a life.
     pub(crate) fn new(rng: Rng, jitter: Jitter, trace: Trace) -> Self {
-        let state = Mutex::new(State { rng, tasks: Vec::new(), panicked: None });
+        let state = Mutex::new(State { rng, tasks: Vec::new(), panicked: None, still_until: None });
         Self(Arc::new(Shared { dead: AtomicBool::new(false), jitter, state, trace }))
     }
 
@@ -63,6 +65,16 @@ impl Life {
     /// Marks the process as dead: from now on it cannot reach the world.
     pub(crate) fn die(&self) {
         self.0.dead.store(true, Ordering::SeqCst);
+    }
+
+    /// Stops the process until this time, as SIGSTOP does.
+    pub(crate) fn stand_still(&self, until: Instant) {
+        self.state().still_until = Some(until);
+    }
+
+    /// Returns the end of the standstill, if the process stands still.
+    pub(crate) fn still_until(&self) -> Option<Instant> {
+        self.state().still_until.filter(|until| Instant::now() < *until)
     }
 
     /// Kills the process, and returns once all of its tasks are dropped.
@@ -143,6 +155,13 @@ impl Future for Scheduled {
         if self.life.is_dead() {
             self.task = None;
             return Poll::Ready(());
+        }
+        if let Some(until) = self.life.still_until() {
+            let mut sleep = Box::pin(sleep_until(until));
+            if sleep.as_mut().poll(context).is_pending() {
+                self.sleep = Some(sleep);
+                return Poll::Pending;
+            }
         }
         match &mut self.sleep {
             Some(sleep) => match sleep.as_mut().poll(context) {

@@ -13,12 +13,17 @@ use process::tree::Background;
 use process::tree::marker_scan::{MarkedProcess, Marker, MarkerScanner};
 use protocol::{OsBytes, ProcId, Tag, Usage};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use world::BoxFuture;
 use world::processes::{Exits, Processes, SessionProcesses};
 
 /// The pids that are given out before they come again.
 const PID_FIRST: u32 = 1000;
 const PID_MAX: u32 = 1400;
+
+/// Free bytes of a disk that is called full, and otherwise.
+const FREE_WHEN_FULL: u64 = 8 << 20;
+const FREE: u64 = 8 << 30;
 
 /// A living process.
 #[derive(Debug, Clone)]
@@ -48,9 +53,13 @@ pub(crate) enum Kind {
     TmuxServer,
     Init,
     Agent,
+    /// A client that has a process.
+    Client,
     /// The host of a worker of the pool.
     Host,
     Worker,
+    /// A process that a worker or a host has started for a message.
+    Handler,
     /// A person's own program.
     Foreign,
 }
@@ -64,6 +73,8 @@ struct Shared {
     table: Mutex<Table>,
     /// Signalled at each exit and signal.
     changed: Notify,
+    /// Since when the disk is full.
+    full_since: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -184,6 +195,16 @@ impl Machine {
         self.0.changed.notified().await;
     }
 
+    /// Fills the disk, or makes room.
+    pub(crate) fn set_full(&self, is_full: bool) {
+        *self.0.full_since.lock().unwrap_or_else(PoisonError::into_inner) = is_full.then(Instant::now);
+    }
+
+    /// Returns since when the disk is full.
+    pub(crate) fn full_since(&self) -> Option<Instant> {
+        *self.0.full_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the number of the boot.
     pub(crate) fn boot(&self) -> u64 {
         self.table().boot
@@ -302,7 +323,7 @@ impl Processes for View {
     }
 
     fn free_disk(&self, _: &Path) -> Option<u64> {
-        None
+        Some(if self.machine.full_since().is_some() { FREE_WHEN_FULL } else { FREE })
     }
 
     fn terminals(&self) -> Option<(u64, u64)> {

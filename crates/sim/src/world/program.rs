@@ -105,10 +105,18 @@ impl Incarnation {
             if land.machine.is_hung_up(agent) {
                 land.machine.kill(agent);
             }
+            land.judge.has_no_init(self.pane.tag);
             return land.tmux.program_ended(self.pane);
         }
-        land.machine.kill(agent);
-        while land.machine.lives(agent) {
+        // An init leaves nothing behind.
+        let handlers = land
+            .machine
+            .living()
+            .into_iter()
+            .filter(|found| found.kind == Kind::Handler && found.tag == Some(self.pane.tag));
+        let left: Vec<ProcId> = handlers.map(|found| found.id).chain([agent]).collect();
+        left.iter().for_each(|process| land.machine.kill(*process));
+        while left.iter().any(|process| land.machine.lives(*process)) {
             if !land.machine.lives(self.init) {
                 return land.tmux.program_ended(self.pane);
             }
@@ -125,7 +133,11 @@ impl Incarnation {
         }
         self.land.judge.count("fault:uninterruptible");
         self.land.machine.block(agent);
-        let (machine, for_ms) = (self.land.machine.clone(), self.rng.between(1000, 90_000));
+        let (machine, mut for_ms) = (self.land.machine.clone(), self.rng.between(1000, 90_000));
+        let mut rng = self.land.rng(&format!("device {}", self.pane.tag));
+        if rng.per_mille(150) {
+            for_ms += rng.between(60_000, 180_000);
+        }
         self.land.later("device", for_ms, move || machine.release(agent));
     }
 

@@ -52,6 +52,7 @@ impl Actor {
                 let (id, session) = (first.message.id, first.message.session);
                 let is_removed = self.land.judge.is_removed(session)
                     || self.land.judge.is_purged(id)
+                    || self.land.climate.expires()
                     || self.land.climate.finished_max == 1;
                 refusal.code == protocol::ErrorCode::NotFound && is_removed
             }

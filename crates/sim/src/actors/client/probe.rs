@@ -39,7 +39,8 @@ impl Actor {
             let has_spoken = |session: &Session| session.conversation.as_ref().is_some_and(|it| it.begun);
             let is_agent =
                 |session: &Session| session.spec.agent == "sim" && session.name.as_str().starts_with('s');
-            let mut agents = sessions.into_iter().map(|found| found.session).filter(is_agent);
+            let mut agents =
+                sessions.into_iter().map(|found| found.session).filter(|it| is_agent(it) && self.stays(it));
             if let Some(ended) = agents.find(has_spoken) {
                 self.start_again(ended.id).await;
             }
@@ -83,6 +84,15 @@ impl Actor {
             }
         }
         self.prompt_at_once(name).await;
+        if self.land.climate.repeats_late {
+            self.repeat_late(SessionRef(name.to_owned())).await;
+        }
+    }
+
+    /// True if an ended session is not removed before it is started again.
+    fn stays(&self, session: &Session) -> bool {
+        let is_kept = !session.policy.ephemeral && session.policy.ttl_ms.is_none();
+        is_kept && self.land.climate.keep_stopped.is_none()
     }
 
     /// Starts an ended session once more. That has to be possible even if its agent has lost the conversation.

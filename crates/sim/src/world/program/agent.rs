@@ -29,7 +29,8 @@ const NOT_FOUND: i32 = 1;
 impl Incarnation {
     /// Works on prompts. Returns its exit code if it ends by itself.
     pub(super) async fn work_on_prompts(&mut self, job: &Job, agent: ProcId) -> Option<i32> {
-        let hooks = job.argv.first().is_some_and(|program| program.as_path().ends_with("sim-agent"));
+        let is = |name| job.argv.first().is_some_and(|program| program.as_path().ends_with(name));
+        let (hooks, is_quiet) = (is("sim-agent"), is("sim-quiet"));
         let start = Duration::from_millis(self.rng.between(10, 1500));
         self.pause(start, agent).await?;
         if hooks {
@@ -43,6 +44,13 @@ impl Incarnation {
             self.show(Shows::Rest);
             self.hook(job, HookEvent::Started { source }).await;
         }
+        if is_quiet {
+            let Some(_) = self.begin_conversation(job) else {
+                self.output(NO_CONVERSATION);
+                return Some(NOT_FOUND);
+            };
+            self.land.judge.converses(self.pane.tag, self.conversation.as_deref().unwrap_or_default());
+        }
         let mut read = 0;
         loop {
             let typed = self.land.tmux.typed(self.pane.pane);
@@ -53,8 +61,12 @@ impl Incarnation {
                 read += length + 1;
                 self.output(&text);
                 if hooks {
-                    self.prompt(job, agent, text).await?;
+                    self.prompt(job, agent, text.clone()).await?;
                     self.report_idle(job, agent, read).await?;
+                }
+                if let Some(conversation) = self.conversation.as_deref().filter(|_| is_quiet) {
+                    drop(self.land.conversations.begin_turn(conversation));
+                    self.land.judge.was_told(conversation, text.trim_start());
                 }
                 if self.rng.per_mille(self.land.climate.crashes) && !self.land.heals() {
                     return Some(i32::try_from(self.rng.below(3)).unwrap_or(0));
@@ -111,10 +123,11 @@ impl Incarnation {
         }
         let conversation = self.conversation.clone().unwrap_or_default();
         self.land.judge.taken(&typed, &conversation);
-        self.hook(job, HookEvent::Prompt { text: typed.clone(), cut: false, turn: None }).await;
+        let begun = HookEvent::Prompt { text: typed.clone(), cut: false, turn: None };
+        let is_told = self.hook(job, begun).await;
         let cut_short = self.land.conversations.begin_turn(&conversation);
         let texts = if typed == GO_ON { cut_short } else { BTreeSet::from([typed]) };
-        self.land.judge.works_on(self.pane.tag, &texts);
+        self.land.judge.works_on(self.pane.tag, &texts, is_told);
         if self.land.suffers(&mut self.rng, self.land.climate.permissions) {
             self.permission(job, agent).await?;
         }
@@ -125,6 +138,7 @@ impl Incarnation {
         if self.land.suffers(&mut self.rng, self.land.climate.usage_limits) {
             let until = self.land.clock.now().after(Duration::from_secs(self.rng.between(5, 120)));
             self.land.judge.rests(self.pane.tag);
+            self.land.judge.limited(job.session);
             let error = "limit".to_owned();
             self.hook(job, HookEvent::TurnFailed { error, limited: true, until: Some(until) }).await;
             return Some(());

@@ -34,8 +34,8 @@ impl Incarnation {
         }
     }
 
-    /// Reports an event, as `poolctl hook` does: to the daemon, or else into the spool.
-    pub(super) async fn hook(&mut self, job: &Job, signal: HookEvent) {
+    /// Reports an event, as `poolctl hook` does: to the daemon, or else into the spool. True if the daemon has it.
+    pub(super) async fn hook(&mut self, job: &Job, signal: HookEvent) -> bool {
         let hook = self.report(job, signal);
         let sent = timeout(HOOK_LIMIT, send(&self.land, hook.clone(), self.init)).await;
         let is_sent = matches!(sent, Ok(Some(())));
@@ -50,6 +50,7 @@ impl Incarnation {
         if self.rng.per_mille(self.land.climate.repeated_hooks) {
             self.repeat(hook);
         }
+        is_sent
     }
 
     /// Sends a report once more, at once or later.

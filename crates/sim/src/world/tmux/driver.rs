@@ -67,6 +67,8 @@ impl Driver for SimTmux {
 
     fn paste<'a>(&'a self, pane: PaneRef, token: Token, text: &'a [u8]) -> Call<'a, Answer> {
         let text = text.to_vec();
+        let has_clock = self.state().climate.clock_steps == 0;
+        self.0.judge.to_paste(pane.tag, &text, has_clock);
         self.call("paste", move |server| async move {
             let answer = server.0.fake.paste(pane, token, &text).await?;
             if answer == Answer::Done {
@@ -126,8 +128,10 @@ impl Driver for SimTmux {
 
     fn kill_pane(&self, pane: PaneRef) -> Call<'_, Answer> {
         self.call("kill_pane", move |server| async move {
+            let is_attended = server.is_attended(pane).await;
             let answer = server.0.fake.kill_pane(pane).await?;
             if answer == Answer::Done {
+                is_attended.then(|| server.0.judge.closed_attended(pane.tag));
                 server.hang_up(pane);
             }
             Ok(answer)
@@ -136,8 +140,10 @@ impl Driver for SimTmux {
 
     fn kill_unattended(&self, pane: PaneRef) -> Call<'_, Answer> {
         self.call("kill_unattended", move |server| async move {
+            let is_attended = server.is_attended(pane).await;
             let answer = server.0.fake.kill_unattended(pane).await?;
             if answer == Answer::Done {
+                is_attended.then(|| server.0.judge.closed_attended(pane.tag));
                 server.check_rest(pane.tag);
                 server.hang_up(pane);
             }

@@ -74,6 +74,32 @@ impl SimTmux {
         }
     }
 
+    /// True while the server is stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state().is_stopped
+    }
+
+    /// True if there is a server.
+    pub(crate) fn has_server(&self) -> bool {
+        self.state().server.is_some()
+    }
+
+    /// True if a client is attached to the running program of this pane, and whoever closes the pane can know that:
+    /// with such faults tmux may close it long after it was asked to.
+    pub(super) async fn is_attended(&self, pane: PaneRef) -> bool {
+        let Some(session) = self.session_of_running(pane) else { return false };
+        self.0.fake.clients(pane, session).await.is_ok_and(|clients| !clients.is_empty())
+    }
+
+    fn session_of_running(&self, pane: PaneRef) -> Option<TmuxSessionId> {
+        let state = self.state();
+        let Climate { tmux_faults, server_stops, socket_losses, .. } = state.climate;
+        let (_, init) = state.inits.get(&pane.pane).filter(|(tag, _)| *tag == pane.tag)?;
+        let runs = self.0.machine.lives(*init) && !self.0.machine.is_hung_up(*init);
+        let session = state.sessions.get(&pane.pane).copied();
+        session.filter(|_| runs && tmux_faults + server_stops + socket_losses == 0)
+    }
+
     /// True if the pane of this incarnation was closed although the pool could have seen that a person had a line in
     /// it.
     pub(crate) fn lost_line(&self, tag: Tag) -> bool {

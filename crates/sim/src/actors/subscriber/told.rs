@@ -1,0 +1,247 @@
+//! The state of the pool as a subscriber has been told it. Each event has to agree with the ones before: nothing that
+//! is pinned or locked is parked, started or removed by the pool itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use protocol::policy::Policy;
+use protocol::session::SessionLock;
+use protocol::{
+    Event, Lifecycle, Message, MessageId, MessageState, PROMPT, Reason, Session, SessionId, Timestamp, Token,
+};
+
+use crate::land::Land;
+
+/// Beginning of the origins of the pool's own prompts, which count as sent by the holder of a lock.
+const OWN: &str = "pool:";
+
+/// Retention of ended ephemeral sessions, and of those whose messages workers have not worked yet.
+const EPHEMERAL_KEEP: Duration = Duration::from_secs(10);
+const EPHEMERAL_WORK: Duration = Duration::from_secs(3600);
+
+/// Time within which a message expires after its time limit, once the daemon has been up for a while.
+const LATE: Duration = Duration::from_secs(2);
+const START: Duration = Duration::from_secs(15);
+
+/// The state that a subscriber has been told.
+#[derive(Default)]
+pub(super) struct Told {
+    timeline: u64,
+    /// The last start of the daemon.
+    started_at: Timestamp,
+    sessions: BTreeMap<SessionId, Known>,
+}
+
+/// The state of a session.
+struct Known {
+    is_worker: bool,
+    policy: Policy,
+    lifecycle: Lifecycle,
+    reason: Option<Reason>,
+    changed_at: Timestamp,
+    lock: Option<Lock>,
+    /// The unfinished messages.
+    queue: BTreeMap<MessageId, Pending>,
+}
+
+/// An unfinished message.
+struct Pending {
+    is_prompt: bool,
+    expires_at: Option<Timestamp>,
+    changed_at: Timestamp,
+}
+
+/// A user's lock.
+struct Lock {
+    token: Token,
+    /// True once a prompt was sent under it: it and those before it are typed, and the session is started for them.
+    has_prompts: bool,
+}
+
+impl Lock {
+    fn new(lock: &SessionLock) -> Self {
+        Self { token: lock.token, has_prompts: !lock.prompts.is_empty() }
+    }
+}
+
+impl Known {
+    fn new(session: &Session) -> Self {
+        Self {
+            is_worker: session.worker.is_some(),
+            policy: session.policy.clone(),
+            lifecycle: session.lifecycle,
+            reason: session.reason,
+            changed_at: session.changed_at,
+            lock: session.lock.as_ref().map(Lock::new),
+            queue: BTreeMap::new(),
+        }
+    }
+
+    /// Returns why nobody but the holder of a lock may act on the session.
+    fn held(&self) -> Option<&'static str> {
+        self.lock.as_ref().filter(|lock| !lock.has_prompts).map(|_| "a user holds its lock")
+    }
+
+    /// Returns why the pool may neither park nor remove the session by itself.
+    fn kept(&self) -> Option<&'static str> {
+        let pinned = self.policy.pinned.then_some("it is pinned");
+        pinned.or_else(|| self.lock.as_ref().map(|_| "a user holds its lock"))
+    }
+
+    /// Returns why the session may not be removed for this reason at this time. Ages count only if `has_ages`.
+    fn stays(&self, reason: Reason, at: Timestamp, has_ages: bool) -> Option<String> {
+        let has_jobs = self.queue.values().any(|message| !message.is_prompt);
+        let keep = match reason {
+            Reason::Ephemeral if has_jobs => Some(EPHEMERAL_WORK),
+            Reason::Ephemeral => Some(EPHEMERAL_KEEP),
+            _ => self.policy.ttl_ms.map(Duration::from_millis),
+        };
+        let age = at.since(self.changed_at);
+        if let Some(why) = self.kept() {
+            return Some(why.to_owned());
+        }
+        if self.lifecycle.holds_slot() {
+            return Some(format!("it is {:?}", self.lifecycle));
+        }
+        if reason == Reason::Ephemeral && !self.policy.ephemeral {
+            return Some("it is not ephemeral".to_owned());
+        }
+        if reason == Reason::Ttl && !self.queue.is_empty() {
+            return Some(format!("it has the messages {:?}", self.queue.keys()));
+        }
+        let is_early = has_ages && keep.is_some_and(|keep| age < keep);
+        is_early.then(|| format!("it has ended {age:?} ago, and is kept for {keep:?}"))
+    }
+
+    fn change(&mut self, lifecycle: Lifecycle, reason: Option<Reason>, at: Timestamp) {
+        // The exit of a program that has ended may be known later.
+        if self.lifecycle != lifecycle {
+            self.changed_at = at;
+        }
+        (self.lifecycle, self.reason) = (lifecycle, reason);
+    }
+}
+
+impl Told {
+    /// Forgets everything: the whole state follows.
+    pub(super) fn begin_state(&mut self, land: &Land) {
+        *self = Self { timeline: land.judge.timeline(), ..Self::default() };
+    }
+
+    /// Compares an event with those before, and takes it in.
+    pub(super) fn take(&mut self, land: &Land, event: &Event, at: Timestamp) {
+        if self.timeline != land.judge.timeline() {
+            // A database that is put back knows of earlier states.
+            self.begin_state(land);
+        }
+        if let Event::SessionDeleted { session, reason: Reason::Ttl | Reason::Ephemeral, .. } = event {
+            land.judge.removed(*session);
+        }
+        if let Some(broken) = self.contradicts(land, event, at) {
+            land.judge.violated(broken);
+        }
+        self.note(event, at);
+    }
+
+    /// Takes in a part of the state.
+    pub(super) fn note(&mut self, event: &Event, at: Timestamp) {
+        match event {
+            Event::SessionCreated(session) => drop(self.sessions.insert(session.id, Known::new(session))),
+            Event::SessionDeleted { session, .. } => drop(self.sessions.remove(session)),
+            Event::PoolStarted { .. } => self.started_at = at,
+            Event::MessageQueued(message) => self.queued(message),
+            _ => {
+                if let Some(known) = event.session().and_then(|session| self.sessions.get_mut(&session)) {
+                    known.note(event, at);
+                }
+            }
+        }
+    }
+
+    fn queued(&mut self, message: &Message) {
+        let Some(known) = self.sessions.get_mut(&message.session) else { return };
+        let (expires_at, changed_at) = (message.expires_at, message.status.changed_at);
+        let pending = Pending { is_prompt: message.kind == PROMPT, expires_at, changed_at };
+        known.queue.insert(message.id, pending);
+        let is_own = message.kind == PROMPT && message.origin.starts_with(OWN);
+        if let Some(lock) = known.lock.as_mut().filter(|_| is_own) {
+            lock.has_prompts = true;
+        }
+    }
+
+    /// Returns the promise that an event breaks.
+    fn contradicts(&self, land: &Land, event: &Event, at: Timestamp) -> Option<String> {
+        let known = self.sessions.get(&event.session()?).filter(|known| !known.is_worker)?;
+        match event {
+            // One that is being parked already may be pinned, which is too late.
+            Event::SessionDraining { session, reason, .. }
+                if is_by_itself(*reason) && known.lifecycle == Lifecycle::Live =>
+            {
+                land.judge.count("checked:parked by the pool");
+                known.kept().map(|why| format!("T: {session} is parked ({reason:?}), and {why}"))
+            }
+            Event::SessionStarting { session, .. } if !known.is_starting() => {
+                land.judge.count("checked:started");
+                let (state, reason) = (known.lifecycle, known.reason);
+                known.held().map(|why| format!("L5: {session} ({state:?}, {reason:?}) is started, and {why}"))
+            }
+            Event::SessionDeleted { session, reason: reason @ (Reason::Ttl | Reason::Ephemeral), .. } => {
+                land.judge.count(format!("checked:removed by {reason:?}"));
+                let why = known.stays(*reason, at, land.climate.clock_steps == 0);
+                why.map(|why| format!("D: {session} is removed ({reason:?}), and {why}"))
+            }
+            Event::MessageChanged { id, status, .. }
+                if status.state == MessageState::Expired && land.climate.clock_steps == 0 =>
+            {
+                land.judge.count("checked:expired");
+                let message = known.queue.get(id)?;
+                let due = message.expires_at?.max(message.changed_at);
+                let is_up = due.since(self.started_at) > START;
+                let late = at.since(due);
+                (is_up && late > LATE && !land.judge.stood_still_within(late))
+                    .then(|| format!("Q: message {id} expires {late:?} after its time limit"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Known {
+    /// True if its start is decided already: whoever locks it afterwards finds it started.
+    fn is_starting(&self) -> bool {
+        let is_restarting = self.lifecycle == Lifecycle::Stopped && self.reason == Some(Reason::Restarted);
+        is_restarting || self.lifecycle == Lifecycle::Starting
+    }
+
+    fn note(&mut self, event: &Event, at: Timestamp) {
+        match event {
+            Event::SessionStarting { .. } => self.change(Lifecycle::Starting, None, at),
+            Event::SessionLive { .. } => self.change(Lifecycle::Live, None, at),
+            Event::SessionDraining { reason, .. } => self.change(Lifecycle::Draining, Some(*reason), at),
+            Event::SessionStopped { reason, .. } => self.change(Lifecycle::Stopped, Some(*reason), at),
+            Event::SessionLost { reason, .. } => self.change(Lifecycle::Lost, Some(*reason), at),
+            Event::SessionFailed { reason, .. } => self.change(Lifecycle::Failed, Some(*reason), at),
+            Event::SessionParked { reason, .. } => self.change(Lifecycle::Parked, Some(*reason), at),
+            Event::SessionPolicyChanged { policy, .. } => self.policy = policy.clone(),
+            Event::LockGranted { lock, .. } => self.lock = Some(Lock::new(lock)),
+            Event::LockReleased { token, .. } | Event::LockRevoked { token, .. } => {
+                self.lock.take_if(|lock| lock.token == *token);
+            }
+            Event::MessageChanged { id, status, .. } => {
+                if status.state.is_final() {
+                    self.queue.remove(id);
+                } else {
+                    // One that had ended is sent again.
+                    let new = Pending { is_prompt: false, expires_at: None, changed_at: at };
+                    self.queue.entry(*id).or_insert(new).changed_at = at;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// True if the pool parks a session by itself for this reason.
+fn is_by_itself(reason: Reason) -> bool {
+    reason.parks() && reason != Reason::Parked
+}

@@ -1,0 +1,59 @@
+//! Sessions: those whose creation was acknowledged exist until somebody asks for their removal.
+
+use std::collections::BTreeSet;
+
+use protocol::SessionId;
+
+use super::Judge;
+
+impl Judge {
+    /// Notes that somebody asks for a session to be removed.
+    pub(crate) fn removed(&self, session: SessionId) {
+        self.state().removed.insert(session);
+    }
+
+    /// True if somebody asked for the session to be removed.
+    pub(crate) fn is_removed(&self, session: SessionId) -> bool {
+        self.state().removed.contains(&session)
+    }
+
+    /// Notes that the creation of a session was acknowledged.
+    pub(crate) fn created(&self, session: SessionId, name: &str) {
+        let mut state = self.state();
+        state.created.insert(session, name.to_owned());
+        let is_new = state.numbered_sessions.insert(session);
+        drop(state);
+        if !is_new {
+            self.violated(format!("two sessions have the id {session}"));
+        }
+    }
+
+    /// Notes that a subscriber is told the state: it has missed the ends of sessions, if there were any before.
+    pub(crate) fn missed_events(&self) {
+        let mut state = self.state();
+        state.has_missed |= !state.numbered_sessions.is_empty();
+    }
+
+    /// True if a subscriber may not have been told of a session's end.
+    pub(crate) fn has_missed_events(&self) -> bool {
+        self.state().has_missed
+    }
+
+    /// Notes that the removal of a session was acknowledged.
+    pub(crate) fn gone(&self, session: SessionId) {
+        self.state().gone.insert(session);
+    }
+
+    /// Compares the sessions that exist with the acknowledged creations and removals.
+    pub(crate) fn compare_sessions(&self, existing: &BTreeSet<SessionId>) -> Result<(), String> {
+        let state = self.state();
+        if let Some(id) = state.gone.iter().find(|id| existing.contains(id)) {
+            return Err(format!("D1: {id} is there, and its removal was acknowledged"));
+        }
+        let lost = state.created.iter().find(|(id, _)| !existing.contains(id) && !state.removed.contains(id));
+        match lost {
+            Some((id, name)) => Err(format!("D1: {name} ({id}) was acknowledged, and is lost")),
+            None => Ok(()),
+        }
+    }
+}
