@@ -32,7 +32,6 @@ pub(crate) struct DaemonProcess {
 impl DaemonProcess {
     /// Starts the daemon. A fault of its disk may come as early as its recovery.
     pub(crate) fn start(land: &Land, fault: Option<Fault>) -> Self {
-        land.judge.daemon_starts();
         let n = land.unique();
         let life = Life::new(land.rng(&format!("daemon {n}")), land.climate.jitter, land.trace.clone());
         let disk = land.medium.open(life.clone());

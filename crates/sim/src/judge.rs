@@ -4,6 +4,7 @@ mod claims;
 mod conversations;
 mod helpers;
 mod locks;
+mod records;
 mod rules;
 mod sessions;
 pub(crate) mod timeline;
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::trace::Trace;
 
-pub(crate) use claims::LEASE;
+pub(crate) use records::LEASE;
 
 /// Ends of the bodies of special prompts. A mortal one may expire; an unordered one has another priority; one in doubt
 /// stays in doubt (at most once), or is typed again (at least once).
@@ -94,8 +95,8 @@ struct State {
     /// Claims that their workers hold.
     claims: BTreeMap<MessageId, (Token, ProcId)>,
     /// Claims whose workers send heartbeats, and the processes that handle claims.
-    kept: BTreeMap<MessageId, claims::Kept>,
-    handled: BTreeMap<MessageId, claims::Handled>,
+    kept: BTreeMap<MessageId, records::Kept>,
+    handled: BTreeMap<MessageId, records::Handled>,
     /// Workers that wait for messages.
     waiting: BTreeSet<ProcId>,
     /// The end of the daemon's last standstill.
@@ -118,7 +119,7 @@ struct State {
     /// The helpers of the daemon without a connection to it, each with the time since when.
     helpers_gone: BTreeMap<&'static str, Instant>,
     /// The conversations of agents of which the pool hears nothing.
-    quiet: conversations::Quiet,
+    quiet: records::Quiet,
     /// True once a subscriber was told the state in place of events that it has missed.
     has_missed: bool,
     /// The last event that a subscriber has seen.

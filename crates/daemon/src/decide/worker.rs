@@ -7,7 +7,7 @@ use pool::deadlines::Mono;
 use pool::queue::{LeaseEnd, PendingMessage};
 use pool::worker::{SUSPENDED, awaits_proof, lease_end, note_suspension};
 use pool::{Settings, queue};
-use protocol::{MessageId, MessageState, ProcId};
+use protocol::{MessageId, MessageState, ProcId, Tag};
 
 use crate::decide::lock;
 use crate::engine::Turn;
@@ -103,13 +103,13 @@ fn lapse(turn: &mut Turn<'_>, settings: &Settings, id: MessageId, reason: &str) 
 pub(crate) fn holder_died(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
     lock::release_of_dead(turn, process);
     turn.volatile.workers.holder_ended(process);
-    free(turn, settings, process);
+    free(turn, settings, (process, None));
 }
 
 /// Frees what a process held, except messages for which the reaper still has to prove the process tree gone:
-/// descendants may live on. The verdict on the claim frees those.
-pub(crate) fn free(turn: &mut Turn<'_>, settings: &Settings, process: ProcId) {
-    let waits = |open: &PendingMessage<'_>| awaits_proof(turn.pool(), &turn.volatile.reaping, open);
+/// descendants may live on. The verdict on the claim, `proved`, frees those.
+pub(crate) fn free(turn: &mut Turn<'_>, settings: &Settings, (process, proved): (ProcId, Option<Tag>)) {
+    let waits = |open: &PendingMessage<'_>| awaits_proof((turn.pool(), settings), open, proved);
     let events = queue::release_dead_worker(turn.pool(), &settings.queue, process, waits, turn.now());
     if !events.is_empty() {
         tracing::info!(%process, "a worker died");

@@ -1,11 +1,14 @@
 //! The end of a claim whose worker is silent or dead: what goes to the next worker at once, and what waits for a proof.
 
-use protocol::{MessageState, Tag, Token};
+use protocol::reap::{Action, Rule};
+use protocol::{MessageState, Tag};
 
 use crate::pool::Pool;
 use crate::queue::pending::PendingMessage;
 use crate::queue::settle::LeaseEnd;
+use crate::reap::rules::rule_action;
 use crate::reap::state::Reaping;
+use crate::settings::Settings;
 use crate::worker::host::is_hosted;
 
 /// Returns the consequence of the end of a claim's lease. None if the host that held it is dead: its handlers may live
@@ -25,13 +28,16 @@ pub fn lease_end(pool: &Pool, reaping: &Reaping, claim: &PendingMessage<'_>) -> 
     })
 }
 
-/// True if a message stays with its dead holder, whose descendants may live on: the reaper still has to prove the
-/// process tree of the claim gone, or the session of the host.
-pub fn awaits_proof(pool: &Pool, reaping: &Reaping, message: &PendingMessage<'_>) -> bool {
-    let is_being_ended = |token: Token| {
-        let tag = Tag::for_claim(token);
-        reaping.is_leased(tag) || reaping.has_survivors(tag)
-    };
-    let is_revoked = message.state == MessageState::Revoking && message.token.is_some_and(is_being_ended);
+/// True if a message stays with its dead holder, whose descendants may live on, until the reaper proves the process
+/// tree of the claim gone, or the session of the host. `proved` is the claim for which it just did. Where the rule only
+/// reports, nobody proves it.
+pub fn awaits_proof(
+    (pool, settings): (&Pool, &Settings),
+    message: &PendingMessage<'_>,
+    proved: Option<Tag>,
+) -> bool {
+    let is_proved = proved.is_some() && message.token.map(Tag::for_claim) == proved;
+    let rule = || rule_action(settings, pool.session(message.session), Rule::StaleWorker).0;
+    let is_revoked = message.state == MessageState::Revoking && !is_proved && rule() != Action::Report;
     is_revoked || is_hosted(pool, message.holder)
 }

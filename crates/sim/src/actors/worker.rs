@@ -75,11 +75,17 @@ pub(crate) async fn host(land: &Land, tag: Tag, process: ProcId) -> i32 {
 
 async fn work(land: &Land, client: Client, register: &Register, rng: &mut Rng, process: ProcId) -> End {
     let is_host = matches!(register.scope, ClaimScope::Host(_));
-    let is_casual = !is_host && habits::is_casual(land, &process.to_string());
+    let is_casual = !is_host && is_casual(land, &process.to_string());
     let mut work = Work { land, register, process, is_casual, client };
     let end = work.work_on(rng).await.unwrap_or(End::Lost);
     land.judge.waits(process, false);
     end
+}
+
+/// True if a worker connects without registering.
+fn is_casual(land: &Land, rng_of: &str) -> bool {
+    let mut rng = land.rng(&format!("casual {rng_of}"));
+    land.suffers(&mut rng, land.climate.casual)
 }
 
 /// The work of a process over one connection.

@@ -1,47 +1,11 @@
 //! Claims of workers: one holder of a message at a time, with tokens that grow.
 
-use std::time::Duration;
-
 use protocol::request::ClaimRef;
 use protocol::{MessageId, ProcId, Tag, Token};
 use tokio::time::Instant;
 
 use super::Judge;
-
-/// The lease of a claim: the longest time without a heartbeat.
-pub(crate) const LEASE: Duration = Duration::from_secs(20);
-
-/// Time before the end of a lease from which on a heartbeat may come too late.
-const MARGIN: Duration = Duration::from_secs(2);
-
-/// A claim whose worker sends heartbeats.
-#[derive(Clone)]
-pub(super) struct Kept {
-    token: Token,
-    /// When the last heartbeat was sent that was acknowledged, and the one that is not answered yet.
-    renewed: Instant,
-    pending: Option<Instant>,
-}
-
-impl Kept {
-    /// True if the lease cannot have ended.
-    fn holds(&self) -> bool {
-        let ends = self.renewed + LEASE;
-        Instant::now() < ends || self.pending.is_some_and(|sent| sent + MARGIN < ends)
-    }
-}
-
-/// A process that handles a claim.
-#[derive(Clone)]
-pub(super) struct Handled {
-    token: Token,
-    process: ProcId,
-    /// The incarnation of the host that has started it.
-    host: Option<Tag>,
-    /// True if the message may not go on before the process is gone: it belongs to the host of a worker, or the reaper
-    /// ends its worker.
-    is_proved: bool,
-}
+use super::records::{Handled, Kept};
 
 impl Judge {
     /// Notes that a worker has got a claim; one that `is_casual` loses it when it is silent, and is not ended first.
@@ -148,15 +112,6 @@ impl Judge {
     /// they left behind.
     pub(crate) fn has_no_init(&self, tag: Tag) {
         self.state().handled.values_mut().filter(|handled| handled.host == Some(tag)).for_each(|handled| {
-            handled.is_proved = false;
-        });
-    }
-
-    /// Notes that another daemon starts, which does not know what the reaper's attempts left alive: it gives on the
-    /// messages of dead workers. This is a defect; `is_proved` is to stay once it is mended.
-    pub(crate) fn daemon_starts(&self) {
-        let mut state = self.state();
-        state.handled.values_mut().filter(|handled| handled.host.is_none()).for_each(|handled| {
             handled.is_proved = false;
         });
     }

@@ -1,22 +1,8 @@
 //! Conversations of agents of which the pool hears nothing: those to which only a person spoke are not resumed.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use protocol::Tag;
 
 use super::{INPUT, Judge};
-
-/// What was said in conversations.
-#[derive(Default, Clone)]
-pub(super) struct Quiet {
-    /// The conversation of each incarnation.
-    of: BTreeMap<Tag, String>,
-    /// Those to which a person spoke.
-    by_person: BTreeSet<String>,
-    /// The incarnations and conversations to which the pool spoke.
-    pub(super) pasted: BTreeSet<Tag>,
-    by_pool: BTreeSet<String>,
-}
 
 impl Judge {
     /// Notes the conversation of an incarnation.

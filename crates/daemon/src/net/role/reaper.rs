@@ -295,7 +295,7 @@ async fn record(daemon: Arc<Daemon>, (grant, candidate): (LockGuard, Candidate),
             (true, CandidateKind::StaleWorker, Some(process)) => {
                 turn.volatile.reaping.forget_verdict(tag);
                 turn.volatile.reaping.note_exited([process]);
-                worker::free(turn, &context.settings(), process);
+                worker::free(turn, &context.settings(), (process, Some(tag)));
             }
             (true, ..) if stops => stop(turn, &findings, &candidate),
             _ => {}

@@ -311,7 +311,8 @@ fn q01_c15_what_a_dead_host_held_waits_for_the_proof_of_its_session_also_when_it
     let end = |engine: &Engine| {
         let (pool, reaping) = (&engine.world.pool, &engine.volatile.reaping);
         let open = pool.find_held(id).unwrap();
-        (pool::worker::lease_end(pool, reaping, &open), pool::worker::awaits_proof(pool, reaping, &open))
+        let waits = pool::worker::awaits_proof((pool, &engine.settings), &open, None);
+        (pool::worker::lease_end(pool, reaping, &open), waits)
     };
     assert_eq!(end(&engine), (Some(LeaseEnd::Revoke(token)), true), "it is to be ended");
     engine.volatile.reaping.note_exited([host]);

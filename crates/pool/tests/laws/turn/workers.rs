@@ -7,7 +7,7 @@ use pool::queue::{LeaseEnd, PendingMessage};
 use pool::worker::Registration;
 use pool::{QueueRules, queue, reap, worker};
 use protocol::clock::{Clock, ClockStep};
-use protocol::reap::{CandidateKind, Outcome};
+use protocol::reap::{Action, CandidateKind, Rule};
 use protocol::request::ClaimRef;
 use protocol::{Event, GeneratorId, Holder, MessageId, OpId, SessionRef, Tag, Timestamp};
 
@@ -244,21 +244,14 @@ fn l04_the_message_of_a_dead_worker_waits_while_its_process_tree_is_being_ended(
     let stale = named.into_iter().find(|found| found.kind == CandidateKind::StaleWorker).unwrap();
     assert_eq!(stale.tag, Tag::for_claim(token(1)));
     engine.volatile.reaping.note_exited([process(500)]);
-    let goes_on = |engine: &Engine| {
-        let (pool, reaping) = (&engine.world.pool, &engine.volatile.reaping);
-        let waits = |message: &PendingMessage<'_>| worker::awaits_proof(pool, reaping, message);
-        !queue::release_dead_worker(pool, &rules, process(500), waits, engine.now()).is_empty()
+    let goes_on = |engine: &Engine, proved: Option<Tag>| {
+        let context = (&engine.world.pool, &engine.settings);
+        let waits = |message: &PendingMessage<'_>| worker::awaits_proof(context, message, proved);
+        !queue::release_dead_worker(context.0, &rules, process(500), waits, engine.now()).is_empty()
     };
-    assert!(goes_on(&engine), "no reaper is at it");
-    let begun = (1000, Mono(engine.world.now));
-    engine.volatile.reaping.lease(stale.tag, 9, begun);
-    assert!(!goes_on(&engine), "its handler may still run");
-    engine.volatile.reaping.end_lease(stale.tag);
-    for (outcome, expected) in [
-        (Outcome::Survivors { left: vec!["its handler".to_owned()] }, false),
-        (Outcome::Gone { killed: vec![] }, true),
-    ] {
-        engine.turn(|turn, _| reap::lease_settled(turn, &stale, &outcome));
-        assert_eq!(goes_on(&engine), expected, "{outcome:?}");
-    }
+    assert!(!goes_on(&engine, None), "its handler may still run, also after a restart of the daemon");
+    assert!(!goes_on(&engine, Some(Tag::for_claim(token(2)))), "another claim is proved gone");
+    assert!(goes_on(&engine, Some(stale.tag)));
+    engine.settings.reap.actions.insert(Rule::StaleWorker, Action::Report);
+    assert!(goes_on(&engine, None), "nobody proves it");
 }

@@ -1,4 +1,4 @@
-//! What some workers do while they work: they send heartbeats for long, and start processes of their own.
+//! Habits of some workers: they send heartbeats for long, and start processes of their own.
 
 use std::time::Duration;
 
@@ -91,10 +91,4 @@ impl Work<'_> {
             handler.into_iter().for_each(|handler| self.land.machine.end(handler));
         }
     }
-}
-
-/// True if a worker connects without registering.
-pub(super) fn is_casual(land: &Land, rng_of: &str) -> bool {
-    let mut rng = land.rng(&format!("casual {rng_of}"));
-    land.suffers(&mut rng, land.climate.casual)
 }
