@@ -8,7 +8,6 @@ use protocol::{ProcId, Request, Tag};
 use tokio::time::{Instant, sleep};
 
 use super::Work;
-use crate::land::Land;
 use crate::rng::Rng;
 use crate::world::machine::Kind;
 
