@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use protocol::reap::{Candidate, CandidateKind};
+use protocol::reap::{Candidate, CandidateKind, Rule};
 use protocol::{Backoff, Tag};
 
 /// Result of a job.
@@ -71,14 +71,17 @@ impl RetryBackoff {
 /// True if another end than that of the last job is asked for: by a user instead of a rule, or with another grace. The
 /// failures of the last one say nothing about it. Only one end of an incarnation is asked for at a time.
 fn is_another(last: &Candidate, now: &Candidate) -> bool {
-    let asked = (now.kind, now.rule, now.grace_ms, &now.evidence);
-    now.kind == CandidateKind::Requested && asked != (last.kind, last.rule, last.grace_ms, &last.evidence)
+    now.kind == CandidateKind::Requested && asked_end(now) != asked_end(last)
+}
+
+/// Returns what tells one end from another. The evidence of a rule has measurements that change by themselves.
+fn asked_end(candidate: &Candidate) -> (CandidateKind, Option<Rule>, u64, Option<&str>) {
+    let Candidate { kind, rule, grace_ms, evidence, .. } = candidate;
+    (*kind, *rule, *grace_ms, rule.is_none().then_some(evidence.as_str()))
 }
 
 #[cfg(test)]
 mod tests {
-    use protocol::reap::Rule;
-
     use super::*;
     use crate::tests::candidate;
 
@@ -122,6 +125,8 @@ mod tests {
             backoff.finished(by_rule.tag, JobResult::Left, now);
         }
         assert!(!backoff.may_begin(&by_rule, now) && backoff.may_begin(&killed, now));
+        let measured_anew = Candidate { evidence: "it ran for 61 s".to_owned(), ..by_rule };
+        assert!(!backoff.may_begin(&measured_anew, now), "the same end");
         backoff.started(&killed);
         backoff.finished(killed.tag, JobResult::Left, now);
         assert!(!backoff.may_begin(&killed, now));
