@@ -57,14 +57,12 @@ pub(crate) async fn launch<R: Send + 'static>(
 
 async fn attempt(daemon: &Arc<Daemon>, session: &Session, token: Token) -> Option<(Tag, Launched)> {
     let run = session.incarnation.as_ref()?;
-    // The directory is checked before the permit is taken: other launches wait for permits, and a directory may not
-    // answer.
-    let checked = user_dirs::check_cwd(daemon, (session.id, &session.spec.cwd)).await;
+    let checked = check(daemon, session).await;
     // The semaphore is never closed.
     let _permit = daemon.launch_permits.acquire().await.ok();
     let started = match checked {
-        Ok(()) => start(daemon, session, (run, token)).await,
-        Err(refusal) => Err((Reason::Setup, refusal.message)),
+        Err(why) if !is_claimed(daemon, run.tag) => Err(why),
+        _ => start(daemon, session, (run, token)).await,
     };
     let launched = started.unwrap_or_else(|(reason, detail)| Launched::Failed { reason, detail, exit: None });
     match &launched {
@@ -112,6 +110,20 @@ pub(crate) fn commit_outcome(turn: &mut Turn<'_>, session: SessionId, (tag, laun
 /// A failed start: the reason, and its description.
 type StartError = (Reason, String);
 
+/// Checks before the permit is taken what may not answer: other launches wait for permits.
+async fn check(daemon: &Arc<Daemon>, session: &Session) -> Result<(), StartError> {
+    let checked = user_dirs::check_cwd(daemon, (session.id, &session.spec.cwd)).await;
+    checked.map_err(|refusal| (Reason::Setup, refusal.message))?;
+    let checked = tmux_server::check_not_replaced(daemon).await;
+    checked.map_err(|refusal| (Reason::TmuxFailed, refusal.message))
+}
+
+/// True if an init has claimed the job of the incarnation: this task waited for the lock while another one launched it.
+/// A job runs once.
+fn is_claimed(daemon: &Daemon, tag: Tag) -> bool {
+    matches!(files::fence(&daemon.paths.run, tag), Ok(Fence::Claimed))
+}
+
 async fn start(
     daemon: &Arc<Daemon>,
     session: &Session,
@@ -120,12 +132,9 @@ async fn start(
     cgroup::refresh(daemon).await;
     let grouped = with_cgroup(daemon, session, run).map_err(|detail| (Reason::Setup, detail))?;
     let run = &grouped;
-    if let Ok(Fence::Claimed) = files::fence(&daemon.paths.run, run.tag) {
-        // This task waited for the lock while another one launched the incarnation: a job runs once.
+    if is_claimed(daemon, run.tag) {
         return Ok(follow_claimed(daemon, run, DOUBT_LIMIT).await.launched);
     }
-    let checked = tmux_server::check_not_replaced(daemon).await;
-    checked.map_err(|refusal| (Reason::TmuxFailed, refusal.message))?;
     let job = prepare(daemon, session, run).await.map_err(|detail| (Reason::Setup, detail))?;
     crate::crash::point("new-before-tmux");
     let create = Create {
