@@ -68,9 +68,10 @@ pub(crate) fn trouble(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     match &turn.volatile.observed.state().server {
         Server::Unknown(silence) => Some(no_answer(silence, &daemon.tmux_socket())),
         Server::Up(server) => left.servers.first().map(|old| replaced(*server, *old, left.sessions)),
-        Server::Absent if left.sessions > 0 && !left.servers.is_empty() => Some(unreachable(&left)),
-        Server::Absent if !daemon.device.start_server => Some(none_answers(daemon)),
-        Server::Absent => (!left.servers.is_empty()).then(|| unreachable(&left)),
+        Server::Absent if !left.servers.is_empty() && (left.sessions > 0 || daemon.device.start_server) => {
+            Some(unreachable(&left))
+        }
+        Server::Absent => (!daemon.device.start_server).then(|| none_answers(daemon)),
     }
 }
 
@@ -120,15 +121,37 @@ pub(crate) fn unreachable(left: &OutOfReach) -> String {
         sessions => format!(" of {}", counted(sessions as u64, "session")),
     };
     let pids: Vec<String> = left.servers.iter().map(|server| server.process.pid.to_string()).collect();
-    let (known, wake) = match pids.as_slice() {
-        [] => (String::new(), "send SIGUSR1 to it".to_owned()),
-        pids => (
-            format!(" (pid {})", pids.join(", ")),
-            format!("`kill -USR1 {}` makes it listen again", pids.join(" ")),
-        ),
+    let known = if pids.is_empty() { String::new() } else { format!(" (pid {})", pids.join(", ")) };
+    let wake = match pids.as_slice() {
+        [] => "send SIGUSR1 to it".to_owned(),
+        [only] => format!("`kill -USR1 {only}` makes it listen again"),
+        // Only one server can have the socket.
+        [most, ..] => format!("`kill -USR1 {most}` makes the one with the most sessions listen again"),
     };
     format!(
         "nothing answers at the tmux socket, and the server{of}{known} is not proved dead; if its socket was deleted, \
          {wake}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::ProcId;
+
+    use super::*;
+
+    #[test]
+    fn one_server_alone_is_to_listen_again() {
+        let server = |pid| ServerId { process: ProcId { pid, start: 1 }, started_at: 1 };
+        let why = |pids: &[u32]| {
+            let servers = pids.iter().map(|pid| server(*pid)).collect();
+            unreachable(&OutOfReach { servers, sessions: 3 })
+        };
+        assert!(why(&[7]).contains("(pid 7)") && why(&[7]).contains("`kill -USR1 7` makes it listen"));
+        let several = why(&[7, 5]);
+        assert!(
+            several.contains("(pid 7, 5)") && several.contains("`kill -USR1 7` makes the one"),
+            "{several}"
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! Servers that are not proved dead, although none or another one answers at the tmux socket.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use protocol::tmux::Server;
@@ -11,8 +12,8 @@ use crate::volatile::Volatile;
 /// Servers out of reach: the file of their socket is gone, or another server has taken its place.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OutOfReach {
-    /// The servers that are known.
-    pub servers: BTreeSet<ServerId>,
+    /// The servers that are known, those with the most sessions first.
+    pub servers: Vec<ServerId>,
     /// Number of the sessions that run in them, or in one that is not known.
     pub sessions: usize,
 }
@@ -24,16 +25,24 @@ pub fn out_of_reach(pool: &Pool, volatile: &Volatile) -> OutOfReach {
         Server::Up(server) => {
             let others: Vec<ServerId> =
                 running(pool, volatile).filter_map(server_of).filter(|other| *other != server).collect();
-            OutOfReach { sessions: others.len(), servers: others.into_iter().collect() }
+            OutOfReach { sessions: others.len(), servers: by_sessions(&others, None) }
         }
         Server::Absent => {
             let missing: Vec<&Session> = missing(pool, volatile).collect();
             let exited = volatile.reaping.exited();
             let last = pool.server().filter(|server| !exited.contains(&server.process));
-            let servers = missing.iter().copied().filter_map(server_of).chain(last).collect();
-            OutOfReach { sessions: missing.len(), servers }
+            let used: Vec<ServerId> = missing.iter().copied().filter_map(server_of).collect();
+            OutOfReach { sessions: missing.len(), servers: by_sessions(&used, last) }
         }
     }
+}
+
+/// Returns the servers of sessions, and `last`, each once, those with the most sessions first.
+fn by_sessions(of_sessions: &[ServerId], last: Option<ServerId>) -> Vec<ServerId> {
+    let all: BTreeSet<ServerId> = of_sessions.iter().copied().chain(last).collect();
+    let mut servers: Vec<ServerId> = all.into_iter().collect();
+    servers.sort_by_key(|server| Reverse(of_sessions.iter().filter(|other| *other == server).count()));
+    servers
 }
 
 /// True if a server answers that is not the one of all running sessions. What is started in it is lost when its owner
@@ -62,4 +71,19 @@ fn missing<'a>(pool: &'a Pool, volatile: &'a Volatile) -> impl Iterator<Item = &
     let listed = volatile.observed.seen_at().zip(volatile.observed.listed_from());
     let is_older = move |s: &&Session| listed.is_some_and(|(at, from)| pool.moment(at, s.changed_at) < from);
     running(pool, volatile).filter(is_older)
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::ProcId;
+
+    use super::*;
+
+    #[test]
+    fn the_server_with_the_most_sessions_is_named_first() {
+        let server = |pid| ServerId { process: ProcId { pid, start: 1 }, started_at: 1 };
+        let of_sessions = [server(1), server(3), server(2), server(3)];
+        assert_eq!(by_sessions(&of_sessions, Some(server(0))), [server(3), server(1), server(2), server(0)]);
+        assert_eq!(by_sessions(&[server(2)], Some(server(2))), [server(2)]);
+    }
 }

@@ -324,7 +324,7 @@ fn a_server_without_sessions_is_out_of_reach_until_it_is_proved_dead() {
         let seen = engine.see(state, exited);
         engine.world.emit_all(seen.events);
         let left = observe::out_of_reach(&engine.world.pool, &engine.volatile);
-        left.servers.into_iter().collect::<Vec<_>>()
+        left.servers
     };
     assert_eq!(see(&mut engine, up(1, vec![]), &[]), []);
     assert_eq!(see(&mut engine, TmuxState::default(), &[]), [server(1)]);
