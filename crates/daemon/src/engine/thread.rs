@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pool::clock::Reading;
 use pool::{Output, Pool, Volatile};
-use protocol::{Event, MessageId, Seq, Stamped};
+use protocol::{Event, MessageId, Stamped};
 use store::{Store, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -19,6 +19,7 @@ use crate::engine::publish::Publisher;
 use crate::engine::turn::{Completion, Conditions, JournalRetention, Turn, Work};
 use crate::engine::waiters::Waiters;
 use crate::host::clock;
+use crate::host::timeline::GivenOut;
 
 /// Maximum time for which an observation waits for a commit of other events.
 const OBSERVATION_DELAY_MAX: Duration = Duration::from_secs(1);
@@ -26,8 +27,8 @@ const OBSERVATION_DELAY_MAX: Duration = Duration::from_secs(1);
 /// Number of events between two trims of the journal.
 const TRIM_EVERY: u64 = 4096;
 
-/// Receives the number of the last event once the engine has ended cleanly.
-pub(crate) type EngineEnd = oneshot::Receiver<Option<Seq>>;
+/// Receives the numbers that are given out once the engine has ended cleanly.
+pub(crate) type EngineEnd = oneshot::Receiver<Option<GivenOut>>;
 
 /// The state that the engine thread owns.
 pub(crate) struct Engine {
@@ -85,8 +86,8 @@ impl Engine {
     }
 
     /// Runs until the last sender of work is gone, an end is requested, or the store fails. Returns the
-    /// number of the last event if it ended cleanly.
-    pub(crate) fn run(mut self, jobs: &mpsc::Receiver<Work>) -> Option<Seq> {
+    /// numbers that are given out if it ended cleanly.
+    pub(crate) fn run(mut self, jobs: &mpsc::Receiver<Work>) -> Option<GivenOut> {
         while let Some(first) = self.batching.next(jobs, self.committed_at.into_std()) {
             let batch = self.batching.gather(first, jobs);
             self.take(batch)?;
@@ -98,7 +99,7 @@ impl Engine {
     }
 
     /// Like [`Self::run`], as a task.
-    pub(crate) async fn run_as_task(mut self, mut jobs: UnboundedReceiver<Work>) -> Option<Seq> {
+    pub(crate) async fn run_as_task(mut self, mut jobs: UnboundedReceiver<Work>) -> Option<GivenOut> {
         let mut batch = Vec::new();
         while jobs.recv_many(&mut batch, BATCH_MAX).await > 0 {
             self.take(std::mem::take(&mut batch))?;
@@ -117,10 +118,10 @@ impl Engine {
         None
     }
 
-    fn close(self) -> Option<Seq> {
-        let last = self.pool.seq();
+    fn close(self) -> Option<GivenOut> {
+        let given_out = (self.pool.next_session(), self.pool.seq().0);
         match self.store.close() {
-            Ok(()) => Some(last),
+            Ok(()) => Some(given_out),
             Err(error) => {
                 tracing::error!(%error, "the store did not close cleanly");
                 None

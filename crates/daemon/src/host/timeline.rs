@@ -203,33 +203,42 @@ pub(crate) fn mark_started(paths: &Paths, file: &TimelineFile) -> Result<Timelin
     Ok(started)
 }
 
-/// Records that the daemon, which `started` so, ended cleanly after this event. Errors are only logged.
-pub(crate) fn mark_ended(paths: &Paths, started: &TimelineFile, seq: u64) {
-    let ended = read(&paths.state).and_then(|file| {
-        let file = file.unwrap_or_else(|| started.clone());
-        write(&paths.state, &TimelineFile { ended_at: Some(seq), ..file })
+/// The numbers that are given out: the next session id, and the last event number.
+pub(crate) type GivenOut = (u64, u64);
+
+/// Records that the daemon, which `started` so, ended cleanly after these numbers. Errors are only logged.
+pub(crate) fn mark_ended(state: &Path, started: &TimelineFile, given_out: GivenOut) {
+    let ended = read(state).and_then(|file| {
+        let file = with_reserves(file, started, given_out);
+        write(state, &TimelineFile { ended_at: Some(given_out.1), ..file })
     });
     if let Err(error) = ended {
         tracing::warn!(%error, "the clean end of the pool is not recorded");
     }
 }
 
-/// Reserves more numbers once half of a reserve is used, or the file of a daemon that `started` so is gone. `next` is
-/// the next session id, `seq` the last event number. Errors are only logged.
-pub(crate) fn reserve_ids(state: &Path, started: &TimelineFile, (next, seq): (u64, u64)) {
-    let is_short = |file: &TimelineFile| {
-        next + SESSION_RESERVE / 2 > file.sessions || seq + EVENT_RESERVE / 2 > file.events
-    };
-    let (sessions, events) = (next + SESSION_RESERVE, seq + EVENT_RESERVE);
-    let reserved = read(state).and_then(|file| match file {
-        Some(file) if !is_short(&file) => Ok(()),
-        file => {
-            let file = file.unwrap_or_else(|| started.clone());
-            write(state, &TimelineFile { sessions, events, ..file })
-        }
+/// Reserves more numbers once half of a reserve is used, or the file of a daemon that `started` so is gone. Errors are
+/// only logged.
+pub(crate) fn reserve_ids(state: &Path, started: &TimelineFile, given_out: GivenOut) {
+    let reserved = read(state).and_then(|file| {
+        let wanted = with_reserves(file.clone(), started, given_out);
+        if file.as_ref() == Some(&wanted) { Ok(()) } else { write(state, &wanted) }
     });
     if let Err(error) = reserved {
         tracing::warn!(%error, "the reserved numbers are not recorded");
+    }
+}
+
+/// Returns what the file says, or, if it is gone, what it said when the daemon `started`, with at least half of each
+/// reserve above the numbers that are given out.
+fn with_reserves(file: Option<TimelineFile>, started: &TimelineFile, (next, seq): GivenOut) -> TimelineFile {
+    let is_enough = |file: &TimelineFile| {
+        next + SESSION_RESERVE / 2 <= file.sessions && seq + EVENT_RESERVE / 2 <= file.events
+    };
+    let (sessions, events) = (next + SESSION_RESERVE, seq + EVENT_RESERVE);
+    match file {
+        Some(file) if is_enough(&file) => file,
+        file => TimelineFile { sessions, events, ..file.unwrap_or_else(|| started.clone()) },
     }
 }
 
@@ -401,6 +410,13 @@ mod tests {
         let started = TimelineFile { ended_at: None, ..file() };
         reserve_ids(state.path(), &started, (20, 200));
         let (sessions, events) = (20 + SESSION_RESERVE, 200 + EVENT_RESERVE);
-        assert_eq!(read(state.path()).unwrap(), Some(TimelineFile { sessions, events, ..started }));
+        let reserved = TimelineFile { sessions, events, ..started.clone() };
+        assert_eq!(read(state.path()).unwrap(), Some(reserved));
+        // Gone at the end, after more sessions than were reserved at the start.
+        let state = tempfile::tempdir().unwrap();
+        mark_ended(state.path(), &started, (5000, 200));
+        let sessions = 5000 + SESSION_RESERVE;
+        let ended = TimelineFile { sessions, events, ended_at: Some(200), ..started };
+        assert_eq!(read(state.path()).unwrap(), Some(ended));
     }
 }

@@ -63,9 +63,9 @@ pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd, deadline: 
     // What is asked from now on is for the next daemon.
     daemon.shutdown.begin(Step::Engine);
     daemon.engine.post(|turn| turn.stop_engine());
-    if let Ok(Ok(Some(last))) = timeout_at(deadline - FILE_LIMIT, engine_end).await {
+    if let Ok(Ok(Some(given_out))) = timeout_at(deadline - FILE_LIMIT, engine_end).await {
         let (paths, started) = (daemon.paths.clone(), daemon.timeline.clone());
-        within_file_limit(daemon, move || timeline::mark_ended(&paths, &started, last.0)).await;
+        within_file_limit(daemon, move || timeline::mark_ended(&paths.state, &started, given_out)).await;
     }
     daemon.shutdown.begin(Step::Connections);
 }
