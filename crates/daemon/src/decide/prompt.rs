@@ -1,8 +1,8 @@
 //! The text that is typed for a message, and the one that was typed before it.
 
 use pool::prompt::KeyLine;
-use pool::{Agent, queue};
-use protocol::{Message, MessageReason, MessageState, PROMPT, SessionId, Step, Tag, Timestamp};
+use pool::{Agent, Pool, queue};
+use protocol::{Incarnation, Message, MessageReason, MessageState, PROMPT, SessionId, Step, Timestamp};
 
 use crate::engine::Turn;
 
@@ -33,15 +33,25 @@ pub(crate) fn is_in_conversation(turn: &Turn<'_>, message: &Message) -> bool {
 
 /// Remembers, before this daemon types into an incarnation for the first time, the text that an earlier one left there
 /// without its Enter: a text that is typed now would be appended to it.
-pub(crate) fn recall_unentered(turn: &mut Turn<'_>, session: SessionId, tag: Tag) {
-    let prompts = &turn.volatile.prompts;
-    if prompts.delivered_at().contains_key(&tag) || prompts.key_line(tag) != KeyLine::default() {
+pub(crate) fn recall_unentered(turn: &mut Turn<'_>, session: SessionId, run: &Incarnation) {
+    let prompts = &mut turn.volatile.prompts;
+    let is_first = prompts.begin_recall(run.tag);
+    if !is_first
+        || prompts.delivered_at().contains_key(&run.tag)
+        || prompts.key_line(run.tag) != KeyLine::default()
+    {
         return;
     }
-    let last = last_typed(turn, session).filter(|(message, _)| is_left_in_terminal(&message.steps));
-    if let Some((_, body)) = last {
-        turn.volatile.prompts.leave_unentered(tag, &String::from_utf8_lossy(&body), None);
+    let Some((message, body)) = last_typed(turn, session) else { return };
+    let into_earlier = is_typed_before(turn.pool(), turn.now(), message.typing_began(), run.started_at);
+    if !into_earlier && is_left_in_terminal(&message.steps) {
+        turn.volatile.prompts.leave_unentered(run.tag, &String::from_utf8_lossy(&body), None);
     }
+}
+
+/// True if a text was typed before an incarnation started, so that it is not in its terminal.
+fn is_typed_before(pool: &Pool, now: Timestamp, typed_at: Option<Timestamp>, started_at: Timestamp) -> bool {
+    typed_at.is_some_and(|at| pool.is_surely_earlier(now, at, started_at))
 }
 
 /// Returns the prompt of a session that was typed last, with its text. It may be the next one, to be typed again.
@@ -63,6 +73,15 @@ fn is_left_in_terminal(steps: &[Step]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_of_an_earlier_incarnation_is_not_in_the_terminal_of_this_one() {
+        let is_before = |typed_at, started_at| {
+            is_typed_before(&Pool::default(), Timestamp(9000), typed_at, Timestamp(started_at))
+        };
+        assert!(is_before(Some(Timestamp(1000)), 2000));
+        assert!(!is_before(Some(Timestamp(2000)), 1000) && !is_before(None, 1000));
+    }
 
     #[test]
     fn a_text_is_left_in_the_terminal_until_it_is_typed_again() {

@@ -17,6 +17,7 @@ pub struct Prompts {
     newer_receipts: BTreeSet<Tag>,
     left_to_person: BTreeMap<SessionId, MessageId>,
     delivered_at: BTreeMap<Tag, Timestamp>,
+    recalled: BTreeSet<Tag>,
     attended: BTreeSet<Tag>,
     /// The incarnations that clients show, and since when: 0 if that began before this start of `poold`.
     viewed: Option<BTreeMap<Tag, (u32, Timestamp)>>,
@@ -145,6 +146,12 @@ impl Prompts {
         &self.delivered_at
     }
 
+    /// Notes that the text which an earlier `poold` left in an incarnation is recalled. Returns false if it was before:
+    /// the record of the messages is read once, not at each attempt of a prompt that is held back.
+    pub fn begin_recall(&mut self, tag: Tag) -> bool {
+        self.recalled.insert(tag)
+    }
+
     /// Stores what `keys` or `input` typed into a terminal, as the characters that the keys give.
     pub fn typed(&mut self, tag: Tag, text: &str) {
         let KeyLine { begun, mut discarded, mut abandoned, prompt, mut left } = self.key_line(tag);
@@ -252,6 +259,7 @@ impl Prompts {
         self.blocked.retain(|session, _| sessions.contains(session));
         self.left_to_person.retain(|session, _| sessions.contains(session));
         self.delivered_at.retain(|tag, _| runs.contains(tag));
+        self.recalled.retain(|tag| runs.contains(tag));
         self.attended.retain(|tag| runs.contains(tag));
         self.visits.retain(|tag, _| runs.contains(tag));
         self.key_lines.retain(|tag, _| runs.contains(tag));
@@ -319,12 +327,14 @@ mod tests {
             prompts.delivered(tag, Timestamp(1));
             prompts.attend([tag]);
             prompts.note_newer_receipt(tag);
+            assert!(prompts.begin_recall(tag) && !prompts.begin_recall(tag), "once");
         }
         prompts.retain(&[TWO].into(), &[tag(2)].into());
         assert_eq!(prompts.blocked().keys().collect::<Vec<_>>(), [&TWO]);
         assert_eq!(prompts.delivered_at().keys().collect::<Vec<_>>(), [&tag(2)]);
         assert!(prompts.attended().iter().eq([&tag(2)]));
         assert!(!prompts.has_newer_receipt(tag(1)) && prompts.has_newer_receipt(tag(2)));
+        assert!(prompts.begin_recall(tag(1)) && !prompts.begin_recall(tag(2)));
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn target(turn: &mut Turn<'_>, daemon: &Daemon, session: SessionId) -> Option<Ta
     let record = turn.pool().session(session)?.clone();
     let run = record.incarnation.clone()?;
     let pane = pane_of(&run)?;
-    recall_unentered(turn, session, run.tag);
+    recall_unentered(turn, session, &run);
     Some(Target { record, run, pane, may_have_long_line: is_long(size) })
 }
 
