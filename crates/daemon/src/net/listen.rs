@@ -10,14 +10,15 @@ use std::time::Duration;
 use std::{fs, io};
 
 use process::runtime::untrusted_file;
-use tokio::time::timeout;
+use tokio::time::sleep;
 use world::BoxFuture;
 use world::processes::Processes;
 use world::transport::{Incoming, Listener, SocketListener};
 
+use crate::host::blocking_pool::{BlockingPool, Purpose};
 use crate::host::error::DaemonError;
 
-/// Time without a connection after which the file of the socket is looked at.
+/// Time between two looks at the file of the socket.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
 /// Consecutive looks that have to miss the file. The daemon notices earlier that its whole state directory was removed,
@@ -42,6 +43,36 @@ impl SocketFile {
         }
     }
 
+    /// Creates a socket.
+    fn create(path: &Path) -> io::Result<(SocketListener, Self)> {
+        let (listener, id) = create(path)?;
+        Ok((listener, Self { path: path.to_owned(), id: Arc::new(Mutex::new(Some(id))) }))
+    }
+
+    /// Listens anew once the file is gone: no client would find this daemon. What others have put in its place is left.
+    /// `missed` is the number of the last looks that missed the file.
+    fn look(&self, missed: u32) -> Looked {
+        let found = fs::symlink_metadata(&self.path);
+        let is_gone = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let missed = if is_gone { missed.saturating_add(1) } else { 0 };
+        if missed < LOOKS {
+            return Looked { missed, anew: None };
+        }
+        let path = self.path.display();
+        match self.renew() {
+            Ok(Some(listener)) => {
+                tracing::warn!(%path, "the socket's file was removed: listening anew");
+                return Looked { missed: 0, anew: Some(listener) };
+            }
+            Ok(None) => {}
+            Err(error) if missed == LOOKS => {
+                tracing::warn!(%path, %error, "the socket's file was removed, and cannot be made again");
+            }
+            Err(_) => {}
+        }
+        Looked { missed, anew: None }
+    }
+
     /// Listens anew. Returns `None` if the file was removed for good.
     fn renew(&self) -> io::Result<Option<SocketListener>> {
         let mut id = self.id.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,52 +92,49 @@ fn create(path: &Path) -> io::Result<(SocketListener, (u64, u64))> {
     Ok((SocketListener(listener), untrusted_file::id(&created)))
 }
 
+/// Result of a look at the file of a socket.
+struct Looked {
+    /// Number of the last looks that missed the file.
+    missed: u32,
+    /// The socket that was created anew.
+    anew: Option<SocketListener>,
+}
+
+/// Looks at the file after a pause, on a thread: its file system may not answer, and then there is no other look.
+fn next_look(blocking: BlockingPool, file: SocketFile, missed: u32) -> BoxFuture<'static, Looked> {
+    Box::pin(async move {
+        loop {
+            sleep(LOOK_PAUSE).await;
+            let file = file.clone();
+            // Without a limit: a socket that was created late would be lost with its result.
+            let looked = blocking.without_timeout(Purpose::Housekeeping, move || file.look(missed)).await;
+            if let Ok(looked) = looked {
+                return looked;
+            }
+        }
+    })
+}
+
 /// A socket that this process created.
 struct OwnSocket {
     listener: SocketListener,
     file: SocketFile,
-    /// Number of the last looks that missed the file.
-    missed: u32,
-}
-
-impl OwnSocket {
-    fn create(path: &Path) -> io::Result<Self> {
-        let (listener, id) = create(path)?;
-        let file = SocketFile { path: path.to_owned(), id: Arc::new(Mutex::new(Some(id))) };
-        Ok(Self { listener, file, missed: 0 })
-    }
-
-    /// Listens anew once the file is gone: no client would find this daemon. What others have put in its place is left.
-    fn look_at_file(&mut self) {
-        let found = fs::symlink_metadata(&self.file.path);
-        let is_gone = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        self.missed = if is_gone { self.missed.saturating_add(1) } else { 0 };
-        if self.missed < LOOKS {
-            return;
-        }
-        let path = self.file.path.display();
-        match self.file.renew() {
-            Ok(Some(listener)) => {
-                tracing::warn!(%path, "the socket's file was removed: listening anew");
-                (self.listener, self.missed) = (listener, 0);
-            }
-            Ok(None) => {}
-            Err(error) if self.missed == LOOKS => {
-                tracing::warn!(%path, %error, "the socket's file was removed, and cannot be made again");
-            }
-            Err(_) => {}
-        }
-    }
+    blocking: BlockingPool,
+    look: BoxFuture<'static, Looked>,
 }
 
 impl Listener for OwnSocket {
     fn accept<'a>(&'a mut self, processes: &'a dyn Processes) -> BoxFuture<'a, io::Result<Option<Incoming>>> {
         Box::pin(async move {
             loop {
-                let accepted = timeout(LOOK_PAUSE, self.listener.accept(processes)).await;
-                match accepted {
-                    Ok(accepted) => return accepted,
-                    Err(_) => self.look_at_file(),
+                let Looked { missed, anew } = tokio::select! {
+                    biased;
+                    looked = &mut self.look => looked,
+                    accepted = self.listener.accept(processes) => return accepted,
+                };
+                self.look = next_look(self.blocking.clone(), self.file.clone(), missed);
+                if let Some(listener) = anew {
+                    self.listener = listener;
                 }
             }
         })
@@ -118,14 +146,18 @@ impl Listener for OwnSocket {
 ///
 /// # Errors
 /// The socket cannot be created, or another program listens at its path.
-pub(crate) fn listen(path: &Path) -> Result<(Box<dyn Listener>, Option<SocketFile>), DaemonError> {
+pub(crate) fn listen(
+    path: &Path,
+    blocking: &BlockingPool,
+) -> Result<(Box<dyn Listener>, Option<SocketFile>), DaemonError> {
     if let Some(fd) = inherited()? {
         let listener = protocol::aio::from_fd(fd).map_err(handover_failed)?;
         return Ok((Box::new(SocketListener(listener)), None));
     }
     remove_dead_socket(path)?;
-    let socket = OwnSocket::create(path).map_err(|e| DaemonError::io(path, e))?;
-    let file = socket.file.clone();
+    let (listener, file) = SocketFile::create(path).map_err(|e| DaemonError::io(path, e))?;
+    let look = next_look(blocking.clone(), file.clone(), 0);
+    let socket = OwnSocket { listener, file: file.clone(), blocking: blocking.clone(), look };
     Ok((Box::new(socket), Some(file)))
 }
 
@@ -172,26 +204,33 @@ mod tests {
     async fn a_socket_whose_file_is_gone_is_created_anew_until_it_is_removed_for_good() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("poold.sock");
-        let mut own = OwnSocket::create(&path).unwrap();
-        let look = |own: &mut OwnSocket, times: u32| (0..times).for_each(|_| own.look_at_file());
+        let (listener, file) = SocketFile::create(&path).unwrap();
+        let (mut listeners, mut missed) = (vec![listener], 0);
+        let mut look = |times: u32| {
+            for _ in 0..times {
+                let looked = file.look(missed);
+                missed = looked.missed;
+                listeners.extend(looked.anew);
+            }
+        };
         let id = || fs::symlink_metadata(&path).ok().map(|found| untrusted_file::id(&found));
         let first = id();
-        look(&mut own, LOOKS);
+        look(LOOKS);
         assert!(id() == first && UnixStream::connect(&path).is_ok(), "it is there");
         fs::remove_file(&path).unwrap();
-        look(&mut own, LOOKS - 1);
+        look(LOOKS - 1);
         assert_eq!(id(), None, "it may be just being replaced");
-        look(&mut own, 1);
+        look(1);
         UnixStream::connect(&path).expect("it is listened at again");
         fs::remove_file(&path).unwrap();
         let theirs = UnixListener::bind(&path).unwrap();
         let others = id();
-        look(&mut own, LOOKS);
-        own.file.clone().remove();
+        look(LOOKS);
+        file.clone().remove();
         assert_eq!(id(), others, "what others have put there is theirs");
         drop(theirs);
         fs::remove_file(&path).unwrap();
-        look(&mut own, LOOKS);
+        look(LOOKS);
         assert_eq!(id(), None, "the daemon ends");
     }
 }

@@ -198,7 +198,7 @@ async fn recover_and_serve(
     }
     let listener = match socket {
         Socket::Path => {
-            let (listener, file) = listen::listen(&daemon.paths.socket)?;
+            let (listener, file) = listen::listen(&daemon.paths.socket, &daemon.blocking)?;
             *created = file;
             listener
         }
