@@ -1,4 +1,5 @@
-//! The line "waiting for …" on standard error, shown on a terminal only, not before a second, and not in the background.
+//! The line "waiting for …" on standard error, shown on a terminal only, not before a second, and not in the
+//! background.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What a command draws on a terminal.
+//! Commands that draw on a terminal.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -12,8 +12,8 @@ use crate::platform;
 
 impl KillRun<'_> {
     /// Sends HUP to the processes that got TERM, once only interactive shells are left: they ignore TERM, end on HUP
-    /// and pass it on to their jobs. Any other program has the whole grace, also if it ignores TERM: HUP would end it in
-    /// the middle of what it must not leave half done.
+    /// and pass it on to their jobs. Any other program has the whole grace, also if it ignores TERM: HUP would end it
+    /// in the middle of what it must not leave half done.
     pub(super) fn hang_up(&mut self, termed: &[ProcId]) {
         let is_shell = |id: &ProcId| is_job_control_shell(*id) || is_shell_by_name(*id);
         if termed.iter().all(|id| self.hung_up.contains(id)) || !termed.iter().all(is_shell) {

@@ -1,4 +1,4 @@
-//! What the terminal of this process takes, by its environment.
+//! The abilities of this process's terminal, by its environment.
 
 use std::env::var_os;
 use std::ffi::OsStr;

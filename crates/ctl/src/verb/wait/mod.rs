@@ -120,7 +120,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     Ok(exit::OK)
 }
 
-/// What is known of a `poold` that does not answer, as the end of a sentence; empty of one that does.
+/// Says why a `poold` does not answer, as the end of a sentence; empty of one that does.
 fn why_unanswered(context: &Context) -> String {
     match context.client().ask_once(Request::Ping, CAUSE_LIMIT) {
         Err(error) if error.code() == ErrorCode::Unavailable => format!(": {error}"),
