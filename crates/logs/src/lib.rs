@@ -26,7 +26,7 @@ pub use paused_line::{
 pub use process::log_writer::{find_writer, hold, is_held, is_writer_lost};
 pub use replay::replay;
 pub use time_index::{Times, offset_at, recorded_start_offset, start_offset};
-pub use writer_state::{is_complete, should_wait, wait_for_writer};
+pub use writer_state::{should_wait, wait_for_writer};
 
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ use process::log_writer;
 use protocol::logs::{self, part_name};
 use protocol::{Tag, Timestamp};
 
+use super::writer_state::is_complete;
 use super::*;
 
 fn gzip(text: &[u8]) -> Vec<u8> {

@@ -44,7 +44,7 @@ fn has_successor(dir: &Path, tag: Tag) -> bool {
 }
 
 /// True if the writer of this incarnation, or any if `None`, has started, and no writer is running.
-pub fn is_complete(dir: &Path, incarnation: Option<Tag>) -> bool {
+pub(crate) fn is_complete(dir: &Path, incarnation: Option<Tag>) -> bool {
     let entries = || log_writer::times::read(dir).unwrap_or_default();
     let started = incarnation.is_none_or(|tag| entries().iter().any(|entry| entry.tag == Some(tag)));
     started && !log_writer::has_writer(dir)
