@@ -3,13 +3,27 @@
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use super::access::open_directory;
+
+/// Number of attempts to hold a session, and the interval between them: who asks whether it is held has its lock for a
+/// moment.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Holds the session of a log until the returned file is dropped. `None` if that is not possible: then what is removed
 /// meanwhile cannot be read to its end.
 pub fn hold(dir: &Path) -> Option<File> {
-    open_session(dir).filter(|session| session.try_lock_shared().is_ok())
+    let session = open_session(dir)?;
+    for _ in 1..TRIES {
+        if session.try_lock_shared().is_ok() {
+            return Some(session);
+        }
+        thread::sleep(PAUSE);
+    }
+    session.try_lock_shared().is_ok().then_some(session)
 }
 
 /// True if a reader holds the session of a log.
