@@ -22,10 +22,12 @@ pub(crate) struct Outdated {
 
 /// This pool's outdated daemons, the supervisor first.
 pub(crate) fn outdated(context: &Context, status: Option<&Status>) -> Vec<Outdated> {
-    let alive = started::alive(&context.paths).unwrap_or_default();
-    let is_kept = |id: ProcId| alive.iter().any(|(_, handle)| handle.id() == id);
+    // Where its record cannot be read, `up` counts as having started them all.
+    let alive = started::alive(&context.paths).ok();
+    let is_kept =
+        |id: ProcId| alive.as_ref().is_none_or(|alive| alive.iter().any(|(_, handle)| handle.id() == id));
     let supervisor = outdated_supervisor(context).map(|id| ("up", id, true));
-    let poold = || alive.iter().find(|(name, _)| name == service::NAMES[0]);
+    let poold = || alive.iter().flatten().find(|(name, _)| name == service::NAMES[0]);
     let daemons = match status {
         Some(found) => outdated_daemons(found),
         // One that speaks too old a protocol does not tell its version.
