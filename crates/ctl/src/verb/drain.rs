@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     let targets = args.targets.find(context, &args.repeat, (Scope::Running, "to drain"))?;
     if args.wait
-        && let Some(own) = targets.iter().find(|target| context.is_current(&target.session))
+        && let Some(own) = targets.iter().find(|target| is_own(context, target))
     {
         let why = "it is drained once this command has ended, which would wait for it: leave out --wait";
         return Err(Error::usage(format!("{}: {why}", own.name)));
@@ -67,6 +67,15 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
         _ => wait_for_all(context, &draining),
     };
     first_error(context, drained, ended)
+}
+
+/// True for the session that this command runs in. A name is looked up: the command knows that session by its id.
+fn is_own(context: &Context, target: &Target) -> bool {
+    let is_named = || {
+        let found = calls::session(&mut context.client(), target.session.clone());
+        found.is_ok_and(|view| context.is_current(&view.session.id.into()))
+    };
+    context.is_current(&target.session) || context.session("-").is_ok() && is_named()
 }
 
 fn wait_for_all(context: &Context, draining: &[Target]) -> Result<(), Error> {

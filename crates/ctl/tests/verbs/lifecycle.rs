@@ -379,7 +379,9 @@ fn a_drain_does_not_wait_for_itself() {
         let ran = Ran::new(&pool.poolctl(line.split(' ')).env("POOL_SESSION", session).output().unwrap());
         assert!(ran.code == 2 && ran.err.ends_with("leave out --wait\n"), "{ran:?}");
     }
-    assert!(pool.calls().is_empty());
+    assert!(requests(&pool).iter().all(|request| *request == Request::Show(named("web"))));
+    let by_name = pool.poolctl(["drain", "web", "--wait"]).env("POOL_SESSION", "sess_1").output().unwrap();
+    assert_eq!(Ran::new(&by_name).code, 2, "{by_name:?}");
 }
 
 fn a_drain_that_is_cut_off_fails_and_a_session_that_had_ended_is_drained() {
