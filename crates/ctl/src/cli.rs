@@ -175,8 +175,13 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
         let document = json!({"error": {"code": "usage", "message": message, "exit": exit}});
         out::note(&escape::json(&document.to_string()));
     } else {
-        // An error that cannot be printed cannot be reported either.
-        drop(error.print());
+        if escaped.is_none() && !is_help && has_control_characters(args) {
+            // The line is a mistake only with those characters.
+            out::note(escape::lines(&error.render().to_string()).trim_end());
+        } else {
+            // An error that cannot be printed cannot be reported either.
+            drop(error.print());
+        }
         if let Some(tip) = tip(error, args) {
             out::note(&tip);
         }
@@ -184,8 +189,12 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
     exit
 }
 
-/// Returns the error of a line with the control characters in its arguments escaped, if there are any: an error repeats
-/// arguments, which could command the terminal.
+fn has_control_characters(args: &[OsString]) -> bool {
+    args.iter().any(|arg| escape::line(&arg.to_string_lossy()) != arg.to_string_lossy())
+}
+
+/// Returns the error of a line with the control characters in its arguments escaped, if there are any and it still is
+/// a mistake: an error repeats arguments, which could command the terminal.
 fn escaped(args: &[OsString]) -> Option<clap::Error> {
     let escaped = args.iter().map(|arg| OsString::from(escape::line(&arg.to_string_lossy())));
     let escaped: Vec<OsString> = escaped.collect();

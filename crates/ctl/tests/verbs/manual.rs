@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::fake::Pool;
+use crate::fake::{Pool, Ran};
 
 crate::tests! {
     a_topic_is_shown_without_a_pool, an_unknown_topic_names_the_nearest_one,
@@ -61,6 +61,10 @@ fn no_argument_in_an_error_commands_the_terminal() {
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
         assert!(ran.err.contains("x1b[2Jsense") && !ran.err.contains('\x1b'), "{ran:?}");
     }
+    // A line that is a mistake only with the character.
+    let line = ["kill", "web", "--op-id", "a\x1b[2Jb"];
+    let ran = Ran::new(&pool.poolctl(line).env("CLICOLOR_FORCE", "1").output().unwrap());
+    assert!(ran.code == 2 && ran.err.contains("--op-id") && !ran.err.contains('\x1b'), "{ran:?}");
 }
 
 fn the_manual_is_written_as_man_pages() {
