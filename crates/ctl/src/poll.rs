@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::{SFlag, fstat};
 use protocol::Refusal;
 
 use crate::Error;
@@ -31,6 +32,17 @@ pub(crate) fn has(fd: &PollFd<'_>, flags: PollFlags) -> bool {
 pub(crate) fn is_ready(fd: BorrowedFd<'_>, flags: PollFlags) -> bool {
     let mut fds = [PollFd::new(fd, flags)];
     poll(&mut fds, PollTimeout::ZERO).is_ok() && has(&fds[0], flags)
+}
+
+/// True if standard input is a pipe or a file with data, which the user expects to be read.
+pub(crate) fn stdin_has_data() -> bool {
+    let stdin = io::stdin();
+    let Ok(found) = fstat(&stdin) else { return false };
+    match SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT {
+        SFlag::S_IFREG => found.st_size > 0,
+        SFlag::S_IFIFO => is_ready(stdin.as_fd(), PollFlags::POLLIN),
+        _ => false,
+    }
 }
 
 /// Waits this long, or until standard output is closed.

@@ -25,7 +25,7 @@ crate::tests! {
     run_ends_alike_where_it_cannot_read_the_output, run_says_what_goes_on_where_it_cannot_wait,
     run_keeps_the_session_whose_output_the_disk_does_not_take,
     keys_that_send_signals_go_to_the_session_first, a_signal_that_comes_twice_ends_the_session,
-    a_session_that_may_not_be_ended_goes_on,
+    a_session_goes_on_only_if_its_end_is_refused,
     logs_are_shown_as_they_are_asked_for, logs_follow_until_the_session_is_over, the_journal_is_read_in_pages,
     following_goes_on_where_it_was_cut, following_outlasts_the_daemon,
 }
@@ -248,21 +248,25 @@ fn a_signal_that_comes_twice_ends_the_session() {
     assert!(ran.code == 143 && ran.err.contains("sess_1 is being ended"), "{} {}", ran.code, ran.err);
 }
 
-fn a_session_that_may_not_be_ended_goes_on() {
-    let pool = Pool::new(|call| match &call.request {
-        Request::New(_) | Request::Show(_) => ok(Response::Session(Box::new(session("web")))),
-        Request::Kill(_) => refused(ErrorCode::Conflict, "it is locked"),
-        _ => Answer::Silence,
-    });
-    let mut child = pool.poolctl(["run", "web", "--no-stream", "--", "program"]).spawn().unwrap();
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-    until("the wait", || pool.calls().iter().any(|call| matches!(call.request, Request::Wait(_))));
-    kill(pid, Signal::SIGTERM).unwrap();
-    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert_eq!(told.next().unwrap().unwrap(), "poolctl: the session was not ended: it is locked");
-    until("its end", || kill(pid, Signal::SIGTERM).is_err() || child.try_wait().unwrap().is_some());
-    assert_eq!(child.wait().unwrap().code(), Some(143));
-    assert!(told.next().unwrap().unwrap().contains("sess_1 still runs"));
+fn a_session_goes_on_only_if_its_end_is_refused() {
+    for (code, says) in
+        [(ErrorCode::Conflict, "sess_1 still runs"), (ErrorCode::Storage, "sess_1 is being ended")]
+    {
+        let pool = Pool::new(move |call| match &call.request {
+            Request::New(_) | Request::Show(_) => ok(Response::Session(Box::new(session("web")))),
+            Request::Kill(_) => refused(code, "it is so"),
+            _ => Answer::Silence,
+        });
+        let mut child = pool.poolctl(["run", "web", "--no-stream", "--", "program"]).spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        until("the wait", || pool.calls().iter().any(|call| matches!(call.request, Request::Wait(_))));
+        kill(pid, Signal::SIGTERM).unwrap();
+        let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert_eq!(told.next().unwrap().unwrap(), "poolctl: the session was not ended: it is so");
+        until("its end", || kill(pid, Signal::SIGTERM).is_err() || child.try_wait().unwrap().is_some());
+        assert_eq!(child.wait().unwrap().code(), Some(143));
+        assert!(told.next().unwrap().unwrap().contains(says));
+    }
 }
 
 fn logs_are_shown_as_they_are_asked_for() {

@@ -3,16 +3,13 @@
 mod output;
 
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::poll::PollFlags;
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::stat::SFlag;
 use process::runtime::own_end::end_by;
 use protocol::request::{Keys, Kill, Pin, Remove, Until, Wait};
 use protocol::{
@@ -23,7 +20,7 @@ use crate::calls::{self};
 use crate::client::{ANSWER_MARGIN, operation};
 use crate::create::{CreateArgs, create_as, environment_help};
 use crate::missing_component::MissingComponentNote;
-use crate::poll::is_ready;
+use crate::poll::stdin_has_data;
 use crate::show::json::SessionJson;
 use crate::show::{out, session, time};
 use crate::signals::SAME_SIGNAL;
@@ -161,7 +158,9 @@ fn goes_on(context: &Context, id: &SessionRef, ending: &AtomicBool) -> String {
     let mut client = Client::new(context, Some(LOOK_LIMIT));
     match calls::session(&mut client, id.clone()) {
         Ok(view) if !view.session.lifecycle.holds_slot() => session::why_ended(&view),
-        Ok(_) if is_ending => format!("{id} is being ended: see `poolctl show {id}`"),
+        Ok(view) if is_ending || view.session.lifecycle == Lifecycle::Draining => {
+            format!("{id} is being ended: see `poolctl show {id}`")
+        }
         Ok(_) => format!("{id} still runs: see `poolctl attach {id}`, `poolctl kill {id}`"),
         Err(error) if error.code() == ErrorCode::NotFound => format!("{id} is removed"),
         Err(_) => format!("{id} may still run: see `poolctl show {id}`"),
@@ -170,17 +169,6 @@ fn goes_on(context: &Context, id: &SessionRef, ending: &AtomicBool) -> String {
 
 fn note_goes_on(context: &Context, id: &SessionRef, ending: &AtomicBool) {
     out::note(&format!("poolctl: {}", goes_on(context, id, ending)));
-}
-
-/// True if standard input is a pipe or a file with data, which the user expects to be read.
-fn stdin_has_data() -> bool {
-    let stdin = std::io::stdin();
-    let Ok(found) = nix::sys::stat::fstat(&stdin) else { return false };
-    match SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT {
-        SFlag::S_IFREG => found.st_size > 0,
-        SFlag::S_IFIFO => is_ready(stdin.as_fd(), PollFlags::POLLIN),
-        _ => false,
-    }
 }
 
 /// The exit code for a program that could not be executed: 126, or 127 if it does not exist. The record that
@@ -370,10 +358,14 @@ impl SignalTarget {
                 let failed = format!("the key {key} did not reach the session");
                 (Request::Keys(Keys { session, keys: vec![key.into()] }), failed)
             }
-            None => (Request::Kill(Kill { session, grace_ms: None }), "the session was not ended".to_owned()),
+            None => {
+                // Its grace may be longer than the usual limit of an answer.
+                client.set_limit(None);
+                (Request::Kill(Kill { session, grace_ms: None }), "the session was not ended".to_owned())
+            }
         };
         let answer = client.change(&Repeat::default(), request);
-        if answer.is_err() {
+        if answer.as_ref().is_err_and(is_refusal) {
             // It goes on: it is locked, for example.
             ending.store(false, Ordering::Relaxed);
         }
@@ -382,6 +374,11 @@ impl SignalTarget {
             report(json, &failed, &error);
         }
     }
+}
+
+/// True if poold has declined the request. After any other error the request may still be carried out.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::Conflict | ErrorCode::Refused | ErrorCode::NotFound)
 }
 
 /// The key for which a terminal sends this signal, as the session's own terminal knows it.
