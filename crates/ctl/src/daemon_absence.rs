@@ -22,9 +22,6 @@ const START_LIMIT: Duration = Duration::from_secs(90);
 /// Lines of poold's log that are looked at.
 const LOG_LINES: usize = 20;
 
-/// The name of the daemon's socket, unless `POOL_SOCKET` named another one at its start.
-const SOCKET: &str = "poold.sock";
-
 /// The options of `poold` for tasks of maintenance.
 const TASKS: [&str; 4] = ["--check", "--compact", "--discard-quarantined", "--import"];
 
@@ -50,9 +47,9 @@ impl DaemonAbsence {
     /// True if the socket is not that of the pool in the state directory, whose locks and logs then say nothing of it:
     /// by `--socket` or `POOL_SOCKET` another pool is asked for, or none.
     fn is_elsewhere(&self) -> bool {
-        let Paths { socket, run, up_lock, .. } = &self.paths;
+        let Paths { socket, up_lock, .. } = &self.paths;
         let kept = supervisor_lock::terms(up_lock).socket;
-        let own = kept.map_or_else(|| run.join(SOCKET), |kept| PathBuf::from(kept.as_os_str()));
+        let own = kept.map_or_else(|| self.paths.own_socket(), |kept| PathBuf::from(kept.as_os_str()));
         !is_same(socket, &own)
     }
 

@@ -17,6 +17,9 @@ pub const POOL_NAME_MAX: usize = 32;
 /// Maximum length of a socket's path, in bytes: the size of `sun_path` without the final NUL.
 pub const SOCKET_PATH_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
+/// The socket in the state directory, unless `POOL_SOCKET` names another one.
+const OWN_SOCKET: &str = "run/poold.sock";
+
 /// Errors of paths and directories. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
@@ -144,7 +147,7 @@ impl Env {
     pub fn socket_path(&self) -> Result<PathBuf, PathError> {
         let path = match set(self.socket.as_ref()) {
             Some(path) => absolute("POOL_SOCKET", path)?,
-            None => self.state_dir()?.join("run/poold.sock"),
+            None => self.state_dir()?.join(OWN_SOCKET),
         };
         fits_socket(path)
     }
@@ -259,6 +262,11 @@ impl Paths {
             run,
             state,
         })
+    }
+
+    /// Returns the socket of a `poold` of this state directory that was started without `POOL_SOCKET`.
+    pub fn own_socket(&self) -> PathBuf {
+        self.state.join(OWN_SOCKET)
     }
 
     /// Returns the log file of a daemon.
