@@ -1,6 +1,6 @@
 //! The reason why no daemon answers, as far as its disk, its locks and its log show it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use process::identity::{self, State};
@@ -108,7 +108,7 @@ impl DaemonAbsence {
         let taken = std::fs::metadata(&self.paths.lock).and_then(|lock| lock.modified()).ok();
         let is_new = taken.and_then(|at| at.elapsed().ok()).is_some_and(|time| time < START_LIMIT);
         let holder = self.holder();
-        let starts = is_new || self.paths.run.join("recovery").exists();
+        let starts = is_new || recovery(&self.paths.run).is_some();
         starts && holder.is_some_and(|pid| task(pid).is_none() && !is_stopped(pid))
     }
 
@@ -216,6 +216,16 @@ impl DaemonAbsence {
     }
 }
 
+/// The process id of the live daemon that recovers its database, and its progress in percent. A killed one leaves the
+/// file.
+pub(crate) fn recovery(run: &Path) -> Option<(u32, u8)> {
+    let text = std::fs::read_to_string(run.join("recovery")).ok()?;
+    let (pid, percent) = text.trim().split_once(' ')?;
+    let (pid, percent) = (pid.parse().ok()?, percent.parse().ok()?);
+    identity::identify(pid).ok()??;
+    Some((pid, percent))
+}
+
 /// The daemon, with its process id as far as that is known.
 fn named(pid: Option<u32>) -> String {
     pid.map_or_else(|| "poold".to_owned(), |pid| format!("poold (pid {pid})"))
@@ -258,7 +268,6 @@ fn begins_record(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::path::Path;
     use std::process::Stdio;
     use std::time::SystemTime;
 
@@ -318,7 +327,11 @@ mod tests {
         let elsewhere = DaemonAbsence { paths: Paths { socket: "/nowhere".into(), ..absence.paths.clone() } };
         let who = format!("no poold answers at /nowhere: poold (pid {me}), which has ");
         assert!(told(&elsewhere).starts_with(&who), "{}", told(&elsewhere));
-        std::fs::write(absence.paths.run.join("recovery"), "1 5").unwrap();
+        let file = absence.paths.run.join("recovery");
+        let recovers = |pid: u32| std::fs::write(&file, format!("{pid} 5\n")).unwrap();
+        recovers(u32::MAX - 1);
+        assert!(!absence.is_starting(), "that one was killed");
+        recovers(me);
         assert!(absence.is_starting(), "a large database takes long");
 
         let script = ["-c", "read line", "poold", "--import=file"];

@@ -9,6 +9,7 @@ use protocol::millis;
 use protocol::reply::Status;
 
 use crate::Context;
+use crate::daemon_absence::recovery;
 use crate::up::health;
 
 /// Unanswered requests in a row after which `poold` counts as hung.
@@ -55,14 +56,13 @@ fn is_in_long_operation(run: &Path) -> bool {
         let found = pid.parse().ok().and_then(|pid| process::identity::identify(pid).ok().flatten());
         found.is_some()
     };
-    let read = |name: &str| std::fs::read_to_string(run.join(name)).ok();
-    let recovers = read("recovery").is_some_and(|text| text.split(' ').next().is_some_and(lives));
-    let compacts = read("compacting").is_some_and(|text| {
+    let compacting = std::fs::read_to_string(run.join("compacting"));
+    let compacts = compacting.is_ok_and(|text| {
         let mut words = text.split_whitespace();
         let within = |until: &str| until.parse().is_ok_and(|until| millis(awake()) < until);
         words.next().is_some_and(lives) && words.next().is_some_and(within)
     });
-    recovers || compacts
+    recovery(run).is_some() || compacts
 }
 
 #[cfg(test)]

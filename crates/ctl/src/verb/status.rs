@@ -1,11 +1,11 @@
 //! `status`: the components and their health; exit 0 only when healthy.
 
-use std::path::Path;
 use std::time::Duration;
 
 use protocol::reply::Status;
 use protocol::{ErrorCode, Refusal, Request};
 
+use crate::daemon_absence::recovery;
 use crate::show::{out, status, time};
 use crate::up::{builds, orphans};
 use crate::{Context, Error, calls, describe, exit, supervisor_lock};
@@ -83,13 +83,4 @@ fn status_or_progress(context: &Context) -> Result<Status, Error> {
         }
         answered => answered,
     }
-}
-
-/// The process id of the daemon that recovers its database, and its progress in percent.
-fn recovery(run: &Path) -> Option<(u32, u8)> {
-    let text = std::fs::read_to_string(run.join("recovery")).ok()?;
-    let (pid, percent) = text.trim().split_once(' ')?;
-    let (pid, percent) = (pid.parse().ok()?, percent.parse().ok()?);
-    process::identity::identify(pid).ok()??;
-    Some((pid, percent))
 }
