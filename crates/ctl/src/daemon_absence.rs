@@ -112,8 +112,8 @@ impl DaemonAbsence {
         starts && holder.is_some_and(|pid| task(pid).is_none() && !is_stopped(pid))
     }
 
-    /// Returns the refusal of a request to a daemon that holds its lock and has no socket: it has just started, is
-    /// being stopped, was started for a task only, or somebody has removed the file.
+    /// Returns the refusal of a request to a daemon that holds its lock and is not reached: it has just started, is
+    /// being stopped, was started for a task only, or somebody has removed the file of its socket.
     fn without_socket(&self) -> Refusal {
         let pid = self.holder();
         let who = named(pid);
@@ -124,13 +124,25 @@ impl DaemonAbsence {
             )
         } else if self.is_starting() {
             format!("{who} is starting, and does not listen yet: try again")
-        } else {
+        } else if self.paths.socket.exists() {
             let how = match pid.filter(|_| !self.is_kept()) {
                 Some(pid) => format!("`kill {pid}`, and then start it again"),
-                None => "`poolctl down` and `poolctl up` make a new one".to_owned(),
+                None => "`poolctl down` and `poolctl up` start it anew".to_owned(),
             };
             format!(
-                "{who} runs, but its socket {socket} is gone: unless it is just being stopped, {how}; sessions run on"
+                "{who} runs, but does not listen at {socket}: unless it is just being stopped, {how}; sessions run on"
+            )
+        } else {
+            let pool = &self.paths.pool;
+            let unit = format!(
+                "; one of a systemd socket unit does not: `systemctl --user restart tmux-pool@{pool}.socket \
+                 tmux-pool@{pool}.service`, sessions run on"
+            );
+            let unit = if self.is_kept() { "" } else { unit.as_str() };
+            format!(
+                "{who} runs, but its socket {socket} is gone: unless it is just being stopped, it makes a new one \
+                 within 15 s, or {} tells why not{unit}",
+                self.paths.log("poold").display()
             )
         };
         Refusal::unavailable(why)
@@ -308,7 +320,7 @@ mod tests {
         assert_eq!(told(), format!("poold (pid {me}) is starting, and does not listen yet: try again"));
         held.set_modified(SystemTime::now() - START_LIMIT).unwrap();
         let begins = format!("poold (pid {me}) runs, but its socket {} is gone: ", paths.socket.display());
-        assert!(told().starts_with(&begins), "{}", told());
+        assert!(told().starts_with(&begins) && !told().contains("systemd"), "{}", told());
     }
 
     #[test]
@@ -321,8 +333,13 @@ mod tests {
         let told = |absence: &DaemonAbsence| absence.of_unkept_daemon().unwrap().message;
         assert!(absence.is_starting() && told(&absence).contains("is starting"), "{}", told(&absence));
         held.set_modified(SystemTime::now() - START_LIMIT).unwrap();
-        let how = format!(" is gone: unless it is just being stopped, `kill {me}`, and then start it again;");
-        assert!(!absence.is_starting() && told(&absence).contains(&how), "{}", told(&absence));
+        assert!(!absence.is_starting() && told(&absence).contains("is gone: "), "{}", told(&absence));
+        let unit = " restart tmux-pool@default.socket tmux-pool@default.service`";
+        assert!(told(&absence).contains(unit), "{}", told(&absence));
+        File::create(&absence.paths.socket).unwrap();
+        let how = format!(": unless it is just being stopped, `kill {me}`, and then start it again;");
+        let is_told = told(&absence).contains("does not listen at") && told(&absence).contains(&how);
+        assert!(is_told, "the file is there: {}", told(&absence));
         assert!(absence.left_running().ends_with(&format!("`kill {me}` ends it")));
         let elsewhere = DaemonAbsence { paths: Paths { socket: "/nowhere".into(), ..absence.paths.clone() } };
         let who = format!("no poold answers at /nowhere: poold (pid {me}), which has ");
