@@ -70,9 +70,10 @@ impl DaemonAbsence {
             Some(pid) => format!("poold (pid {pid})"),
             None => format!("poold at {}", self.paths.socket.display()),
         };
-        let stopped = pid
-            .filter(|pid| is_stopped(*pid))
-            .map(|pid| format!(": it is stopped; `kill -CONT {pid}` lets it go on"));
+        let stopped = self.possible_daemon().filter(|pid| is_stopped(*pid)).map(|stopped| {
+            let it = if pid.is_some() { "it".to_owned() } else { named(Some(stopped)) };
+            format!(": {it} is stopped; `kill -CONT {stopped}` lets it go on")
+        });
         match limit {
             Some(limit) => {
                 let what = format!("{who} did not answer within {}", time::exact(limit));
@@ -97,7 +98,7 @@ impl DaemonAbsence {
         let (socket, state) = (self.paths.socket.display(), self.paths.state.display());
         let who = named(self.holder());
         Some(Refusal::unavailable(format!(
-            "no poold answers at {socket}: {who}, which has {state}, does not listen there; check --socket, \
+            "no poold answers at {socket}: {who}, which has {state}, may not listen there; check --socket, \
              POOL_SOCKET and POOL_STATE_DIR"
         )))
     }
@@ -191,6 +192,12 @@ impl DaemonAbsence {
     /// The process id of the daemon that is asked, if it holds the lock of the pool.
     fn daemon(&self) -> Option<u32> {
         self.holder().filter(|_| !self.is_elsewhere())
+    }
+
+    /// The process id of the daemon that is asked, as far as is known: the socket of one without a supervisor is not.
+    fn possible_daemon(&self) -> Option<u32> {
+        let is_possible = !supervisor_lock::is_held(&self.paths.up_lock) || !self.is_elsewhere();
+        self.holder().filter(|_| is_possible)
     }
 
     /// The process id of the holder of the lock of the pool.
@@ -404,7 +411,7 @@ mod tests {
         assert_eq!(told(limit), (ErrorCode::Timeout, late));
         assert!(told(None).1.ends_with("poold.log"), "{:?}", told(None));
         let terms = Terms { watchdog_ms: Some(30_000), ..Terms::default() };
-        let _up = supervisor_lock::try_acquire(&paths.up_lock, &terms).unwrap().unwrap();
+        let up = supervisor_lock::try_acquire(&paths.up_lock, &terms).unwrap().unwrap();
         let kept = format!(
             "poold (pid {me}) does not answer: its `poolctl up` (pid {me}) ends and restarts it if that lasts for 30s"
         );
@@ -420,6 +427,14 @@ mod tests {
             format!("poold (pid {pid}) does not answer: it is stopped; `kill -CONT {pid}` lets it go on");
         assert_eq!(told(None), (ErrorCode::Unavailable, stopped));
         assert_eq!(absence.stopped_daemon(), Some(pid));
+        let elsewhere = DaemonAbsence { paths: Paths { socket: "/nowhere".into(), ..paths.clone() } };
+        assert!(!elsewhere.of_silent_daemon(None).message.contains("-CONT"), "its socket is known");
+        drop(up);
+        let told = elsewhere.of_silent_daemon(None).message;
+        let possible = format!(
+            "poold at /nowhere does not answer: poold (pid {pid}) is stopped; `kill -CONT {pid}` lets it go on"
+        );
+        assert_eq!(told, possible, "one with POOL_SOCKET, and no supervisor");
         let left = format!("poold (pid {pid}) still runs, and is stopped: `kill -CONT {pid}` lets it go on");
         assert_eq!(absence.left_running(), left);
         child.kill().unwrap();
