@@ -65,6 +65,8 @@ struct Service {
     /// False if somebody else had started it, to whom its next start is left; `None` as long as that is unknown.
     is_ours: Option<bool>,
     due: Instant,
+    /// True once it is noted that its start waits for the pool's lock.
+    waits: bool,
     /// The time since which it runs without a connection to `poold`.
     unconnected: Option<Instant>,
 }
@@ -98,11 +100,7 @@ pub(crate) fn run(context: &Context, lock: &SupervisorLock, watchdog: Duration) 
     }
     let mut check_at = now + DIR_INTERVAL;
     loop {
-        for (number, service) in services.iter_mut().enumerate() {
-            if service.running.is_none() && service.due <= Instant::now() {
-                service.start(context, number, &sender);
-            }
-        }
+        start_due(context, &mut services, &sender);
         if check_at <= Instant::now() {
             if !lock.is_in_place(&context.paths.up_lock) {
                 out::note("the pool's directory was removed or replaced: stopping its daemons");
@@ -124,6 +122,21 @@ pub(crate) fn run(context: &Context, lock: &SupervisorLock, watchdog: Duration) 
     }
     stop_all(&mut services, &wakes);
     Ok(())
+}
+
+/// Starts the daemons that are due. Once `poold` is somebody else's, those beside it have a moment to connect.
+fn start_due(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) {
+    for number in 0..services.len() {
+        let was_unknown = services[0].is_ours.is_none();
+        let service = &mut services[number];
+        if service.running.is_none() && service.due <= Instant::now() {
+            service.start(context, (number, was_unknown), wakes);
+        }
+        if was_unknown && services[0].is_ours == Some(false) {
+            let due = Instant::now() + LOCK_INTERVAL;
+            services[1..].iter_mut().for_each(|service| service.due = service.due.max(due));
+        }
+    }
 }
 
 /// Takes over the live daemons of an earlier supervisor, so that none is started twice.
@@ -217,10 +230,13 @@ fn stop_sessions(context: &Context, wakes: &Sender<Wake>) {
 
 impl Service {
     fn new(name: &'static str, due: Instant) -> Self {
-        Self { name, backoff: service::backoff(), running: None, is_ours: None, due, unconnected: None }
+        let backoff = service::backoff();
+        Self { name, backoff, running: None, is_ours: None, due, waits: false, unconnected: None }
     }
 
-    fn start(&mut self, context: &Context, number: usize, wakes: &Sender<Wake>) {
+    /// Starts it, unless somebody else does. `is_unknown` is true as long as it is unknown whose `poold` is: then what
+    /// is beside it may be somebody else's, too.
+    fn start(&mut self, context: &Context, (number, is_unknown): (usize, bool), wakes: &Sender<Wake>) {
         let now = Instant::now();
         if self.is_ours == Some(false) || is_run_by_another(context, self.name) {
             if self.is_ours.is_none() {
@@ -230,11 +246,15 @@ impl Service {
             self.due = now + FOREIGN_INTERVAL;
             return;
         }
-        if self.name == service::NAMES[0] && supervisor_lock::is_held(&context.paths.lock) {
+        if (number == 0 || is_unknown) && supervisor_lock::is_held(&context.paths.lock) {
+            if !self.waits {
+                out::note(&format!("{} waits: another poold holds the pool's lock", self.name));
+                self.waits = true;
+            }
             self.due = now + LOCK_INTERVAL;
             return;
         }
-        self.is_ours = Some(true);
+        (self.is_ours, self.waits) = (Some(true), false);
         let started = exit_reporter(number, wakes.clone())
             .and_then(|children| Ok((service::start(&context.paths, self.name)?, children)));
         match started {

@@ -25,6 +25,7 @@ crate::tests! {
     a_supervisor_that_is_stopped_is_named_and_can_be_ended, a_supervisor_ends_with_its_directory,
     what_was_replaced_is_restarted_and_named_before, what_was_upgraded_elsewhere_is_restarted_and_named_before,
     a_socket_that_is_not_the_pools_is_not_waited_for, what_somebody_else_started_is_left_to_them,
+    none_is_started_beside_a_poold_that_may_be_starting,
     an_older_build_that_somebody_else_started_is_not_said_to_be_restarted,
     a_poold_of_another_protocol_leaves_no_supervisor, an_older_protocol_is_restarted,
     up_is_refused_inside_a_session, down_ends_the_sessions_or_nothing,
@@ -460,6 +461,20 @@ fn what_somebody_else_started_is_left_to_them() {
     assert!(!told.contains("tmux-watch (pid"), "it is this supervisor's, once that is asked for: {told}");
     assert!(pid(bin, "tmux-watch").is_some_and(|id| id.pid != before));
     assert_eq!(pid(bin, "poold").map(|id| id.pid), Some(poold.0.id()));
+}
+
+fn none_is_started_beside_a_poold_that_may_be_starting() {
+    let programs = Programs::new();
+    let dir = programs.pool.dir.path();
+    let lock = std::fs::File::create(dir.join("run/poold.lock")).unwrap();
+    let mut held = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusive).ok().unwrap();
+    write!(held, "{}", std::process::id()).unwrap();
+    assert_eq!(programs.run("up --timeout 1s").code, 6);
+    let log = || std::fs::read_to_string(dir.join("log/up.log")).unwrap_or_default();
+    until("they wait", || log().matches(" waits: another poold holds the pool's lock").count() == 3);
+    assert!(NAMES.iter().all(|name| pid(&programs.bin, name).is_none()), "{}", log());
+    drop(held);
+    programs.run("up").success();
 }
 
 fn an_older_build_that_somebody_else_started_is_not_said_to_be_restarted() {
