@@ -179,7 +179,8 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
             // The oldest of too many finished messages are forgotten.
             Err(refusal) if refusal.code == ErrorCode::NotFound && land.climate.finished_max == 1 => continue,
             _ if land.judge.is_purged(id) => continue,
-            _ if land.judge.is_removed(session)
+            // A subscriber that was away did not hear of each removal by time.
+            _ if (land.judge.is_removed(session) || land.climate.expires())
                 && sessions.iter().all(|found| found.session.id != session) =>
             {
                 continue;
