@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use protocol::tmux::Server;
-use protocol::{Lifecycle, ServerId, Session};
+use protocol::{Lifecycle, ProcId, ServerId, Session};
 
+use crate::observe::reconcile::has_ended;
 use crate::pool::Pool;
 use crate::volatile::Volatile;
 
@@ -56,14 +57,21 @@ fn server_of(session: &Session) -> Option<ServerId> {
 }
 
 /// The sessions that hold a slot and whose server is not proved dead. Sessions that are being started are left out, as
-/// they have no server yet. What is left of all others is ended by the reaper.
+/// they have no server yet, and those that are being ended once their programs are proved dead: only their pane may be
+/// left. What is left of all others is ended by the reaper.
 fn running<'a>(pool: &'a Pool, volatile: &'a Volatile) -> impl Iterator<Item = &'a Session> {
     let exited = volatile.reaping.exited();
     let is_left = move |s: &&Session| match server_of(s) {
-        Some(own) => !exited.contains(&own.process),
+        Some(own) => !exited.contains(&own.process) && !is_over(s, exited),
         None => s.lifecycle != Lifecycle::Starting,
     };
     pool.sessions().filter(|s| s.lifecycle.holds_slot()).filter(is_left)
+}
+
+/// True if a session is being ended and its programs are proved dead.
+fn is_over(session: &Session, exited: &BTreeSet<ProcId>) -> bool {
+    let has_ended = session.incarnation.as_ref().is_some_and(|run| has_ended(run, exited));
+    has_ended && session.lifecycle == Lifecycle::Draining
 }
 
 /// The running sessions that the last observation does not show. Those started after it do not count.
@@ -75,8 +83,6 @@ fn missing<'a>(pool: &'a Pool, volatile: &'a Volatile) -> impl Iterator<Item = &
 
 #[cfg(test)]
 mod tests {
-    use protocol::ProcId;
-
     use super::*;
 
     #[test]

@@ -150,6 +150,11 @@ pub(crate) fn runs_on(run: &Incarnation, exited: &BTreeSet<ProcId>) -> bool {
     run.init.into_iter().chain(run.agent).any(|process| !exited.contains(&process))
 }
 
+/// True if the end of the init and of the program of an incarnation is proved.
+pub(crate) fn has_ended(run: &Incarnation, exited: &BTreeSet<ProcId>) -> bool {
+    run.init.is_some() && !runs_on(run, exited)
+}
+
 struct Case<'a> {
     pool: &'a Pool,
     session: &'a Session,
@@ -164,9 +169,8 @@ impl Case<'_> {
         runs_on(self.incarnation, self.observation.exited)
     }
 
-    /// True if the end of the init and of its program is proved.
     fn has_ended(&self) -> bool {
-        self.incarnation.init.is_some() && !self.runs_on()
+        has_ended(self.incarnation, self.observation.exited)
     }
 
     fn has_exited(&self, process: Option<ProcId>) -> bool {

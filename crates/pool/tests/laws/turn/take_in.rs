@@ -318,6 +318,23 @@ fn sessions_in_a_server_that_does_not_answer_name_it_whichever_was_seen_last() {
 }
 
 #[test]
+fn a_killed_session_holds_up_no_start_beside_its_server_once_its_programs_are_dead() {
+    let mut engine = Engine::with_live(1);
+    let is_replaced = |engine: &mut Engine, exited: &[ProcId]| {
+        engine.pass(1000);
+        let seen = engine.see(up(2, vec![]), exited);
+        engine.world.emit_all(seen.events);
+        observe::is_replaced(&engine.world.pool, &engine.volatile)
+    };
+    assert!(is_replaced(&mut engine, &[process(101)]), "nobody has asked for its end");
+    engine.is(ONE, Lifecycle::Draining, Reason::Killed);
+    engine.change(ONE, |s| s.incarnation.as_mut().unwrap().agent = Some(process(201)));
+    assert!(is_replaced(&mut engine, &[process(101)]), "its program may still run");
+    assert!(!is_replaced(&mut engine, &[process(101), process(201)]));
+    assert_eq!(engine.session(ONE).lifecycle, Lifecycle::Draining, "its pane is not proved to be gone");
+}
+
+#[test]
 fn a_server_without_sessions_is_out_of_reach_until_it_is_proved_dead() {
     let mut engine = Engine::new();
     let see = |engine: &mut Engine, state: TmuxState, exited: &[ProcId]| {
