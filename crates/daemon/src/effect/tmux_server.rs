@@ -109,7 +109,8 @@ fn replaced(server: ServerId, old: ServerId, sessions: usize) -> String {
     let (new, old) = (server.process.pid, old.process.pid);
     format!(
         "another tmux server (pid {new}) answers at the socket, and that of {} (pid {old}) is not proved dead; what \
-         it runs is left as it is; end the new one, then `kill -USR1 {old}` makes the old one listen again",
+         it runs is left as it is; end the new one, then `kill -USR1 {old}` makes the old one listen again, or \
+         `kill {old}` ends the old one and its sessions",
         counted(sessions as u64, "session")
     )
 }
@@ -139,6 +140,13 @@ mod tests {
     use protocol::ProcId;
 
     use super::*;
+
+    #[test]
+    fn a_stranger_that_is_to_stay_is_not_the_only_server_that_can_be_ended() {
+        let server = |pid| ServerId { process: ProcId { pid, start: 1 }, started_at: 1 };
+        let why = replaced(server(8), server(7), 1);
+        assert!(why.contains("`kill -USR1 7` makes") && why.contains("`kill 7` ends the old one"), "{why}");
+    }
 
     #[test]
     fn one_server_alone_is_to_listen_again() {
