@@ -40,6 +40,8 @@ fn t01_a_stopped_server_is_named_with_its_cure_and_loses_nothing() {
     let (server, before) = (pool.tmux_pid().unwrap(), ids.each_ref().map(|id| pool.pane_pids(id)));
     let told = watch(&pool);
     send_signal(server, Signal::SIGSTOP);
+    let early = pool.ctl(&["--timeout", "30s", "restart", "a"]).expect(7).stderr;
+    assert!(early.contains("nothing was ended"), "no observation shows the trouble yet: {early}");
     let status = await_state(&pool, "stopped");
     assert_eq!(
         (&status["healthy"], &status["tmux"]["server_pid"]),

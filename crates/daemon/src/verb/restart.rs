@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::request::Restart;
-use protocol::{ErrorCode, Refusal, Reply};
+use protocol::{ErrorCode, OsBytes, Refusal, Reply, SessionId};
 use tokio::time::timeout;
 
 use crate::decide::idempotency::ClientOperation;
 use crate::effect::launch;
 use crate::engine::{Daemon, Turn};
-use crate::sense::{hook_spool, user_dirs};
+use crate::sense::{hook_spool, tmux_snapshot, user_dirs};
 use crate::verb::start::{self, StartOptions, start_claim, start_stopped};
 use crate::verb::{clear, termination};
 
@@ -60,9 +60,14 @@ async fn check_startable(daemon: &Arc<Daemon>, asked: &Restart) -> Result<(), Re
         return Err(Refusal::new(ErrorCode::Conflict, unended(why)));
     }
     let Some(cwd) = cwd else { return Ok(()) };
-    let checked = match user_dirs::check_cwd(daemon, (id, &cwd)).await {
-        Ok(()) => start::check(daemon).await,
-        refused => refused,
-    };
+    let checked = check_place(daemon, (id, &cwd)).await;
     checked.map_err(|refusal| Refusal { message: unended(refusal.message), ..refusal })
+}
+
+/// Checks the directory, and that sessions can be started in the tmux server as it is now: the last observation may
+/// precede a trouble, and the program would be ended for a start that fails.
+async fn check_place(daemon: &Arc<Daemon>, session: (SessionId, &OsBytes)) -> Result<(), Refusal> {
+    user_dirs::check_cwd(daemon, session).await?;
+    tmux_snapshot::take(daemon).await?;
+    start::check(daemon).await
 }
