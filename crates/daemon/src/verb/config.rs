@@ -1,5 +1,6 @@
 //! `config`: the configuration in force, and reading its file again.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use protocol::{Paths, Refusal, Reply, Response};
@@ -43,19 +44,29 @@ pub(super) fn problem(paths: &Paths, in_force: &LoadedConfig) -> Option<String> 
             "poold would not start again with its configuration: {mistake}; `poolctl config check`"
         )),
         Ok(_) if is_gone(&paths.config) => {
-            let so = match in_force.says_anything() {
-                true => "the next start of poold would be without what is in force",
-                false if configured::is_noted(&paths.state) => "only the defaults are in force",
-                false => return None,
+            let here = paths.config.display();
+            let so = match (in_force.says_anything(), configured::noted(&paths.state)) {
+                (true, _) => "the next start of poold would be without what is in force",
+                (false, Some(last)) if last == paths.config => "only the defaults are in force",
+                (false, Some(last)) => return Some(left_out(&last, &paths.config)),
+                (false, None) => return None,
             };
             Some(format!(
-                "the configuration file {} is gone, and {so}: put it back, or make an empty one for the defaults, then \
-                 `poolctl config reload`",
-                paths.config.display()
+                "the configuration file {here} is gone, and {so}: put it back, or make an empty one for the defaults, \
+                 then `poolctl config reload`"
             ))
         }
         Ok(_) => None,
     }
+}
+
+/// Returns the problem of a start without a configuration file after one with another path.
+fn left_out(last: &Path, here: &Path) -> String {
+    let (last, here) = (last.display(), here.display());
+    format!(
+        "an earlier start of poold had the configuration file {last}, and this one has none: start poold with \
+         POOL_CONFIG={last}, or make an empty {here} for the defaults, then `poolctl config reload`"
+    )
 }
 
 /// Reads the configuration file again. Answers whether it changed, and which changes need a restart.
@@ -117,6 +128,10 @@ mod tests {
         configured::note(&paths.state, &paths.config, defaults.says_anything());
         let told = problem(&paths, &defaults).unwrap_or_default();
         assert!(told.contains("only the defaults are in force"), "{told}");
+        let elsewhere = Paths { config: dir.path().join("other.toml"), ..paths.clone() };
+        let told = problem(&elsewhere, &defaults).unwrap_or_default();
+        let cure = format!("start poold with POOL_CONFIG={}", paths.config.display());
+        assert!(told.contains(&cure) && !told.contains("is gone"), "{told}");
         std::os::unix::fs::symlink("nowhere", &paths.config).unwrap();
         let told = problem(&paths, &defaults).unwrap_or_default();
         assert!(told.contains("would not start again") && told.contains("is a link to"), "{told}");
