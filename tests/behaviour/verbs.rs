@@ -221,7 +221,11 @@ fn a_program_of_the_pool_that_is_gone_is_a_problem() {
         assert!(told().contains(&format!("the program {name} is not there")), "{}", told());
     }
     let refused = pool.ctl(&["restart", "web"]).expect(1).stderr;
-    assert!(refused.contains("is not there") && refused.contains("nothing was ended"), "{refused}");
+    assert!(
+        refused.contains("is not there") && refused.contains("after an upgrade, `poolctl up`"),
+        "{refused}"
+    );
+    assert!(refused.contains("nothing was ended"), "{refused}");
     assert_eq!(pool.lifecycle(&id), "live");
 }
 

@@ -25,7 +25,9 @@ async fn problem(daemon: &Daemon, program: &Path, why: &str) -> Option<String> {
         return None;
     }
     let (name, shown) = (program.file_name()?.display(), program.display());
-    Some(format!("the program {name} is not there ({shown}), and {why}: install it again"))
+    Some(format!(
+        "the program {name} is not there ({shown}), and {why}: install it again, or, after an upgrade, `poolctl up`"
+    ))
 }
 
 /// True if a program is there, and may be run. A directory that does not answer counts as one without it.
