@@ -1,27 +1,46 @@
 //! Signals for interactive shells, which ignore TERM.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use protocol::ProcId;
 
+use super::ladder::Ladder;
 use super::target::is_job_control_shell;
 use super::{KillRun, KillStep};
 use crate::identity::State;
 use crate::platform;
+
+/// Time limit for shells to save their history and end, between HUP at the end of the grace and KILL.
+const SAVE_LIMIT: Duration = Duration::from_millis(500);
 
 impl KillRun<'_> {
     /// Sends HUP to the processes that got TERM, once only interactive shells are left: they ignore TERM, end on HUP
     /// and pass it on to their jobs. Any other program has the whole grace, also if it ignores TERM: HUP would end it
     /// in the middle of what it must not leave half done.
     pub(super) fn hang_up(&mut self, termed: &[ProcId]) {
-        let is_shell = |id: &ProcId| is_job_control_shell(*id) || is_shell_by_name(*id);
         if termed.iter().all(|id| self.hung_up.contains(id)) || !termed.iter().all(is_shell) {
             return;
         }
         (self.before)(KillStep::Term);
         self.signal(termed, &[Signal::SIGHUP, Signal::SIGCONT]);
         self.hung_up.extend(termed);
+    }
+
+    /// Sends HUP to the shells among these processes that did not get it, because another program has ignored TERM for
+    /// the whole grace, and waits for their end: KILL would take their history. Without a grace nothing got TERM, and
+    /// nothing gets HUP.
+    pub(super) fn hang_up_late(&mut self, found: &[ProcId], ladder: &Ladder) {
+        let is_due = |id: &ProcId| ladder.has_termed(*id) && !self.hung_up.contains(id) && is_shell(id);
+        let shells: Vec<ProcId> = found.iter().copied().filter(is_due).collect();
+        if shells.is_empty() {
+            return;
+        }
+        (self.before)(KillStep::Term);
+        self.signal(&shells, &[Signal::SIGHUP, Signal::SIGCONT]);
+        self.wait_for_exits(&shells, SAVE_LIMIT);
+        self.hung_up.extend(shells);
     }
 
     /// True if a process is one of these parents, or is stopped, perhaps by a reaper that has ended since.
@@ -48,6 +67,11 @@ impl KillRun<'_> {
     fn has_protected_parent(&self, id: ProcId) -> bool {
         self.targets.get(&id).is_some_and(|target| self.options.protected.contains(&target.member.ppid))
     }
+}
+
+/// True for an interactive shell.
+fn is_shell(id: &ProcId) -> bool {
+    is_job_control_shell(*id) || is_shell_by_name(*id)
 }
 
 /// True for a shell of macOS, which does not tell whether it is interactive.

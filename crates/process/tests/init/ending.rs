@@ -22,6 +22,7 @@ crate::tests![
     p03_helpers_of_a_program_that_saves_its_work_at_term_are_let,
     p03_what_ignores_term_has_the_whole_grace,
     a_shell_that_is_ended_does_not_go_on_with_its_line,
+    a_shell_beside_a_job_that_ignores_term_saves_its_history,
     the_ladder_ends_what_a_dead_init_left,
     the_ladder_ends_a_stopped_init,
     the_protected_are_spared_and_lead_to_nobody,
@@ -222,6 +223,18 @@ fn a_shell_that_is_ended_does_not_go_on_with_its_line() {
         assert_eq!(pane.end_alone(), InitExit::Signal(1), "{shell:?}");
         assert!(!dir.join("went-on").exists(), "{shell:?}");
     }
+}
+
+fn a_shell_beside_a_job_that_ignores_term_saves_its_history() {
+    let mut pane = Pane::run(&["bash", "--norc", "-i"], |_| ());
+    pane.type_keys(b"HISTFILE=history\n");
+    pane.type_keys(b"sh -c 'trap \"\" TERM; touch begun; sleep 1000; sleep 1000' &\n");
+    let dir = pane.file("exit").parent().unwrap().to_owned();
+    wait_until("the job", || dir.join("begun").exists());
+    assert_eq!(kill(&pane.evidence(), &options(500)).unwrap().survivors, []);
+    assert_eq!(pane.end_alone(), InitExit::Signal(1));
+    let history = std::fs::read_to_string(dir.join("history")).unwrap();
+    assert!(history.contains("touch begun"), "{history}");
 }
 
 /// On a process that forks and exits all the time.
