@@ -48,7 +48,7 @@ impl DaemonAbsence {
     /// by `--socket` or `POOL_SOCKET` another pool is asked for, or none.
     fn is_elsewhere(&self) -> bool {
         let Paths { socket, up_lock, .. } = &self.paths;
-        let kept = supervisor_lock::terms(up_lock).socket;
+        let kept = supervisor_lock::last_terms(up_lock).socket;
         let own = kept.map_or_else(|| self.paths.own_socket(), |kept| PathBuf::from(kept.as_os_str()));
         !is_same(socket, &own)
     }
@@ -384,11 +384,15 @@ mod tests {
         assert!(here.of_kept_daemon(false).is_some());
         drop(up);
         let terms = Terms { socket: Some(socket.as_path().into()), ..Terms::default() };
-        let _up = supervisor_lock::try_acquire(&here.paths.up_lock, &terms).unwrap().unwrap();
+        let up = supervisor_lock::try_acquire(&here.paths.up_lock, &terms).unwrap().unwrap();
         assert!(other.is_kept() && other.daemon().is_some(), "the supervisor was started with it");
         assert!(!here.is_kept() && here.daemon().is_none());
         drop(held);
         assert!(other.of_kept_daemon(false).unwrap().message.contains("other.sock"));
+        drop(up);
+        let _held = hold(&here.paths, std::process::id());
+        supervisor_lock::leave_orphaned(&here.paths.up_lock, &terms);
+        assert!(other.daemon().is_some() && here.daemon().is_none(), "its supervisor was killed");
     }
 
     #[test]

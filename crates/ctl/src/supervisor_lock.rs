@@ -117,6 +117,14 @@ fn named(path: &Path) -> Option<Named> {
     serde_json::from_str(&text).ok()
 }
 
+/// Writes the file as a killed holder leaves it.
+#[cfg(test)]
+pub(crate) fn leave_orphaned(path: &Path, terms: &Terms) {
+    let me = process::identity::me().unwrap();
+    let named = Named { process: ProcId { start: me.start + 1, ..me }, terms: terms.clone() };
+    std::fs::write(path, serde_json::to_string(&named).unwrap()).unwrap();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,8 +162,7 @@ mod tests {
         std::fs::write(&path, serde_json::to_string(&me).unwrap()).unwrap();
         assert!(!is_orphaned(&path), "the holder lives");
         let terms = Terms { watchdog_ms: Some(5), ..Terms::default() };
-        let other = Named { process: ProcId { start: me.start + 1, ..me }, terms: terms.clone() };
-        std::fs::write(&path, serde_json::to_string(&other).unwrap()).unwrap();
+        leave_orphaned(&path, &terms);
         assert!(is_orphaned(&path) && holder(&path).is_none());
         assert_eq!((super::terms(&path), last_terms(&path)), (Terms::default(), terms));
     }

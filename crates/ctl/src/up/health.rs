@@ -12,7 +12,7 @@ use protocol::{ConnectError, ErrorCode, Paths, Request, Role};
 use crate::calls::expect_status;
 use crate::daemon_absence::DaemonAbsence;
 use crate::show::{escape, status as shown};
-use crate::up::service;
+use crate::up::{service, started};
 use crate::{Client, Context, Error, supervisor_lock};
 
 /// Time limit for an answer of `poold`.
@@ -79,14 +79,19 @@ pub(crate) fn check_is_pool(context: &Context) -> Result<(), Error> {
     )))
 }
 
-/// Refuses to start daemons, or to wait for them, at another socket than that of the present supervisor.
+/// Refuses to start daemons, or to wait for them, at another socket than that of the present supervisor, or of a killed
+/// one whose `poold` runs on.
 ///
 /// # Errors
 /// A usage error with both.
-pub(crate) fn check_socket(context: &Context) -> Result<(), Error> {
-    let Paths { state, socket, up_lock, .. } = &context.paths;
-    let kept = supervisor_lock::terms(up_lock).socket;
+pub(crate) fn check_socket(paths: &Paths) -> Result<(), Error> {
+    let Paths { state, socket, up_lock, .. } = paths;
+    let kept = supervisor_lock::last_terms(up_lock).socket;
     let Some(kept) = kept.filter(|kept| !is_same(kept.as_path(), socket)) else { return Ok(()) };
+    let is_poold = |(name, _): &(String, _)| name == service::NAMES[0];
+    if supervisor_lock::is_orphaned(up_lock) && !started::alive(paths)?.iter().any(is_poold) {
+        return Ok(());
+    }
     Err(Error::usage(format!(
         "the pool in {} listens at {}, not at {}: check --socket and POOL_SOCKET",
         state.display(),
@@ -185,4 +190,30 @@ fn logs(paths: &Paths) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervisor_lock::Terms;
+
+    #[test]
+    fn no_other_socket_is_served_beside_that_of_a_supervisor() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = protocol::paths::Env {
+            state_dir: Some(dir.path().as_os_str().to_owned()),
+            home: Some(dir.path().to_owned()),
+            ..Default::default()
+        };
+        let paths = Paths::new(&env).unwrap();
+        std::fs::create_dir_all(&paths.run).unwrap();
+        let other = dir.path().join("q.sock");
+        let terms = Terms { socket: Some(other.as_path().into()), ..Terms::default() };
+        supervisor_lock::leave_orphaned(&paths.up_lock, &terms);
+        assert!(check_socket(&paths).is_ok(), "nothing is left of it");
+        started::add(&paths, service::NAMES[0], process::identity::me().unwrap()).unwrap();
+        let told = check_socket(&paths).unwrap_err().to_string();
+        assert!(told.contains(&format!("listens at {}, not at ", other.display())), "{told}");
+        assert!(check_socket(&Paths { socket: other, ..paths }).is_ok());
+    }
 }

@@ -74,7 +74,7 @@ pub(crate) fn run(context: &Context, mut args: Args) -> Result<(), Error> {
     let paths = &context.paths;
     if !args.detached {
         health::check_is_pool(context)?;
-        health::check_socket(context)?;
+        health::check_socket(paths)?;
     }
     let is_held = supervisor_lock::is_held(&paths.up_lock);
     if args.if_kept && !is_held && !is_left(context)? {
