@@ -85,12 +85,20 @@ pub(crate) fn check_is_pool(context: &Context) -> Result<(), Error> {
 /// # Errors
 /// A usage error with both.
 pub(crate) fn check_socket(paths: &Paths) -> Result<(), Error> {
-    let Paths { state, socket, up_lock, .. } = paths;
+    let Paths { state, socket, up_lock, lock, .. } = paths;
     let kept = supervisor_lock::last_terms(up_lock).socket;
     let Some(kept) = kept.filter(|kept| !is_same(kept.as_path(), socket)) else { return Ok(()) };
     let is_poold = |(name, _): &(String, _)| name == service::NAMES[0];
     if supervisor_lock::is_orphaned(up_lock) && !started::alive(paths)?.iter().any(is_poold) {
         return Ok(());
+    }
+    if let Some(holder) = supervisor_lock::holder(up_lock).filter(|_| !supervisor_lock::is_held(lock)) {
+        return Err(Error::usage(format!(
+            "a `poolctl up` (pid {}) tries to start poold at {}, not at {}: `poolctl down` first",
+            holder.pid,
+            kept.as_path().display(),
+            socket.display()
+        )));
     }
     Err(Error::usage(format!(
         "the pool in {} listens at {}, not at {}: check --socket and POOL_SOCKET",
@@ -214,6 +222,10 @@ mod tests {
         started::add(&paths, service::NAMES[0], process::identity::me().unwrap()).unwrap();
         let told = check_socket(&paths).unwrap_err().to_string();
         assert!(told.contains(&format!("listens at {}, not at ", other.display())), "{told}");
+        let _up = supervisor_lock::try_acquire(&paths.up_lock, &terms).unwrap().unwrap();
+        let told = check_socket(&paths).unwrap_err().to_string();
+        let tries = format!("tries to start poold at {}, not at ", other.display());
+        assert!(told.contains(&tries) && told.ends_with("`poolctl down` first"), "{told}");
         assert!(check_socket(&Paths { socket: other, ..paths }).is_ok());
     }
 }
