@@ -228,8 +228,8 @@ impl DaemonAbsence {
             None => format!("{log} is empty: `poolctl down` and then `poolctl up` try again at once"),
         };
         let why = format!(
-            "no poold answers at {socket}, although its supervisor runs (`poolctl up`, pid {pid}) and keeps trying; \
-             {next}"
+            "no poold answers at {socket}, although its supervisor runs (`poolctl up`, pid {pid}) and keeps trying, \
+             unless somebody else had started poold: then `poolctl up` starts it; {next}"
         );
         Some(Refusal::unavailable(why))
     }
@@ -388,7 +388,8 @@ mod tests {
         assert!(other.is_kept() && other.daemon().is_some(), "the supervisor was started with it");
         assert!(!here.is_kept() && here.daemon().is_none());
         drop(held);
-        assert!(other.of_kept_daemon(false).unwrap().message.contains("other.sock"));
+        let told = other.of_kept_daemon(false).unwrap().message;
+        assert!(told.contains("other.sock") && told.contains("then `poolctl up` starts it"), "{told}");
         drop(up);
         let _held = hold(&here.paths, std::process::id());
         supervisor_lock::leave_orphaned(&here.paths.up_lock, &terms);
