@@ -335,6 +335,9 @@ fn l04_l05_without_a_reaper_a_stopped_worker_is_shown_and_fenced_and_nobody_else
     assert_eq!(state(&pool, &id), "revoking", "it lives on");
     let (pid, mut waits) = (holder.pid(), rpc(&pool));
     send_signal(pid, Signal::SIGKILL);
+    wait_until("it is gone", PATIENCE, || !alive(pid));
+    assert!(client.take(&[]).is_none(), "what it has started may live on");
+    pool.start(Program::Reaper);
     let (next, _) = claimed_by(&mut waits);
     assert_eq!(next.to_string(), id, "its end is proved");
 }

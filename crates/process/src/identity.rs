@@ -125,6 +125,14 @@ mod tests {
         std::os::unix::fs::symlink(&one, &link).unwrap();
         let start = |path: &std::path::Path| {
             let child = Command::new(path.join("sleep")).arg("1000").spawn().unwrap();
+            // Its arguments cannot be read in the first moment after its exec.
+            let has_arguments =
+                || platform::argv(child.id()).is_ok_and(|read| read.is_some_and(|read| !read.is_empty()));
+            let begun = std::time::Instant::now();
+            while !has_arguments() {
+                assert!(begun.elapsed() < std::time::Duration::from_secs(30));
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
             (identify(child.id()).unwrap().unwrap(), child)
         };
         let mut started = [start(&one), start(&link)];

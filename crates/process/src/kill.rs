@@ -220,7 +220,9 @@ impl KillRun<'_> {
                     self.signal(&others, &[Signal::SIGTERM, Signal::SIGCONT]);
                 }
                 Step::Kill(ids) => {
-                    self.hang_up_late(&ids, &ladder);
+                    if !grace.is_zero() {
+                        self.hang_up_late(&ids, &ladder);
+                    }
                     (self.before)(KillStep::Kill);
                     self.kill_group();
                     self.signal(&ids, &[Signal::SIGKILL]);

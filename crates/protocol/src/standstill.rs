@@ -65,7 +65,8 @@ impl StuckReason {
     pub fn next_command(&self, session: &str, kind: &str) -> String {
         match self {
             Self::NoWorker => format!("poolctl work {session} --kind {kind} -- …"),
-            Self::NoClaim | Self::Revoking => format!("poolctl generators {session}"),
+            Self::NoClaim => format!("poolctl generators {session}"),
+            Self::Revoking => "poolctl reap --dry-run".to_owned(),
             Self::PromptWaits(_) => format!("poolctl show {session}"),
             Self::BreakerOpen => format!("poolctl queue retry {session} --kind {kind}"),
             Self::WorkerOff(worker) => format!("poolctl worker start {worker}"),
@@ -84,7 +85,7 @@ impl fmt::Display for StuckReason {
             Self::Typing => "tmux does not tell whether one was typed",
             Self::Unconfirmed => "one was typed, and nothing confirms it",
             Self::InDoubt => "one is in doubt",
-            Self::Revoking => "a worker that was silent for too long has not ended yet",
+            Self::Revoking => "a worker that was silent for too long is not proved gone yet",
             Self::WorkerOff(worker) => return write!(f, "worker {worker} was stopped, or failed too often"),
         };
         f.write_str(text)

@@ -29,13 +29,17 @@ pub(crate) async fn run_before(lease: &Lease, limit: Duration) -> Result<(), Str
     if let Err(why) = &said {
         tracing::warn!(why, "the command before failed");
     }
-    let over = matches!(
-        lease.candidate.kind,
-        CandidateKind::ZombiePane | CandidateKind::RetiredTag | CandidateKind::Leftover
-    );
+    let candidate = &lease.candidate;
+    let has_exited = |id: ProcId| identity::exited(id).unwrap_or(false);
+    let over = match candidate.kind {
+        CandidateKind::ZombiePane | CandidateKind::RetiredTag | CandidateKind::Leftover => true,
+        // Its message waits for the proof that nothing is left of it.
+        CandidateKind::StaleWorker => candidate.init.is_some_and(has_exited),
+        _ => false,
+    };
     // A session that is parked for a shortage of the machine has been hung up by now.
-    let is_hung_up = lease.candidate.rule.is_some_and(Rule::is_about_machine);
-    if lease.candidate.rule.is_some() && !over && !is_hung_up { said } else { Ok(()) }
+    let is_hung_up = candidate.rule.is_some_and(Rule::is_about_machine);
+    if candidate.rule.is_some() && !over && !is_hung_up { said } else { Ok(()) }
 }
 
 /// Runs the operator's command `after`, if one is configured, within this time.

@@ -219,7 +219,9 @@ mod tests {
         let terms = Terms { socket: Some(other.as_path().into()), ..Terms::default() };
         supervisor_lock::leave_orphaned(&paths.up_lock, &terms);
         assert!(check_socket(&paths).is_ok(), "nothing is left of it");
-        started::add(&paths, service::NAMES[0], process::identity::me().unwrap()).unwrap();
+        let mut poold = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let id = process::identity::identify(poold.id()).unwrap().unwrap();
+        started::add(&paths, service::NAMES[0], id).unwrap();
         let told = check_socket(&paths).unwrap_err().to_string();
         assert!(told.contains(&format!("listens at {}, not at ", other.display())), "{told}");
         let _up = supervisor_lock::try_acquire(&paths.up_lock, &terms).unwrap().unwrap();
@@ -227,5 +229,7 @@ mod tests {
         let tries = format!("tries to start poold at {}, not at ", other.display());
         assert!(told.contains(&tries) && told.ends_with("`poolctl down` first"), "{told}");
         assert!(check_socket(&Paths { socket: other, ..paths }).is_ok());
+        poold.kill().unwrap();
+        poold.wait().unwrap();
     }
 }

@@ -60,6 +60,9 @@ async fn attempt(daemon: &Arc<Daemon>, session: &Session, token: Token) -> Optio
     let checked = check(daemon, session).await;
     // The semaphore is never closed.
     let _permit = daemon.launch_permits.acquire().await.ok();
+    // A permit may take long.
+    let again = tmux_server::check_not_replaced_since(daemon).await;
+    let checked = checked.and(again.map_err(|refusal| (Reason::TmuxFailed, refusal.message)));
     let started = match checked {
         Err(why) if !is_claimed(daemon, run.tag) => Err(why),
         _ => start(daemon, session, (run, token)).await,

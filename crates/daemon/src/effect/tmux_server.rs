@@ -28,6 +28,14 @@ pub(crate) async fn check_not_replaced(daemon: &Arc<Daemon>) -> Result<(), Refus
     refuse_if_lasting(daemon, replacement).await
 }
 
+/// As [`check_not_replaced`], by what was observed since, without a look at tmux.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) async fn check_not_replaced_since(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
+    look(daemon, replacement).await?.map_or(Ok(()), |why| Err(Refusal::unavailable(why)))
+}
+
 /// Finds something against a start, by the last observation.
 type Find = fn(&Turn<'_>, &Daemon) -> Option<String>;
 

@@ -1,11 +1,10 @@
 //! The mark of a pool whose configuration file said something: a later start that does not find the file tells of it.
 
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// Name of the mark in the state directory; it holds the path of the file.
+/// Name of the mark in the state directory: a link to the file.
 const NAME: &str = "configured";
 
 /// Records whether a configuration file says anything, once it was read. One that is gone changes nothing. Only
@@ -15,13 +14,15 @@ pub(crate) fn note(state: &Path, config: &Path, says_anything: bool) {
         return;
     }
     let mark = state.join(NAME);
-    drop(if says_anything { fs::write(mark, config.as_os_str().as_bytes()) } else { fs::remove_file(mark) });
+    drop(fs::remove_file(&mark));
+    if says_anything {
+        drop(symlink(config, mark));
+    }
 }
 
-/// Returns the path of the configuration file that said something when one was read last. An empty mark tells none.
+/// Returns the path of the configuration file that said something when one was read last.
 pub(crate) fn noted(state: &Path) -> Option<PathBuf> {
-    let path = fs::read(state.join(NAME)).ok().filter(|path| !path.is_empty())?;
-    Some(OsString::from_vec(path).into())
+    fs::read_link(state.join(NAME)).ok()
 }
 
 /// True if a file is certainly not there.

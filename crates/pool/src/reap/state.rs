@@ -271,7 +271,11 @@ impl Reaping {
 
     /// True if a candidate has to wait because of the limit on kills.
     pub fn is_held_back(&self, settings: &Settings, candidate: &Candidate, now: Mono) -> bool {
+        // What is left of a dead worker: its message waits for the proof that nothing is.
+        let is_over = candidate.kind == CandidateKind::StaleWorker
+            && candidate.init.is_some_and(|worker| self.exited.contains(&worker));
         counts_as_kill(candidate)
+            && !is_over
             && self.kills_left(settings, now) == 0
             && !self.forced.contains(&candidate.tag)
     }

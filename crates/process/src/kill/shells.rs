@@ -29,8 +29,7 @@ impl KillRun<'_> {
     }
 
     /// Sends HUP to the shells among these processes that did not get it, because another program has ignored TERM for
-    /// the whole grace, and waits for their end: KILL would take their history. Without a grace nothing got TERM, and
-    /// nothing gets HUP.
+    /// the whole grace, and waits for their end: KILL would take their history.
     pub(super) fn hang_up_late(&mut self, found: &[ProcId], ladder: &Ladder) {
         let is_due = |id: &ProcId| ladder.has_termed(*id) && !self.hung_up.contains(id) && is_shell(id);
         let shells: Vec<ProcId> = found.iter().copied().filter(is_due).collect();

@@ -149,7 +149,7 @@ async fn record_typed(
     before: &BeforeEnter,
 ) -> Result<(), Refusal> {
     let (session, id, tag) = (prompt.message.session, prompt.message.id, prompt.pane.tag);
-    let is_clear = prompt.agent.is_clear(&prompt.body);
+    let (is_clear, enter) = (prompt.agent.is_clear(&prompt.body), prompt.message.enter);
     let done = match confirm {
         Confirm::Hook | Confirm::Prompt => None,
         Confirm::None if is_clear => None,
@@ -159,6 +159,10 @@ async fn record_typed(
     let record = move |turn: &mut Turn<'_>| {
         let now = turn.now();
         turn.volatile.prompts.delivered(tag, now);
+        if enter {
+            // It ends what stood in the line, as that of `keys` does.
+            turn.volatile.prompts.typed(tag, "\r");
+        }
         if turn.volatile.prompts.end_paste(session) && turn.volatile.is_stopping() {
             turn.wake();
         }

@@ -28,8 +28,8 @@ pub(super) fn problems(
     if revoking > 0 {
         let wait = if revoking == 1 { "message waits" } else { "messages wait" };
         problems.push(format!(
-            "{revoking} {wait} for the end of a worker that was silent for too long: \
-             `poolctl generators`"
+            "{revoking} {wait} for the proof that a worker that was silent for too long is gone: \
+             `poolctl reap --dry-run`"
         ));
     }
     problems.extend(stuck.iter().map(|lane| {
