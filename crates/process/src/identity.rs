@@ -81,7 +81,7 @@ pub fn boot_id() -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -124,7 +124,12 @@ mod tests {
         }
         std::os::unix::fs::symlink(&one, &link).unwrap();
         let start = |path: &std::path::Path| {
-            let child = Command::new(path.join("sleep")).arg("1000").spawn().unwrap();
+            let child = Command::new(path.join("sleep"))
+                .arg("1000")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
             // Its arguments cannot be read in the first moment after its exec.
             let has_arguments =
                 || platform::argv(child.id()).is_ok_and(|read| read.is_some_and(|read| !read.is_empty()));
