@@ -153,6 +153,12 @@ async fn check_overdue(land: &Land, client: &mut Client, sessions: &[SessionView
     )))
 }
 
+/// True if a session is not there now. `None` if the connection is lost.
+async fn is_gone(client: &mut Client, session: SessionId) -> Option<bool> {
+    let shown = client.call(None, Request::Show(session.into())).await?;
+    Some(shown.is_err_and(|refusal| refusal.code == ErrorCode::NotFound))
+}
+
 /// Compares each acknowledged message with what happened in the world.
 async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionView]) -> Result<(), Verdict> {
     let lost = || Verdict::Pending("the daemon does not answer".to_owned());
@@ -174,13 +180,16 @@ async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionV
             )));
         }
         let reply = client.call(None, Request::ShowMessage(id)).await.ok_or_else(lost)?;
+        let is_expired =
+            reply.is_err() && land.climate.expires() && is_gone(client, session).await.ok_or_else(lost)?;
         let message = match reply {
             Ok(Response::Message(message)) => message,
             // The oldest of too many finished messages are forgotten.
             Err(refusal) if refusal.code == ErrorCode::NotFound && land.climate.finished_max == 1 => continue,
             _ if land.judge.is_purged(id) => continue,
-            // A subscriber that was away did not hear of each removal by time.
-            _ if (land.judge.is_removed(session) || land.climate.expires())
+            // Its time was over since the list was read, or unheard of by its subscribers.
+            _ if is_expired => continue,
+            _ if land.judge.is_removed(session)
                 && sessions.iter().all(|found| found.session.id != session) =>
             {
                 continue;
