@@ -33,7 +33,7 @@ pub(crate) async fn check_not_replaced(daemon: &Arc<Daemon>) -> Result<(), Refus
 /// # Errors
 /// As [`check`].
 pub(crate) async fn check_not_replaced_since(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
-    look(daemon, replacement).await?.map_or(Ok(()), |why| Err(Refusal::unavailable(why)))
+    refuse(daemon, replacement).await
 }
 
 /// Finds something against a start, by the last observation.
@@ -45,10 +45,12 @@ async fn refuse_if_lasting(daemon: &Arc<Daemon>, find: Find) -> Result<(), Refus
         return Ok(());
     }
     tmux_snapshot::take(daemon).await?;
-    match look(daemon, find).await? {
-        Some(why) => Err(Refusal::unavailable(why)),
-        None => Ok(()),
-    }
+    refuse(daemon, find).await
+}
+
+/// Refuses what `find` finds by the last observation.
+async fn refuse(daemon: &Arc<Daemon>, find: Find) -> Result<(), Refusal> {
+    look(daemon, find).await?.map_or(Ok(()), |why| Err(Refusal::unavailable(why)))
 }
 
 async fn look(daemon: &Arc<Daemon>, find: Find) -> Result<Option<String>, Refusal> {

@@ -46,7 +46,7 @@ pub(super) struct Handled {
 pub(super) struct Quiet {
     /// The conversation of each incarnation.
     pub(super) of: BTreeMap<Tag, String>,
-    /// Those to which a person spoke.
+    /// Conversations to which a person spoke.
     pub(super) by_person: BTreeSet<String>,
     /// The incarnations and conversations to which the pool spoke.
     pub(super) pasted: BTreeSet<Tag>,

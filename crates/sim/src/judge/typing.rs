@@ -1,4 +1,4 @@
-//! What is typed, at the moment when tmux is asked for it: nothing under a user's lock, nothing that was taken back or
+//! Typed text, at the moment when tmux is asked for it: nothing under a user's lock, nothing that was taken back or
 //! is too late, and nothing to an agent that works.
 
 use std::time::Duration;

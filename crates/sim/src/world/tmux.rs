@@ -61,7 +61,7 @@ struct State {
     sessions: BTreeMap<PaneId, TmuxSessionId>,
     /// When somebody last attached to each, or it was created, in seconds since the Unix epoch.
     active_at: BTreeMap<TmuxSessionId, u64>,
-    /// Those that somebody has ever attached to.
+    /// Sessions that somebody has ever attached to.
     visited: BTreeSet<TmuxSessionId>,
     screens: Screens,
     /// Inits whose panes are to begin their work.
