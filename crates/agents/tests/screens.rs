@@ -386,7 +386,7 @@ fn what_somebody_writes_is_no_dialog() {
 
 #[test]
 fn without_colours_a_placeholder_is_text() {
-    // So nothing is typed over it.
+    // Without colours a placeholder cannot be told from typed text, which the pool must not type over.
     let plain: Vec<_> = capture("codex-idle").lines().map(str::to_owned).collect();
     let screen = Screen::new(plain.join("\n").as_bytes());
     let composer = screen::composer(Codex, &screen, (2, 36));
