@@ -158,7 +158,8 @@ fn a_full_disk_never_stops_the_reading() {
     assert!(fs::read_to_string(&log).unwrap().contains("bytes of output lost]"));
 }
 
-/// Whatever a program in the session does to the files: the pane is still read, and lost bytes are reported.
+/// The log writer reads the pane and reports lost bytes, whatever a program in the session does to the files of the
+/// log.
 fn a_lock_that_is_held_or_a_pipe_in_place_of_a_file_never_stops_the_reading() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = writer(dir.path());

@@ -42,7 +42,7 @@ fn a_marker_is_found_as_long_as_its_process_lives() {
     assert_eq!(of_child(&mut scanner), None);
 }
 
-/// Whatever the age of the process: the environment is that of its last exec.
+/// The environment of a process is that of its last exec, however old the process is.
 #[test]
 fn a_marker_appears_and_disappears_by_exec() {
     let mut scanner = MarkerScanner::default();
