@@ -114,7 +114,7 @@ pub struct StuckLane {
     pub name: Name,
     /// The kind of its messages.
     pub kind: String,
-    /// How it stands still.
+    /// The standstill of the lane.
     pub standstill: Standstill,
 }
 

@@ -16,7 +16,7 @@ pub enum LaneEvent {
         session: SessionId,
         /// The kind of messages.
         kind: String,
-        /// How they stand still.
+        /// The standstill of these messages.
         standstill: Standstill,
     },
     /// Its messages, which stood still, move again.

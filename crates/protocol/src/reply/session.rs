@@ -55,7 +55,7 @@ pub struct SessionView {
     /// The last [`REPLAY_CHARS`] characters of its output, without control sequences. Filled in by
     /// [`crate::Request::Snapshot`].
     pub replay: Option<String>,
-    /// How well its pane is observed.
+    /// The state of the observation of its pane.
     pub transport_health: TransportHealth,
     /// The plan that its agent last proposed. Filled in by [`crate::Request::Show`].
     pub plan: Option<String>,
@@ -66,7 +66,7 @@ pub struct SessionView {
 /// Characters of the end of a session's output that are shown.
 pub const REPLAY_CHARS: usize = 500;
 
-/// How well a session's pane is observed.
+/// The observation of a session's pane: its state, the watcher's means, and the last trouble.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TransportHealth {
     /// The state.
@@ -87,7 +87,7 @@ pub struct TransportHealth {
 pub enum PaneObservation {
     /// A watcher sees the pane and reports its changes.
     Observed,
-    /// What is known of the pane is from an earlier observation.
+    /// The pane's state dates from an earlier observation.
     Stale,
     /// The pane was not seen, or the session has none.
     #[default]
