@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_prompt_may_end_with_the_sequence_of_the_editor() {
-        // What comes before a prompt of zsh 5.9: when it draws a fresh one, and after `cat` was ended by C-d.
+        // The output before a prompt of zsh 5.9: before a fresh one, and after `cat` was ended by C-d.
         let (fresh, cat) = ("\r\r\x1b[0m\x1b[J", "% cat\r\n\x1b[?2004l\r");
         for before in [fresh, cat] {
             let prompt = format!("{before}host% \x1b[K\x1b[?2004h");
