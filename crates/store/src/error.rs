@@ -58,7 +58,7 @@ pub enum StoreError {
     Export {
         /// Counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The problem with the line, for people.
         why: String,
     },
     /// The stream of an export failed.
