@@ -124,7 +124,7 @@ fn session(line: &[u8]) -> Option<(TmuxSessionId, TmuxSession)> {
         b'*' => (true, true),
         _ => return None,
     };
-    // What its user has taken has no tag.
+    // Only a tmux session with the mark of a pool (`+` or `*`) has a tag.
     let made_for = field(Some(tag)).filter(|_| pooled);
     let name = String::from_utf8_lossy(fields.next()?).into_owned();
     let session = TmuxSession { name, created_at, attached, pooled, made_for, renamed };
