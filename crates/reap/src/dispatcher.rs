@@ -64,7 +64,7 @@ impl Dispatcher {
         let mut tried = HashSet::new();
         loop {
             let named = link.candidates().await?;
-            // What was tried and is still to be ended is not gone.
+            // A candidate that was tried and is named again is not gone.
             let is_empty = named.is_empty();
             let fresh: Vec<Candidate> =
                 named.into_iter().filter(|candidate| tried.insert(candidate.tag)).collect();

@@ -132,7 +132,7 @@ mod tests {
         assert!(!backoff.may_begin(&killed, now));
         assert!(backoff.may_begin(&killed, now + FAILED_PAUSE.0), "its pauses begin anew");
         assert!(backoff.may_begin(&Candidate { grace_ms: 0, ..killed.clone() }, now));
-        // What is left of an incarnation may be named in several ways at a time.
+        // The remains of an incarnation may be named by several candidates at a time.
         let orphan = Candidate { kind: CandidateKind::Orphan, ..killed };
         assert!(!backoff.may_begin(&orphan, now));
     }
