@@ -271,7 +271,7 @@ impl Actor {
     async fn kill(&mut self, session: SessionRef) {
         let Some(Ok(Response::Session(found))) = self.once(Request::Show(session)).await else { return };
         let id = found.session.id;
-        // What an earlier incarnation left behind is found by its marker, later.
+        // Only the current incarnation is checked: remains of earlier ones are found later, by their marker.
         let running = found.session.incarnation.map(|run| run.tag);
         let op = self.land.operation();
         let kill = Request::Kill(Kill { session: id.into(), grace_ms: Some(1000) });

@@ -137,7 +137,7 @@ async fn await_end(left: impl Fn() -> Vec<ProcId>, limit_ms: u64) {
 /// Checks that no program of a person is named, and no worker for a claim of another timeline. While an adoption is in
 /// doubt, its program may be: the reaper itself checks whose it is.
 fn check_strangers(land: &Land, candidate: &Candidate) {
-    // Whoever is left of such a claim is an orphan.
+    // A process that is left of a claim of another timeline may be named as an orphan only.
     if land.judge.is_old_claim(candidate.tag) && candidate.kind != CandidateKind::Orphan {
         land.judge.violated(format!("P6: {}, of another timeline, is to be ended", candidate.evidence));
     }

@@ -42,7 +42,8 @@ enum End {
 pub(crate) async fn run(land: Land, session: String) {
     let mut rng = land.rng(&format!("worker {session} {}", land.unique()));
     let scope = ClaimScope::from(SessionRef(session));
-    // Where handlers may outlive the pool's own worker, others are there to take its messages too early.
+    // In a climate in which handlers may outlive the pool's own worker, this worker takes that worker's kind as well,
+    // so that a message that is given out too early is noticed.
     let takes_tasks = land.climate.has_host && land.climate.handlers > 0;
     let kinds = [JOB, TASK].into_iter().filter(|kind| *kind == JOB || takes_tasks);
     let register = Register { scope, kinds: kinds.map(str::to_owned).collect() };

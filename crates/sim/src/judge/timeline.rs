@@ -19,7 +19,7 @@ impl Judge {
     /// begun, and when it was complete.
     pub(crate) fn went_back(&self, (Promises(before), Promises(after)): (Promises, Promises)) {
         let mut state = self.state();
-        // What was typed or cut short while the backup was made may or may not be in it.
+        // A prompt that was typed or cut short while the backup was made may or may not be so in the backup.
         let typed =
             |state: &State, body: &str| state.prompts.get(body).map(|prompt| (prompt.pasted, prompt.entered));
         let is_open = |body: &&String| {

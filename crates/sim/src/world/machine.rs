@@ -339,7 +339,7 @@ impl Processes for View {
                 command: OsBytes::from("program"),
             })
         };
-        // What was adopted has no marker in its environment.
+        // Adopted programs have no marker in their environment.
         let own = self.machine.living().into_iter().filter(|found| found.kind != Kind::Foreign);
         Ok(own.filter_map(marked).collect())
     }

@@ -93,7 +93,7 @@ impl Incarnation {
             unenforced: Vec::new(),
         };
         if land.suffers(&mut self.rng, land.climate.process_kills) {
-            // What an init leaves that is killed while it writes.
+            // The file that an init leaves if it is killed while it writes.
             write(&job.with_extension("started.tmp"), &started);
         }
         write(&job.with_extension("started"), &started);

@@ -304,7 +304,7 @@ impl SimTmux {
         let (server, (sender, answer)) = (self.clone(), oneshot::channel());
         let call = async move {
             let (delay, fate) = server.fate(name);
-            // What was sent to a server that has died since, or before a reboot, has no effect.
+            // A call has no effect if its server has died since, or the machine was rebooted.
             let sent_to = server.receiver();
             sleep(delay).await;
             if server.receiver() != sent_to {
@@ -314,7 +314,7 @@ impl SimTmux {
                 return Err(TmuxError::NoServer);
             }
             if server.state().is_stopped {
-                // What was sent is read once the server continues.
+                // A stopped server reads the call once it continues.
                 let late = server.clone();
                 server.0.life.spawn(
                     "late tmux call",
