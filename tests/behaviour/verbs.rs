@@ -158,7 +158,7 @@ fn the_configuration_is_shown_checked_and_reloaded() {
     let told = pool.ctl(&["--json", "status"]).expect(1).json()["problems"].to_string();
     assert!(told.contains("config.toml is gone"), "{told}");
     std::os::unix::fs::symlink("gone.toml", pool.path("config.toml")).unwrap();
-    let why = "is a link to what is not there";
+    let why = "is a link whose target is missing";
     assert!(pool.ctl(&["config", "reload"]).expect(2).stderr.contains(why));
     let told = pool.ctl(&["--json", "status"]).expect(1).json()["problems"].to_string();
     assert!(told.contains("would not start again") && told.contains(why), "{told}");

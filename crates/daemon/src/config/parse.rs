@@ -25,7 +25,7 @@ impl Config {
                 Some(link) => {
                     let file = if link == path { String::new() } else { format!("{}: ", path.display()) };
                     return invalid(format!(
-                        "{file}{} is a link to what is not there: put that back, or remove the link",
+                        "{file}{} is a link whose target is missing: put the target back, or remove the link",
                         link.display()
                     ));
                 }
@@ -102,7 +102,7 @@ mod tests {
         std::os::unix::fs::symlink("gone", &links[1]).unwrap();
         for path in [links[0].clone(), links[1].join("config.toml")] {
             let refused = Config::read(&path).unwrap_err().to_string();
-            assert!(refused.contains("is a link to what is not there"), "{refused}");
+            assert!(refused.contains("is a link whose target is missing"), "{refused}");
             assert_eq!(refused.matches(&*path.to_string_lossy()).count(), 1, "{refused}");
         }
         std::fs::write(&file, "[pool]\nmax_sessions = 3\n").unwrap();

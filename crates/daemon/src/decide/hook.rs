@@ -24,7 +24,7 @@ pub(crate) fn take_in(turn: &mut Turn<'_>, daemon: &Daemon, hook: Hook) -> Optio
     apply(turn, daemon, (hook, Origin::Hook))
 }
 
-/// Where a report comes from.
+/// The origin of a report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     /// A hook of the agent.
@@ -69,9 +69,9 @@ fn apply(turn: &mut Turn<'_>, daemon: &Daemon, (hook, origin): (Hook, Origin)) -
         turn.volatile.agents.note_asked(session.id, hook.id, moment);
     }
     asks::note_open_asks(turn, session.id, &open);
-    // The report of a start is no sign that it was given anything.
+    // Any report but that of a start shows that the agent was given something to do.
     if !matches!(hook.signal, HookEvent::Started { .. }) {
-        // A late report says nothing of what was typed since.
+        // A late report does not move the time back: something may have been typed since.
         let before = turn.volatile.prompts.delivered_at().get(&hook.tag).copied();
         let at = turn.pool().latest(turn.now(), before.into_iter().chain([hook.at]));
         turn.volatile.prompts.delivered(hook.tag, at);

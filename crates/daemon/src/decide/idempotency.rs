@@ -213,12 +213,13 @@ fn kept_operation(turn: &Turn<'_>, forgotten: &Event) -> Option<Event> {
     let Event::MessageForgotten { id, session } = forgotten else { return None };
     let (at, is_named) = turn.pool().message_origin(*session, *id)?;
     let age = turn.age(at);
-    // Too old ones need not be read.
+    // Beyond this age the operation id is not remembered either, so the message need not be read.
     if age > queue::keep_time(is_named) {
         return None;
     }
     let (message, _) = turn.message(*id).ok()??;
-    // The key of a message is no name of its operation.
+    // `is_named` is also true for a message with only a key, whose random operation id is remembered for a shorter
+    // time.
     let op = message.op.filter(|op| age <= keep_time(op))?;
     let reply = protocol::frame::encode_payload(&Reply::Err(message_removed(*id))).ok()?;
     Some(Event::OperationDone { op, digest: message.digest, reply, at })

@@ -258,7 +258,7 @@ impl EngineHandle {
         let under = token.map_or(OuterLock::None, OuterLock::Token);
         let check = move |turn: &Turn<'_>| check_unlocked(turn, session, token);
         let guard = self.acquire(session, (purpose, under), check).await?;
-        // It may have waited behind the lock of another user.
+        // The caller's own lock may have ended during the wait.
         if let Some(token) = token
             && !self.turn(move |turn| turn.volatile.locks.is_held(token)).await?
         {

@@ -38,7 +38,7 @@ pub(crate) enum Launched {
 /// The outcome of a launch whose job was claimed before.
 pub(crate) struct Followed {
     pub(crate) launched: Launched,
-    /// True if its program is said to run, but neither its pane was found nor the end of its init is proved.
+    /// True if its init reports that the program runs, but its pane was not found and the init may still live.
     pub(crate) is_unseen: bool,
 }
 

@@ -92,7 +92,7 @@ pub(crate) async fn clear_usage_limit(
         let Some(record) = record else { return };
         let before = turn.pool().activity_in(session, pane.tag).cloned().unwrap_or_default();
         let after = protocol::Activity { tag: Some(pane.tag), ..asked };
-        // A later report of the agent is newer than this screen.
+        // The screen counts only if the agent has not reported since it was read.
         if turn.pool().is_earlier(turn.now(), before.since, after.since) {
             let event = pool::agent::activity_changed(record, &before, after);
             turn.emit_all(event);

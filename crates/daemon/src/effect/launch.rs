@@ -101,7 +101,8 @@ pub(crate) fn commit_outcome(turn: &mut Turn<'_>, session: SessionId, (tag, laun
             }
         }
         Launched::Failed { reason: failed, detail, exit } if wanted || reason == Reason::Exited => {
-            // Its tag is retired by the next start or by the removal, as that of any other end.
+            // The next start, or the removal of the session, retires the tag of the failed start, as after any other
+            // end.
             turn.emit(Event::SessionFailed { session, reason: failed, detail, exit });
         }
         // The session is being ended: the reaper reports when it is gone.
@@ -113,7 +114,7 @@ pub(crate) fn commit_outcome(turn: &mut Turn<'_>, session: SessionId, (tag, laun
 /// A failed start: the reason, and its description.
 type StartError = (Reason, String);
 
-/// Checks before the permit is taken what may not answer: other launches wait for permits.
+/// Runs the checks that may hang. They come before the permit is taken, because other launches wait for permits.
 async fn check(daemon: &Arc<Daemon>, session: &Session) -> Result<(), StartError> {
     let checked = user_dirs::check_cwd(daemon, (session.id, &session.spec.cwd)).await;
     checked.map_err(|refusal| (Reason::Setup, refusal.message))?;
@@ -296,7 +297,7 @@ async fn explain(daemon: &Daemon, error: &TmuxError, session: &Session) -> Strin
     }
 }
 
-/// Returns a sentence about whose tmux session has the name already, with what to do.
+/// Returns a sentence that says whose tmux session has the name already, and what to do.
 pub(crate) async fn has_name(daemon: &Daemon, name: &Name) -> String {
     let wanted = name.clone();
     let find = move |turn: &mut Turn<'_>| {

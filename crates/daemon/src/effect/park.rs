@@ -92,7 +92,7 @@ async fn expected_loss(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Lo
     let Some(run) = record.incarnation.as_ref().filter(|run| run.tag == tag) else { return Loss::None };
     let Some(pane) = pane_of(run) else { return Loss::None };
     let agent = daemon.loaded().settings.agent_of(&record).clone();
-    // The screen may not show keys that were pressed a moment ago, and no hook has reported yet what they began.
+    // Keys that were pressed a moment ago may not be on the screen yet, and their effect not reported by a hook.
     drop(wait_for_keys(daemon, session, &agent).await);
     if agent.shows_composer() {
         match shown_loss(daemon, &agent, pane).await {
@@ -126,7 +126,7 @@ async fn shown_loss(daemon: &Daemon, agent: &Agent, pane: PaneRef) -> Loss {
 async fn background_work(daemon: &Daemon, init_and_program: (ProcId, ProcId), agent: &Agent) -> Loss {
     let is_shell = agent.confirm == Confirm::Prompt;
     if !is_shell && agent.confirm != Confirm::Hook && !agent.shows_composer() {
-        // It is unknown which processes of other programs are mere helpers.
+        // For any other program it is unknown which of its processes are only helpers, so none of them counts as work.
         return Loss::None;
     }
     let look = || {
@@ -167,7 +167,8 @@ async fn hang_up(daemon: &Arc<Daemon>, session: SessionId, tag: Tag) -> Result<(
             Ok(())
         }
         Err(error) => {
-            // A session that was certainly not hung up is not parked either. If that is in doubt, the reaper ends it.
+            // The session continues if tmux certainly did not hang it up. In doubt it goes on being parked, and the
+            // reaper ends it.
             tracing::debug!(%session, %error, "not hung up");
             let why = format!("it was not hung up: {error}");
             if error.in_doubt() { Ok(()) } else { Err(Kept { why, by_silence: !error.is_refusal() }) }

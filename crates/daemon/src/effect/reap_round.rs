@@ -24,7 +24,7 @@ pub(crate) async fn round(daemon: &Arc<Daemon>, force: bool) -> bool {
         let settings = context.settings();
         let named = reap::all_candidates(turn.pool(), turn.volatile, &settings, turn.now());
         reap::report_findings(turn, &settings, &named);
-        // No event tells that something became stale merely by age.
+        // A worker becomes stale by age alone, without an event, so the waiting tasks are woken here.
         if named.iter().any(|candidate| candidate.kind == CandidateKind::StaleWorker) {
             turn.wake();
         }

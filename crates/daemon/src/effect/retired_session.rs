@@ -22,7 +22,8 @@ pub(crate) async fn free_name(daemon: &Daemon, name: &Name, (tag, ran_before): (
     let panes = tagged_panes(&state, name);
     let left = user_session(&state, name).filter(|_| ran_before && panes.is_empty());
     if let Some((server, session)) = left {
-        // This is not the name that this incarnation's own tmux session gets once it has ended.
+        // The name has the new incarnation's tag (`left-…`). It differs from the name that the remains of that
+        // incarnation get (`stale-…`).
         let left_name = tmux::act::left_name(tag);
         let renamed = daemon.tmux.rename_left(server, session, (name, &left_name)).await;
         tracing::debug!(%name, ?renamed, "renamed what is left with panes of its user");

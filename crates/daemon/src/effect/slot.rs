@@ -31,13 +31,13 @@ pub(crate) enum SlotDecision<R> {
 /// Time between two samples while a request waits for a machine that lacks something.
 const SAMPLE_PAUSE: Duration = Duration::from_millis(200);
 
-/// The one for whom a start waits.
+/// The party that asks for a start, and waits for it.
 #[derive(Clone)]
 pub(crate) enum Requester {
     /// The pool itself.
     Pool,
     Operation(ClientOperation),
-    /// A client, as long as this exists.
+    /// A client. It waits as long as this value is alive.
     Client(Weak<()>),
 }
 
@@ -52,9 +52,10 @@ impl Requester {
     }
 }
 
-/// Runs `decide` until there is a slot for it. Its argument is the number of slots that others in the line want first.
-/// Waits if the request asked for that, or if a slot is about to come free, as long as its requester exists. Requests
-/// with the same `wanted` wait for one slot together; a request without `wanted` waits for a slot of its own.
+/// Runs `decide` again and again until it has a slot. Its argument is the number of slots that others in the line want
+/// first. The wait is skipped unless the request asks for it or a slot is about to come free, and ends when the
+/// requester is gone. Requests with the same `wanted` wait for one slot together; a request without `wanted` waits for
+/// a slot of its own.
 ///
 /// # Errors
 /// The error of `decide`; refused: no slot came free.
@@ -90,7 +91,7 @@ pub(crate) async fn with_slot<R: Send + 'static>(
                     None
                 }
                 Ok(SlotDecision::Full) => Some(Err(session::pool_full(turn.pool(), &context.settings()))),
-                // A sample from before the slot came free says nothing.
+                // A sample from before the slot came free may show a shortage that is over.
                 Ok(SlotDecision::Short(why)) if patient || !machine_capacity::is_fresh(&context) => {
                     noted.set(Some(why));
                     None
@@ -160,6 +161,6 @@ fn may_come_free(turn: &Turn<'_>, daemon: &Daemon, ahead: usize) -> bool {
 /// Returns the refusal of a start while these clients stop the pool.
 fn held_back(by: &str) -> Refusal {
     Refusal::refused(format!(
-        "the pool is about to be stopped by {by}, and starts nothing; `kill -KILL` ends one that hangs"
+        "the pool is about to be stopped by {by}, and starts nothing; `kill -KILL` ends a client that hangs"
     ))
 }

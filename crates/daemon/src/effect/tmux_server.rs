@@ -1,4 +1,4 @@
-//! The tmux server, as far as sessions can be started in it: what is against that, with what to do, and the checks
+//! Whether sessions can be started in the tmux server: the reasons against it, each with what to do, and the checks
 //! before and within a start.
 
 use std::sync::Arc;
@@ -19,8 +19,8 @@ pub(crate) async fn check(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     refuse_if_lasting(daemon, trouble).await
 }
 
-/// Checks within a start that the server which answers is that of the sessions that run. What is started in another one
-/// is lost when its owner ends it.
+/// Checks, within a start, that the tmux server that answers is the one in which the running sessions are. A session
+/// that is started in another server is lost when that server's owner ends it.
 ///
 /// # Errors
 /// As [`check`].
@@ -28,7 +28,7 @@ pub(crate) async fn check_not_replaced(daemon: &Arc<Daemon>) -> Result<(), Refus
     refuse_if_lasting(daemon, replacement).await
 }
 
-/// As [`check_not_replaced`], by what was observed since, without a look at tmux.
+/// As [`check_not_replaced`], by the last observation alone: tmux is not listed for it.
 ///
 /// # Errors
 /// As [`check`].
@@ -36,10 +36,11 @@ pub(crate) async fn check_not_replaced_since(daemon: &Arc<Daemon>) -> Result<(),
     refuse(daemon, replacement).await
 }
 
-/// Finds something against a start, by the last observation.
+/// Finds the reason against a start, if there is one, by the last observation.
 type Find = fn(&Turn<'_>, &Daemon) -> Option<String>;
 
-/// Refuses what `find` finds, unless another look at tmux shows that it is over.
+/// Refuses with the reason that `find` returns. Before that, lists tmux once more, which may show that the reason has
+/// gone.
 async fn refuse_if_lasting(daemon: &Arc<Daemon>, find: Find) -> Result<(), Refusal> {
     if look(daemon, find).await?.is_none() {
         return Ok(());
@@ -48,7 +49,7 @@ async fn refuse_if_lasting(daemon: &Arc<Daemon>, find: Find) -> Result<(), Refus
     refuse(daemon, find).await
 }
 
-/// Refuses what `find` finds by the last observation.
+/// Refuses with the reason that `find` returns, if any, by the last observation.
 async fn refuse(daemon: &Arc<Daemon>, find: Find) -> Result<(), Refusal> {
     look(daemon, find).await?.map_or(Ok(()), |why| Err(Refusal::unavailable(why)))
 }
@@ -58,17 +59,17 @@ async fn look(daemon: &Arc<Daemon>, find: Find) -> Result<Option<String>, Refusa
     daemon.engine.turn(move |turn: &mut Turn<'_>| find(turn, &context)).await
 }
 
-/// Returns that no tmux server answers, with what to do.
+/// Returns the sentence that no tmux server answers, with what to do.
 pub(crate) fn none_answers(daemon: &Daemon) -> String {
     if daemon.device.own {
-        return "no tmux server answers at the pool's socket: start its unit, or, where one lives and its socket \
-                was deleted, send it SIGUSR1"
+        return "no tmux server answers at the pool's socket: start the server's unit, or, if a server \
+                still runs and only its socket was deleted, send that server SIGUSR1"
             .to_owned();
     }
     let socket = daemon.device.socket.display();
     format!(
-        "no tmux server answers at {socket}, and the pool starts none there, as it is not its own: `tmux -S {socket} \
-         new-session -d` starts one"
+        "no tmux server answers at {socket}, and the pool starts no server there, as that socket is not its own: \
+         `tmux -S {socket} new-session -d` starts one"
     )
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn trouble(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     }
 }
 
-/// Returns the trouble that another server answers than that of the sessions that run.
+/// Returns the reason against a start if a tmux server answers that is not the one in which the running sessions are.
 fn replacement(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
     is_replaced(turn.pool(), turn.volatile).then(|| trouble(turn, daemon)).flatten()
 }

@@ -15,7 +15,7 @@ use crate::config::CgroupPlacement;
 #[derive(Default)]
 pub(crate) struct Cgroups {
     state: Mutex<CgroupState>,
-    /// Number of looks so far.
+    /// Number of searches so far.
     begun: AtomicU64,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct CgroupState {
     pub(crate) controllers: Vec<String>,
     /// The reason why some limits, or all, cannot be enforced.
     pub(crate) missing: Option<String>,
-    /// The time at which nothing was found.
+    /// Time of the last search, if it found no place.
     pub(crate) failed_at: Option<Instant>,
-    /// The number of the look.
+    /// The number of the search.
     pub(crate) number: u64,
 }
 
@@ -42,7 +42,7 @@ impl Cgroups {
         access(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the number of a look that begins.
+    /// Returns the number of a search that begins.
     pub(crate) fn begin_look(&self) -> u64 {
         self.begun.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -104,8 +104,8 @@ impl EngineHandle {
         self.wait_with(WaitsFor::Others, limit, find).await
     }
 
-    /// As [`Self::wait_for`], but `find` is also called after each turn that changed messages of the session.
-    /// It runs within the turn that changes something, so nothing happens in between, and nothing is missed.
+    /// As [`Self::wait_for`], but `find` is also called after each turn that changed messages of the session. The call
+    /// is part of that turn, so `find` sees the state that the change left.
     ///
     /// # Errors
     /// Timeout; storage: the daemon ends.
@@ -149,7 +149,7 @@ impl EngineHandle {
             None => answered.await,
             Some(limit) => match tokio::time::timeout(limit, &mut answered).await {
                 Ok(found) => found,
-                // The condition may have come true meanwhile: then what it did is part of that turn, and its result is
+                // If the condition came true at the last moment, `find` has acted in that turn, and its result is
                 // returned.
                 Err(_) if self.remove_condition(id).await? => {
                     waiting.cancel();

@@ -17,7 +17,7 @@ pub(crate) mod turn_counter;
 pub(crate) mod waiters;
 pub(crate) mod work_queue;
 
-// What the rest of the daemon imports.
+// The items that the rest of the daemon imports.
 pub(crate) use crate::engine::cgroups::CgroupState;
 pub(crate) use crate::engine::daemon::{BUILD, Daemon, LoadedConfig, pane_of, process_of, tmux_size};
 pub(crate) use crate::engine::engine_handle::{EngineHandle, TurnOnDrop, WaitsFor, in_doubt};

@@ -121,8 +121,8 @@ impl BlockingPool {
         self.world.block(work).await
     }
 
-    /// Runs `work` on this path for at most `limit`, once earlier work of the same purpose on the path is done: a path
-    /// that does not answer takes only one thread, however often it is asked for. `None` in the same cases as
+    /// Runs `work` on this path for at most `limit`, after earlier work of the same purpose on the path. So a path
+    /// that does not answer takes one thread, however many requests there are for it. `None` in the same cases as
     /// [`Self::with_timeout`].
     pub(crate) async fn one_at_a_time<T: Send + 'static>(
         &self,

@@ -1,4 +1,5 @@
-//! The mark of a pool whose configuration file said something: a later start that does not find the file tells of it.
+//! The mark of a pool whose configuration file set something when it was read last. If the file is missing at a later
+//! start, `status` reports that.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// Name of the mark in the state directory: a link to the file.
 const NAME: &str = "configured";
 
-/// Records whether a configuration file says anything, once it was read. One that is gone changes nothing. Only
-/// `status` needs the mark: a disk that does not take it fails no start.
+/// Sets the mark if the configuration file that was just read says anything but the defaults, else removes it. Leaves
+/// the mark as it is if the file is gone. Errors are ignored, because only `status` needs the mark.
 pub(crate) fn note(state: &Path, config: &Path, says_anything: bool) {
     if is_gone(config) {
         return;
@@ -20,7 +21,7 @@ pub(crate) fn note(state: &Path, config: &Path, says_anything: bool) {
     }
 }
 
-/// Returns the path of the configuration file that said something when one was read last.
+/// Returns the path of the configuration file that the mark names: the last one that was read and said something.
 pub(crate) fn noted(state: &Path) -> Option<PathBuf> {
     fs::read_link(state.join(NAME)).ok()
 }

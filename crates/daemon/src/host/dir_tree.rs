@@ -101,7 +101,8 @@ impl Dir {
         Ok(self.entries()?.map(|entry| entry.map(|(name, _)| name)))
     }
 
-    /// Returns the names of its entries, and which are certainly directories: a mount point is not asked for that.
+    /// Returns the names of its entries, each with true if the listing says that it is a directory. The entry itself
+    /// is not examined, as a mount point may not answer.
     pub(crate) fn entries(&self) -> io::Result<impl Iterator<Item = io::Result<(CString, bool)>> + use<>> {
         let dir = dir::Dir::openat(self, c".", DIR_FLAGS, Mode::empty())?;
         let entries = dir.into_iter().map(|entry| {

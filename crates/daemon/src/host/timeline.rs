@@ -1,8 +1,8 @@
-//! The timeline of a pool: detects that the database is a copy. Epochs, tokens, and ids of sessions and
-//! messages are known to workers, panes and directories, so none may be given out twice; and what a copy says
-//! of processes is true of the original's. A file beside the database, which no backup contains, names the
-//! timeline. If the two do not match, the pool starts a new timeline: numbers above all that were given out,
-//! and sessions without a running program.
+//! The timeline of a pool: detects that the database is a copy. Workers, panes and directories know the pool's epochs,
+//! tokens, and ids of sessions and messages, so none of these numbers may be given out twice; and the processes on
+//! record in a copy belong to the original pool. A file beside the database, which no backup contains, names the
+//! timeline. If the two do not match, the pool starts a new timeline: numbers above all that were given out, and
+//! sessions without a running program.
 
 use std::path::Path;
 
@@ -77,8 +77,8 @@ impl StateDirId {
     }
 }
 
-/// True for a device number that each mount gets anew: of a file system without a device of its own (overlay, NFS,
-/// FUSE, btrfs), and of any on macOS.
+/// True for a device number that changes with each mount: that of a file system without a device of its own (overlay,
+/// NFS, FUSE, btrfs), and any on macOS.
 fn is_of_mount(device: u64) -> bool {
     #[cfg(target_os = "linux")]
     return nix::sys::stat::major(device) == 0;

@@ -140,7 +140,8 @@ fn decide(
             continue;
         }
         if sample.has_ended {
-            // The agent's record may tell how its last turn ended. The end of the incarnation settles everything else.
+            // Only the agent's own record is still of use: it may tell how the last turn ended. All else follows from
+            // the end of the incarnation.
             transcript::take_in(turn, daemon, &target, &sample);
             continue;
         }
@@ -199,8 +200,8 @@ fn decide(
     Effects { parks: usage_limit::tick(turn, daemon), answers }
 }
 
-/// True if another task, which follows a prompt, has looked at the program in the foreground since the sampling began:
-/// the sample may show a command that has ended by now.
+/// True if the task that follows a prompt has recorded the foreground program since the sampling began. The sample is
+/// then older, and may show a command that has ended.
 fn is_overtaken(turn: &Turn<'_>, target: &SampleTarget, began: Timestamp) -> bool {
     let known = turn.pool().activity_in(target.id, target.tag);
     known.is_some_and(|known| {

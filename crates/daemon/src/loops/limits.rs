@@ -58,7 +58,8 @@ async fn memory_and_run_time(daemon: &Arc<Daemon>) {
         cgroup::refresh(daemon).await;
         let limited: Vec<Session> = sessions.into_iter().filter(has_limits).collect();
         let pause = if limited.is_empty() { UNLIMITED_PAUSE } else { LIMITED_PAUSE };
-        // Only these are measured: a process that hangs in the kernel delays no other session's limit.
+        // Only sessions with a memory limit are measured, so that a hanging process of any other session delays
+        // nothing.
         let limited: Vec<Session> = limited.into_iter().filter(|s| s.spec.limits.memory.is_some()).collect();
         let processes = daemon.processes();
         let measured = if !limited.is_empty() {
@@ -159,7 +160,7 @@ async fn replace_lost_writer(daemon: &Arc<Daemon>, session: &Session) {
     {
         return;
     }
-    // The user of an adopted pane may read it with a command of their own since.
+    // The user of an adopted pane may have replaced the log writer by a `pipe-pane` command of their own.
     if run.is_adopted() && daemon.tmux.pane_use(pane.server, pane.pane).await.is_ok_and(|told| told.piped) {
         return tracing::debug!(session = %id, "its log writer was replaced by a command of its user");
     }

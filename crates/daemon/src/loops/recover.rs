@@ -19,7 +19,8 @@ use crate::verb::{adopt, detached};
 /// Pause after an attempt, before the next one for the same session.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Settles, until the daemon ends, the sessions whose start no other task has claimed.
+/// Settles sessions until the daemon ends: those that are starting or due to restart, and whose start no other task
+/// has claimed.
 pub(crate) async fn run(daemon: Arc<Daemon>) {
     daemon.world.spawn("release", detached::release_left(Arc::clone(&daemon)));
     let mut turns = daemon.engine.turns();

@@ -1,5 +1,5 @@
-//! The daemon's socket: handed over by a service manager, or created. A file that is not provably a dead
-//! socket is never removed. A created one whose file is gone is created anew.
+//! The daemon's socket: handed over by a service manager, or created. An existing file at its path is removed only if
+//! it is a socket at which no program listens. If the file of a created socket disappears, the socket is created anew.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
@@ -21,8 +21,8 @@ use crate::host::error::DaemonError;
 /// Time between two looks at the file of the socket.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
-/// Consecutive looks that have to miss the file. The daemon notices earlier that its whole state directory was removed,
-/// and ends.
+/// Number of looks in a row that have to miss the file. More looks than the state lock has checks: if the whole state
+/// directory was removed, the daemon ends before it creates a socket.
 const LOOKS: u32 = 3;
 
 /// The file of a socket that this process created.
@@ -49,8 +49,8 @@ impl SocketFile {
         Ok((listener, Self { path: path.to_owned(), id: Arc::new(Mutex::new(Some(id))) }))
     }
 
-    /// Listens anew once the file is gone: no client would find this daemon. What others have put in its place is left.
-    /// `missed` is the number of the last looks that missed the file.
+    /// Listens anew once the file is gone: no client would find this daemon. What others have put in its place is
+    /// left. `missed` is the number of looks in a row, up to the last one, that missed the file.
     fn look(&self, missed: u32) -> Looked {
         let found = fs::symlink_metadata(&self.path);
         let is_gone = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
@@ -94,13 +94,14 @@ fn create(path: &Path) -> io::Result<(SocketListener, (u64, u64))> {
 
 /// Result of a look at the file of a socket.
 struct Looked {
-    /// Number of the last looks that missed the file.
+    /// Number of looks in a row, up to this one, that missed the file.
     missed: u32,
     /// The socket that was created anew.
     anew: Option<SocketListener>,
 }
 
-/// Looks at the file after a pause, on a thread: its file system may not answer, and then there is no other look.
+/// Looks at the file after a pause, on a thread. If its file system does not answer, this look does not end, and no
+/// other one begins.
 fn next_look(blocking: BlockingPool, file: SocketFile, missed: u32) -> BoxFuture<'static, Looked> {
     Box::pin(async move {
         loop {

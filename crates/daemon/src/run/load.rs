@@ -27,7 +27,8 @@ fn lost(pool: &pool::Pool, session: &Session, run: &Path) -> Vec<Event> {
     let reported = tag.and_then(|tag| files::read_exit(run, tag)).map(|(exit, _)| exit);
     let account = tag.and_then(|tag| files::read_account(run, tag));
     let exit = reported.or(session.exit);
-    // A signal may have been that of the shutdown.
+    // Only an exit code proves that the program ended by itself: a signal may have been that of the machine's
+    // shutdown.
     let by_itself = exit.filter(|exit| exit.code.is_some());
     let ended = match (session.lifecycle, session.reason) {
         (Lifecycle::Draining, Some(reason))

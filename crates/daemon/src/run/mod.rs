@@ -191,7 +191,7 @@ async fn recover_and_serve(
         }
         Err(_) => tracing::warn!("reading spooled hook reports takes long; the rest is read later"),
     }
-    // Goes on meanwhile if it takes longer.
+    // If this takes longer than the limit, it continues in the background.
     let noted = daemon.world.detach("past_output", past_output::note(Arc::clone(daemon)));
     if timeout(LOGS_LIMIT, noted).await.is_err() {
         tracing::warn!("the logs of sessions do not answer; their last output is not known yet");

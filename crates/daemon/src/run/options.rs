@@ -35,7 +35,7 @@ pub(super) fn paths_with_config(options: &Options) -> Result<Paths, DaemonError>
     let paths = paths(options)?;
     let is_named =
         options.config.is_some() || options.env.config.as_ref().is_some_and(|path| !path.is_empty());
-    // What cannot be looked at is told by whoever reads it.
+    // A path that cannot be examined is left to the code that reads the file, which reports the error.
     if is_named && matches!(paths.config.try_exists(), Ok(false)) {
         let shown = paths.config.display();
         let how = "make the file, or start without POOL_CONFIG and --config, which name it";

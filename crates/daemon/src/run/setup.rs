@@ -30,11 +30,11 @@ const LAUNCHES: usize = 4;
 pub struct Host {
     /// Files, programs and the outside world.
     pub site: Site,
-    /// Where the engine runs.
+    /// The place where the engine runs: a thread or a task.
     pub engine: EngineMode,
     /// The database, opened.
     pub database: (Store, Loaded),
-    /// Where clients connect.
+    /// The socket at which clients connect.
     pub socket: Socket,
     /// Requests to end, or to read the configuration again.
     pub signals: Box<dyn Signals>,
@@ -42,7 +42,7 @@ pub struct Host {
 
 /// Files, programs and the outside world of a daemon.
 pub struct Site {
-    /// Where the pool's files are.
+    /// The paths of the pool's files.
     pub paths: Paths,
     pub config: LoadedConfig,
     /// Clocks, randomness, tasks, processes.
@@ -57,7 +57,7 @@ pub struct Site {
     pub polls_dirs: bool,
 }
 
-/// Where the engine runs.
+/// The place where the engine runs: a thread or a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineMode {
     /// On a thread of its own.
@@ -66,11 +66,11 @@ pub enum EngineMode {
     Task,
 }
 
-/// Where clients connect.
+/// The socket at which clients connect.
 pub enum Socket {
-    /// At the socket of the paths, or at the one that a service manager handed over.
+    /// The socket that a service manager handed over, or else a new one at the path of the pool's socket.
     Path,
-    /// At this listener.
+    /// This listener, which is open already.
     Given(Box<dyn Listener>),
 }
 

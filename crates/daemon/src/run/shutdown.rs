@@ -60,7 +60,7 @@ pub(super) async fn stop(daemon: &Arc<Daemon>, engine_end: EngineEnd, deadline: 
     if timeout(SERVER_LIMIT, end_empty_server(daemon)).await.is_err() {
         tracing::warn!("stopped before it was known whether the tmux server is empty and ended");
     }
-    // What is asked from now on is for the next daemon.
+    // Requests that arrive from now on are left to the next daemon.
     daemon.shutdown.begin(Step::Engine);
     daemon.engine.post(|turn| turn.stop_engine());
     if let Ok(Ok(Some(given_out))) = timeout_at(deadline - FILE_LIMIT, engine_end).await {

@@ -14,7 +14,8 @@ use crate::host::error::DaemonError;
 /// Time between two checks whether the state directory is still there.
 const CHECK_PAUSE: Duration = Duration::from_secs(5);
 
-/// Consecutive checks that have to miss the file, which may just be being replaced.
+/// Number of checks in a row that have to miss the file: a single one may fall into the moment in which it is
+/// replaced.
 const CHECKS: u32 = 2;
 
 /// Number of tries before a lock counts as held by another daemon, and the pause after each: `poolctl` takes the lock

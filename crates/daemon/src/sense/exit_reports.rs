@@ -27,7 +27,7 @@ pub(crate) async fn handle_nudge(daemon: Arc<Daemon>, tag: Tag) {
             turn.volatile.reaping.note_exited([init]);
             turn.wake();
         });
-        // Now the pane is closed, or about to be: this is sooner than the watcher's next observation.
+        // The init's end closes the pane. Listing tmux now shows that sooner than the watcher's next observation.
         drop(tmux_snapshot::take(&daemon).await);
     }
 }

@@ -23,8 +23,8 @@ use crate::sense::sample_target::SampleTarget;
 /// Bytes at the end of the agent's own record that are read.
 const RECORD_TAIL: u64 = 128 << 10;
 
-/// The same while a prompt is expected in the record: enough for the longest prompt, escaped and recorded several
-/// times, and for what follows it.
+/// Bytes that are read while a prompt is expected in the record: enough for the longest prompt, escaped and recorded
+/// several times, and for the entries after it.
 const RECORD_TAIL_FOR_PROMPT: u64 = 2 << 20;
 
 /// Maximum lag of a file's time behind the write: the resolution of the system's coarse clock.
@@ -33,8 +33,8 @@ const MTIME_LAG: Duration = Duration::from_millis(10);
 /// Silence after which a working agent may have stopped without a report.
 const STALL: Duration = Duration::from_secs(1);
 
-/// Time after a shell's last output within which it may still begin to run something itself: it has only drawn its
-/// user's Enter.
+/// Time after a shell's last output within which it may still begin to run something itself: that output may only be
+/// the echo of its user's Enter.
 const SHELL_REST: Duration = Duration::from_secs(3);
 
 /// Number of prompts of a record that are kept.
@@ -60,7 +60,7 @@ pub(crate) struct Sample {
     pub(crate) quiet_since: Option<Timestamp>,
     /// True if there is any output: the log of an adopted session begins empty.
     pub(crate) has_output: bool,
-    /// True if its log is there and cannot be looked at.
+    /// True if its log exists and cannot be examined.
     pub(crate) is_log_hidden: bool,
     pub(crate) marks: TerminalMarks,
     pub(crate) title: WindowTitle,
@@ -76,8 +76,8 @@ pub(crate) struct Sample {
     pub(crate) shell: Option<ShellState>,
     /// True if the shell is known to edit its lines; `None` if nobody looked.
     pub(crate) edits_lines: Option<bool>,
-    /// True if its program had ended by then. The silence of the session, and that the shell is alone in its terminal,
-    /// then mean nothing.
+    /// True if its program had ended by the end of the sample. Then its silence, or a shell that is alone in the
+    /// terminal, says nothing of its activity.
     pub(crate) has_ended: bool,
 }
 
@@ -99,7 +99,7 @@ impl SampleState {
             return target.is_starting() || self.wrote_since_screen_read(now);
         }
         let works = target.known.state.is_at_work();
-        // No hook reports that a person answered at the terminal. The agent then goes to work, and writes.
+        // An answer at the terminal is reported by no hook, but the agent goes to work after it, and writes.
         if target.known.ask.as_ref().is_some_and(Ask::is_left_to_terminal)
             && self.wrote_since_screen_read(now)
         {
@@ -123,8 +123,8 @@ impl SampleState {
         Sample { marks: self.log.marks.clone(), title: self.log.title, ..self.found.clone() }
     }
 
-    /// Returns when the last successful read of its screen began; `None` if there was none, or if the clock was set
-    /// back since.
+    /// Returns when the last successful read of its screen began; `None` without one, or if that time is ahead of the
+    /// clock, which was then set back.
     fn screen_read_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.screen_read_at.filter(|at| *at <= now)
     }
@@ -150,7 +150,7 @@ impl SampleState {
     /// Reads what is new in its files, and whether its program runs.
     pub(crate) fn read(&mut self, processes: &dyn Processes, target: &SampleTarget, now: Timestamp) {
         self.read_files(processes, target, now);
-        // Last: what was read before is of a living program.
+        // Read last: if the program still lives now, it lived during all the reads before.
         self.found.has_ended = target.process.is_some_and(|process| processes.has_exited(process));
     }
 
@@ -158,14 +158,14 @@ impl SampleState {
         let init = target.shell.as_ref().and_then(|shell| shell.init);
         self.found.foreground = init.and_then(|init| processes.foreground(init));
         if target.attached {
-            // The attached client hears it.
+            // An attached client hears the bell itself.
             self.log.marks.bell_at = None;
         }
         let log = std::fs::metadata(&target.log);
         let is_hidden = log.as_ref().is_err_and(|error| error.kind() != ErrorKind::NotFound);
         self.found.is_log_hidden = is_hidden;
         if is_hidden && self.found.quiet_since.is_some() {
-            // It counts as being written.
+            // A log that cannot be examined counts as just written.
             self.found.quiet_since = Some(now);
         }
         if let Ok(meta) = log {

@@ -17,14 +17,14 @@ const ECHO_LIMIT: Duration = Duration::from_millis(500);
 /// Number of letters that identify a line by its end, or by its beginning while a person continues it.
 const RECOGNISED: usize = 12;
 
-/// True if somebody left a line in the row with the cursor. That is so if the row ends with what `poolctl keys` typed
-/// without Enter, perhaps while the last command was still running; or if it shows what the pool typed without Enter;
-/// or if it has changed since the shell drew its own prompt there, and somebody was at the terminal when it changed, or
-/// detached or pressed keys after that (last at `keys_at`).
+/// True if somebody left a line in the row with the cursor. That is so in three cases: the row ends with keys that
+/// `poolctl keys` pressed without Enter, perhaps while the last command was still running; it shows a text that the
+/// pool typed without Enter; or it has changed since the shell drew its own prompt there, and somebody was at the
+/// terminal when it changed, or detached or pressed keys after that (last at `keys_at`).
 ///
-/// False if the row is the shell's prompt as it was before the last text, and if the log does not tell. The log of a
-/// shell that `edits_lines` tells when it begins to edit; for another shell, an earlier program may have written that,
-/// without the end of it.
+/// False if the row is the shell's prompt as it was before the last text. The log of a shell that `edits_lines` has a
+/// mark where the shell begins to edit; in the log of another shell, such a mark may be an earlier program's, left
+/// without its end.
 pub(crate) async fn is_left(
     daemon: &Daemon,
     (session, tag): (SessionId, Tag),
@@ -35,7 +35,8 @@ pub(crate) async fn is_left(
     if !line.prompt.is_empty() && is_same_prompt(row, &line.prompt) {
         return false;
     }
-    // A person may have continued the line since. A beginning identifies it only if it is long enough.
+    // A person may have continued the line since: a row counts as that line if it begins with it, and the line is long
+    // enough to be recognised.
     let goes_on = line.left.len() >= RECOGNISED && row.starts_with(&line.left);
     let is_left = !line.left.is_empty() && row == line.left;
     let is_kept = line.abandoned.as_deref() == Some(row) || is_left || goes_on;
@@ -46,8 +47,8 @@ pub(crate) async fn is_left(
     let (dir, size) = (daemon.paths.logs_of(session), (seen.size.height, seen.size.width));
     let read = move || logs::paused_line(&dir, tag, size, edits_lines).ok().flatten();
     let Some(prompt) = daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() else {
-        // The log does not tell, perhaps because it was cleared: text behind the prompt counts if somebody was at the
-        // terminal since the last text.
+        // The log does not show the prompt, perhaps because the log was cleared. Then text behind the last known
+        // prompt counts as a left line if somebody was at the terminal since the pool last typed.
         return is_behind(row, &line.prompt) && was_there_since_input(daemon, tag, active_at).await;
     };
     // tmux knows the activity of a person to the second. The Enter of a command is older than a pause in its output, so
@@ -59,8 +60,8 @@ pub(crate) async fn is_left(
         !was_before(person) || keys.is_some_and(|at| !was_before(at))
     };
     let was_there = seen.has_control_client || daemon.engine.turn(was_there).await.unwrap_or(true);
-    // Below the output of a job, the shell does not draw the line again: only keys that the pool pressed are known to
-    // be in it.
+    // A shell does not draw its line again below the output of a job, so an empty row there hides the line: of its
+    // contents only the keys that the pool pressed are known.
     let is_hidden = prompt.is_below && letters(row).next().is_none();
     let is_own = is_own_row(row, &prompt.row, &line.discarded) || is_hidden && line.begun.is_empty();
     was_there && !is_own && (edits_lines || !prompt.is_below || is_drawn_again(row, &prompt.row))
@@ -100,7 +101,8 @@ fn is_own_row(row: &str, drawn: &str, discarded: &str) -> bool {
     is_same_prompt(&row, &drawn) || !discarded.is_empty() && drawn.strip_suffix(discarded) == Some(&row)
 }
 
-/// True if both are the same prompt, perhaps with another time in it: what is typed makes a row longer.
+/// True if both rows are the same prompt, up to the digits, which may be a clock. A row with typed text has more
+/// letters.
 fn is_same_prompt(row: &str, drawn: &str) -> bool {
     let shape = |row: &str| -> String {
         letters(row).map(|letter| if letter.is_ascii_digit() { '0' } else { letter }).collect()
@@ -117,8 +119,8 @@ pub(crate) fn rows_to_cursor(seen: &tmux::PaneSnapshot) -> Vec<String> {
 /// Echo of a text that was typed into the line of a shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LineEcho {
-    /// The text was drawn; or that cannot be told, because the text is not plain or may not fit the row, or because the
-    /// row moved, as the output of a job moves it.
+    /// The text was drawn, or the comparison is not possible: the text is not plain, may not fit the row, or the row
+    /// has moved, for example by the output of a job.
     AsSent,
     /// Nothing: not yet, or its editor took the text as commands.
     Undrawn,

@@ -112,7 +112,7 @@ pub(crate) async fn adopt_pane(
         Begun::Others(session) => return already_adopted(daemon, op, session, workspace).await,
     };
     let _start_claim = start_claim(daemon, session);
-    // An automatic adoption has claimed the pane already, and for longer.
+    // An automatic adoption (without an operation) holds the claim on its pane itself, for longer than this call.
     let _pane_claim = op.map(|_| pane_claim(daemon, pane));
     let grant = daemon.engine.lock_inside(session, "adopt").await?;
     crate::crash::point("adopt-intent");

@@ -52,7 +52,8 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: A
     }
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let conclude = move |turn: &mut Turn<'_>| {
-        // Until here the decision is on record if it was not taken: somebody waits for it.
+        // This request counts as waiting up to here, so that the decision is kept until it is known whether the agent
+        // took it.
         let _waiting = taken;
         let reply = if turn.waiting.decisions.is_sent(session.id, ask.id) {
             Err(not_taken(turn, &session, ask, is_sent))
@@ -69,7 +70,7 @@ pub(super) async fn approve(daemon: &Arc<Daemon>, op: &ClientOperation, asked: A
 async fn answer_dialog(daemon: &Arc<Daemon>, op: &ClientOperation, choice: dialog::DialogChoice) -> Reply {
     let grant = daemon.engine.lock_inside(choice.session, "approve").await?;
     let (begun, session) = (op.clone(), choice.session);
-    // Pressed again after a crash, the key could answer the next dialog.
+    // Recorded first, so that a repeat after a crash does not press the key again: it could answer the next dialog.
     daemon.engine.turn(move |turn| begun.record_begun(turn, session)).await?;
     let chosen = dialog::choose(daemon, &choice).await;
     drop(grant);
@@ -104,7 +105,7 @@ fn not_taken(turn: &mut Turn<'_>, session: &Session, ask: Ask, is_sent: bool) ->
     if !is_sent {
         turn.waiting.decisions.settle(session.id, ask.id);
     }
-    // A turn that is over was answered at its terminal.
+    // If the turn is over, the question was answered at the terminal, and is not shown again.
     if is_at_work(turn, session) {
         restore(turn, session, ask);
     }
@@ -176,11 +177,11 @@ fn unconfirmed(session: &Session) -> String {
     )
 }
 
-/// Records that a hook has received its decision and that its agent took it, even after the request that decided was
-/// told that this is not known.
+/// Records that a hook has received its decision and its agent took it. This may come after the client that decided
+/// was told that the outcome is unknown.
 pub(crate) fn decision_taken(turn: &mut Turn<'_>, session: SessionId, ask: u64) -> Reply {
     if let Some(sent) = turn.waiting.decisions.settle(session, ask) {
-        // If it took long, the request is shown again.
+        // After a long wait the request was shown again, and is withdrawn now.
         if asks::open_asks(turn, session).iter().any(|open| open.id == ask) {
             withdraw(turn, session, ask);
         }

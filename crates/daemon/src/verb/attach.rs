@@ -94,7 +94,7 @@ async fn command(
         let argv = daemon.device.switch_command(&viewer.name, target, asked.read_only);
         return Ok(AttachCommand { argv, hint: None });
     }
-    // A terminal within that of a pane, of `script` for instance.
+    // `TMUX` names the session itself: this also finds a terminal inside of the pane, like that of `script`.
     if asked.tmux_env.as_ref().is_some_and(|outer| is_inside(daemon, outer, (server, target))) {
         return refused("this runs inside of that session, which would show itself");
     }

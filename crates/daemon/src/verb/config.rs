@@ -36,8 +36,8 @@ fn needs_restart(startup: &Config, config: &Config) -> bool {
         || startup.tmux.config != config.tmux.config
 }
 
-/// Returns the problem of a configuration file that is wrong or gone: the next start of `poold` would refuse it, or
-/// begin without what is in force, as perhaps this one did.
+/// Returns the problem of a configuration file that is wrong or gone. With a wrong file the next start of `poold`
+/// fails; without the file it begins with the defaults, as perhaps this one did.
 pub(super) fn problem(paths: &Paths, in_force: &LoadedConfig) -> Option<String> {
     match LoadedConfig::read(paths, in_force.settings.umask) {
         Err(mistake) => Some(format!(
@@ -46,7 +46,7 @@ pub(super) fn problem(paths: &Paths, in_force: &LoadedConfig) -> Option<String> 
         Ok(_) if is_gone(&paths.config) => {
             let here = paths.config.display();
             let so = match (in_force.says_anything(), configured::noted(&paths.state)) {
-                (true, _) => "the next start of poold would be without what is in force",
+                (true, _) => "the next start of poold would use the defaults instead",
                 (false, Some(last)) if last == paths.config => "only the defaults are in force",
                 (false, Some(last)) => return Some(left_out(&last, &paths.config)),
                 (false, None) => return None,
@@ -60,7 +60,7 @@ pub(super) fn problem(paths: &Paths, in_force: &LoadedConfig) -> Option<String> 
     }
 }
 
-/// Returns the problem of a start without a configuration file after one with another path.
+/// Returns the problem of a start without a configuration file after a start with a file at another path.
 fn left_out(last: &Path, here: &Path) -> String {
     let (last, here) = (last.display(), here.display());
     format!(

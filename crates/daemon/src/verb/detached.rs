@@ -48,8 +48,8 @@ impl Detached {
     }
 }
 
-/// Records that the program of a session, if it runs, uses the session's directories. This counts from the removal of
-/// the session's record, which tells it until then.
+/// Records that the running program of a session, if there is one, uses the session's directories. The mark
+/// counts once the session's record is removed: until then the record itself shows the program.
 pub(super) fn mark(daemon: &Daemon, session: &Session) -> io::Result<()> {
     let Some(run) = session.running() else {
         return Ok(());
@@ -70,7 +70,7 @@ pub(super) fn unmark(daemon: &Daemon, session: SessionId) {
     }
 }
 
-/// True if a program that was left to tmux still uses the directory of the session with this metadata, or may.
+/// True if a program that was left to tmux uses, or may use, the directory of the session with this metadata.
 pub(super) fn is_in_use(processes: &dyn Processes, meta: &Path) -> bool {
     match read(meta) {
         Ok(Some(detached)) => !detached.has_ended(processes),
@@ -100,8 +100,8 @@ pub(super) async fn check_unwritten(daemon: &Daemon, id: SessionId) -> Result<()
     Err("its log is still written or cannot be looked at, so something may run on in it".to_owned())
 }
 
-/// True if a log writer runs in the directory of a session: then its program runs as well, even if no record knows of
-/// it.
+/// True if a log writer runs in the directory of a session. The session's program then runs as well, even without a
+/// record of it.
 ///
 /// # Errors
 /// Its log cannot be looked at, so one may run.

@@ -20,7 +20,7 @@ use crate::verb::{
 /// The answer to a repeat of input that an earlier daemon began to write.
 const INPUT_INTERRUPTED: InterruptedAnswer = (
     ErrorCode::Unavailable,
-    "the daemon stopped while this was done to the terminal; it may have been, and is not done again",
+    "the daemon stopped while it did this to the terminal: it may have been done, and is not repeated; look there",
 );
 
 /// The answer to a repeat of a reset that an earlier daemon began.
@@ -33,7 +33,7 @@ const RESET_INTERRUPTED: InterruptedAnswer = (
 /// The answer to a repeat of an approval that an earlier daemon began.
 const APPROVAL_INTERRUPTED: InterruptedAnswer = (
     ErrorCode::Conflict,
-    "the daemon stopped while the answer was given: whether the agent has it, its terminal tells",
+    "the daemon stopped while the answer was given: look at the agent's terminal to see whether it arrived",
 );
 
 /// Returns the treatment of a repeat of a request that an earlier daemon began.

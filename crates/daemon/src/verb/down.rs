@@ -33,7 +33,7 @@ pub(super) fn problem(turn: &Turn<'_>) -> Option<String> {
     (held >= HOLD_LIMIT).then(|| {
         format!(
             "nothing is started: for {} s the pool has been about to be stopped by {by} (`poolctl down`); `kill -KILL` \
-             ends one that hangs",
+             ends a client that hangs",
             held.as_secs()
         )
     })

@@ -38,7 +38,7 @@ pub(super) async fn lock(
     let session = session_view::resolve(daemon, asked.session.clone()).await?.id;
     let lease_ms = asked.lease_ms.unwrap_or(LEASE_MS);
     let ticket = Ticket(daemon.engine.ticket());
-    // When dropped, it leaves the line or gives the lock back, unless the caller is to keep the lock.
+    // Dropping this value leaves the line or gives the lock back, unless the caller is to keep the lock.
     let mut request = daemon.engine.on_drop(move |turn| lock::release(turn, session, ticket));
     let lock = SessionLock {
         token: Token::default(),
@@ -84,8 +84,8 @@ pub(super) async fn lock(
     Ok(Response::Locked(Locked { session, token, lease_ms, is_inside: false }))
 }
 
-/// Returns the user's lock on the session if the request is made under it, directly or through locks in between:
-/// otherwise its holder would wait for itself.
+/// Returns the user's lock on the session if the request is made under it, directly or through locks in between. Such
+/// a request must not wait: its caller holds the lock already.
 fn held_around(turn: &Turn<'_>, session: SessionId, under: Option<Token>) -> Result<Option<Locked>, Refusal> {
     if under.is_some_and(|token| !turn.volatile.locks.is_held(token)) {
         return Err(lock::not_held());
@@ -118,7 +118,7 @@ fn enqueue(
     match turn.volatile.locks.request_user_lock(session, ticket, &purpose, force) {
         Some(given) => {
             lock::grant_to_user(turn, session, (ticket, SessionLock { token: given.token, ..lock }));
-            // A client that is gone gives it back when its request is dropped.
+            // If the client is gone, dropping its request gives the lock back.
             grant.send(Ok(given.token)).ok();
         }
         None => {

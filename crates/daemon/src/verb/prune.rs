@@ -116,11 +116,11 @@ fn not_looked_for(error: std::io::Error) -> Refusal {
     Refusal::failed(format!("unused directories were not looked for: {error}"))
 }
 
-/// The directories of the sessions on record.
+/// The working directories of the sessions on record.
 #[derive(Default)]
 struct UsedDirs {
     on_record: Vec<PathBuf>,
-    /// Those, also without symbolic links.
+    /// The same directories, each by its own path and by its path without symbolic links.
     all: Arc<[PathBuf]>,
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn rename(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Re
         // Observations from before now show the old name.
         let now = turn.moment();
         turn.volatile.observed.renamed(id, now);
-        // Where it is in doubt, a repeat asks tmux again.
+        // A rename in doubt is not recorded as answered, so that a repeated request asks tmux again.
         if !in_doubt {
             operation.record_answer(turn, &reply);
         }

@@ -26,7 +26,7 @@ pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
     let claim = move |turn: &mut Turn<'_>| turn.volatile.scheduler.begin_start(session.id);
     let claim = daemon.engine.turn(claim).await?.then(|| start_claim(daemon, session.id));
     termination::wait(daemon, &session).await?;
-    // Reports of the ended incarnation say nothing about the next one.
+    // The ended incarnation's reports are read first, so that none of them is taken for the next incarnation's.
     timeout(HOOKS_LIMIT, hook_spool::read_of(daemon, &[session.id])).await.ok();
     // The next start is certain and belongs to this request, so the log can be emptied now. Otherwise the start may be
     // refused, and the log stays until it succeeds.
@@ -49,7 +49,7 @@ async fn check_startable(daemon: &Arc<Daemon>, asked: &Restart) -> Result<(), Re
     let read = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &wanted)?;
         let is_taken = pool::observe::is_name_taken(turn.pool(), &turn.volatile.observed, session);
-        // A restart that is under way ends nothing more.
+        // If nothing runs, or a restart is under way, this request ends nothing, so its place is not checked.
         let cwd = (!pool::session::restart(session).is_empty()).then(|| session.spec.cwd.clone());
         Ok::<_, Refusal>((session.id, is_taken.then(|| session.name.clone()), cwd))
     };

@@ -21,12 +21,12 @@ pub(super) async fn rm(daemon: &Arc<Daemon>, op: &ClientOperation, asked: Remove
     removal::remove(daemon, op, asked).await.map_err(|refusal| without_removal(refusal, &named))
 }
 
-/// Adds to the refusal of an end that takes too long that it is no removal: the end goes on by itself, and nothing
-/// removes the session then.
+/// Adds to the error of an end that takes too long that the session is not removed: the end continues, but the removal
+/// does not, and has to be repeated.
 fn without_removal(refusal: Refusal, session: &SessionRef) -> Refusal {
     match refusal.code {
         ErrorCode::Timeout => Refusal::timeout(format!(
-            "{}; unless it is ephemeral, nothing removes it once it is gone: repeat `poolctl rm {session}` then",
+            "{}; it is not removed yet: unless it is ephemeral, repeat `poolctl rm {session}` once it has ended",
             refusal.message
         )),
         _ => refusal,

@@ -47,7 +47,7 @@ pub(super) async fn begin(
         if let Some(tag) = run.map(|run| run.tag) {
             expect_end(turn, tag, (grace_ms, usual));
         }
-        // The restart of a session that does not run begins with its next incarnation.
+        // If nothing runs, there is no end to begin: the operation is recorded with the start of the next incarnation.
         if session.lifecycle.holds_slot() || !events.is_empty() {
             op.record_begun(turn, session.id);
         }
@@ -147,8 +147,8 @@ fn runs_on() -> Refusal {
     Refusal::conflict("its end was taken back, and it runs on")
 }
 
-/// Closes the pane, which hangs up its programs, because no reaper is connected to verify their end. That is always an
-/// error. It does nothing if the end was taken back while this waited for the session's lock.
+/// Closes the pane, which hangs up its programs, because no reaper is connected. Always returns an error, as nobody
+/// verifies their end. Does nothing if the end was taken back while this waited for the session's lock.
 async fn close_pane(
     daemon: &Arc<Daemon>,
     session: &Session,
@@ -181,8 +181,8 @@ async fn close_pane(
     )))
 }
 
-/// Waits until the pane of an incarnation that has ended is closed, which the reaper does under the session's lock: a
-/// restart that was called off leaves its pane, and the log is written to until then.
+/// Waits until the pane of an incarnation that has ended is closed; until then its log is written to. A restart that
+/// was called off leaves such a pane, and the reaper closes it under the session's lock.
 pub(super) async fn await_closed_pane(daemon: &Arc<Daemon>, id: SessionId) {
     let closed = move |turn: &mut Turn<'_>| {
         let ended = turn.pool().session(id).filter(|session| session.lifecycle.is_over());

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use crate::engine::{Daemon, Turn};
 use crate::verb::start::OUTCOME_LIMIT;
 
-/// Waits until `holds` is false of a session, or the session is removed.
+/// Waits while `holds` is true of a session. A removed session ends the wait too.
 ///
 /// # Errors
 /// Timeout, or storage where the engine has stopped.
@@ -19,8 +19,8 @@ pub(super) async fn wait_while(
     daemon.engine.wait_for(Some(OUTCOME_LIMIT), over).await
 }
 
-/// Runs `decide` once the session is in no passing state (`passes`), and once more if it conflicts because the
-/// session has entered one meanwhile.
+/// Waits until the session is in no passing state (`passes`), then runs `decide`. Repeats both after a conflict if the
+/// session has entered a passing state meanwhile.
 ///
 /// # Errors
 /// As [`wait_while`], and those of `decide`.
@@ -38,7 +38,8 @@ pub(super) async fn decide_settled<T, F: Future<Output = Result<T, Refusal>>>(
         let conflicts = decided.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::Conflict);
         let is_passing = move |turn: &mut Turn<'_>| turn.pool().session(id).is_some_and(passes);
         let is_passing = conflicts && daemon.engine.turn(is_passing).await?;
-        // Such a state may also have begun and ended during the decision: then it is repeated once more.
+        // The session may have entered and left a passing state during the decision, so it is repeated once even if
+        // none is seen.
         if !conflicts || Instant::now() >= deadline || !is_passing && !was_passing {
             return decided;
         }
@@ -46,13 +47,13 @@ pub(super) async fn decide_settled<T, F: Future<Output = Result<T, Refusal>>>(
     }
 }
 
-/// True if a launch of the session is in progress, or comes next: it is restarted.
+/// True if a launch of the session is in progress, or follows because the session is being restarted.
 pub(super) fn is_starting_or_restarting(session: &Session) -> bool {
     let is_ending = session.lifecycle == Lifecycle::Draining && session.reason == Some(Reason::Restarted);
     is_ending || is_about_to_run(session)
 }
 
-/// True if a launch of the session is in progress, or it is between two incarnations: nothing of it runs yet.
+/// True if a launch of the session is in progress, or is due after the last incarnation has ended.
 pub(super) fn is_about_to_run(session: &Session) -> bool {
     session.lifecycle == Lifecycle::Starting || pool::session::is_restarting(session)
 }

@@ -27,7 +27,7 @@ pub(super) async fn wait(daemon: &Arc<Daemon>, asked: Wait) -> Reply {
             .iter()
             .filter_map(|until| result(turn, &context, (id, began), until))
             .partition(Reply::is_ok);
-        // A condition that cannot become true any more fails the wait only if no other one is true.
+        // A condition that is true ends the wait with success, even if another one cannot become true any more.
         hold.into_iter().chain(fail).next()
     };
     let limit = asked.timeout_ms.map(Duration::from_millis);
@@ -50,14 +50,14 @@ async fn wait_for_log(daemon: &Daemon, session: &Session) {
     }
 }
 
-/// Returns the refusal of a wait for a prompt of a session that only a person can move on.
+/// Returns the prompt of a session that only a person can move on, with the refusal of a wait for it.
 fn left_to_person(turn: &Turn<'_>, session: &Session) -> Option<(MessageId, Refusal)> {
     let (id, why) = pool::prompt::left_to_person(turn.pool(), &turn.volatile.prompts, session)?;
     Some((id, Refusal::failed(why)))
 }
 
-/// Returns the refusal of a wait for a queued prompt that will not be typed: its session is over and not started by
-/// itself, or its own text keeps it back.
+/// Returns the refusal of a wait for a queued prompt that will not be typed: its session is over and is not started
+/// automatically, or its own text does not fit the terminal.
 fn stays_queued(turn: &Turn<'_>, daemon: &Daemon, session: &Session, id: MessageId) -> Option<Refusal> {
     let open = turn.pool().pending_message(session.id, id)?;
     if open.kind != PROMPT || open.state != MessageState::Queued {
@@ -84,7 +84,7 @@ fn final_message(turn: &Turn<'_>, daemon: &Daemon, session: &Session, id: Messag
     message_result(turn, session, id, MessageState::is_final).or_else(stays)
 }
 
-/// Returns the message once it was confirmed, is past that, or is left to a person.
+/// Returns the message once it is accepted or final, or is left to a person.
 fn accepted_message(turn: &Turn<'_>, daemon: &Daemon, session: &Session, id: MessageId) -> Option<Reply> {
     // A prompt that will be typed again is not left to a person: it goes on by itself.
     let open = turn.pool().pending_message(session.id, id);
@@ -124,12 +124,12 @@ fn message_result(
     }
 }
 
-/// True if the session runs, or has ended and no start of it is due.
+/// True if the session runs, or has ended and will not be started automatically.
 fn is_settled(turn: &Turn<'_>, daemon: &Daemon, session: &Session) -> bool {
     runs(session) || !runs_or_starts(turn, daemon, session)
 }
 
-/// True if the session runs. One that drains does until what is queued is worked, unless it is out of sight.
+/// True if the session is live, or drains and its pane is seen.
 fn runs(session: &Session) -> bool {
     let is_seen = || session.incarnation.as_ref().is_some_and(|run| run.missing_since.is_none());
     session.lifecycle == Lifecycle::Live || pool::session::drains(session) && is_seen()

@@ -52,8 +52,8 @@ pub(super) async fn register(daemon: &Arc<Daemon>, caller: &Caller, asked: Regis
     daemon.engine.turn(register).await?
 }
 
-/// Claims messages, waiting for the first one. Answers with an empty list once the wait is over; to the host of
-/// a worker later, while a message for it waits.
+/// Claims messages, waiting for the first one. Answers with an empty list once the wait is over. The host of a worker
+/// gets the empty answer later if a message for it waits for a free handler.
 pub(super) async fn claim(daemon: &Arc<Daemon>, caller: &Caller, op: Option<OpId>, asked: Claim) -> Reply {
     pool::worker::configure::check_kinds(&asked.kinds)?;
     if asked.max == 0 || asked.max > CLAIM_MAX {
@@ -140,8 +140,8 @@ impl ClaimRequest {
         }))
     }
 
-    /// Claims as [`Self::claim`] once the wait is over. The host of a worker waits on while a message for it only
-    /// lacks a free handler: an answer without messages would end it.
+    /// Claims as [`Self::claim`] once the wait is over. The host of a worker goes on waiting while a message for it
+    /// lacks only a free handler: an answer without messages would let the host end.
     fn claim_late(&self, turn: &mut Turn<'_>) -> Option<Result<UnsentClaims, Refusal>> {
         let claims = self.claim(turn);
         let waits_on = claims.is_none() && worker::waits_for_host(turn.pool(), &self.asked.scope, turn.now());

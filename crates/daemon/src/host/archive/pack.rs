@@ -75,7 +75,8 @@ impl Pack {
                 b"logs" => self.tree(&dir, name, self.name.clone())?,
                 b"work" if contents.work => self.tree(&dir, name, self.name.clone())?,
                 b"tmp" => {}
-                // A purge removes it. Its name may be that of a file of ours.
+                // Anything else that a purge removes. It is stored below `other/`, as its name may be that of a file
+                // of ours.
                 _ if contents.work => self.tree(&dir, name, self.name.join("other"))?,
                 _ => {}
             }

@@ -50,7 +50,8 @@ pub(super) async fn deliver_one(daemon: &Arc<Daemon>, session: SessionId) -> Res
     let rows_before = observed.as_ref().map_or_else(|_| Vec::new(), |pane| pane.rows.clone());
     let settings = &daemon.loaded().settings;
     let mut gate = observed.and_then(|state| pool::prompt::pane_gate(settings, &agent, &state));
-    // Without a look at the terminal it is not known whether long lines fit.
+    // A long line fits only a terminal that does not collect whole lines; if the terminal does not answer, the prompt
+    // waits.
     let mut cuts_lines = None;
     if gate.is_ok() && may_have_long_line {
         cuts_lines = collects_lines(daemon, &run).await;
@@ -98,7 +99,7 @@ struct Target {
     record: Session,
     run: Incarnation,
     pane: PaneRef,
-    /// True if its prompt may have a line that not every terminal takes.
+    /// True if its prompt may have a line that is longer than [`pool::prompt::LINE_MAX`].
     may_have_long_line: bool,
 }
 
@@ -115,7 +116,7 @@ fn target(turn: &mut Turn<'_>, daemon: &Daemon, session: SessionId) -> Option<Ta
     Some(Target { record, run, pane, may_have_long_line: is_long(size) })
 }
 
-/// True if a text of this size, in bytes, may have a line that not every terminal takes.
+/// True if a text of this size, in bytes, may have a line that is longer than [`pool::prompt::LINE_MAX`].
 fn is_long(size: u32) -> bool {
     usize::try_from(size).is_ok_and(|size| size + MARK_MAX > pool::prompt::LINE_MAX)
 }
@@ -153,12 +154,13 @@ fn record_typing(
     let found = turn.message(id);
     let Some(open) = turn.pool().pending_message(session, id) else { return Claimed::Nothing };
     if cuts_lines.is_none() && is_long(open.size) {
-        // Another prompt is the next one by now, and its long lines were not checked.
+        // Another, longer prompt has become the next one, and the terminal was not checked for long lines.
         return Claimed::Blocked;
     }
     match found {
         Ok(Some((message, _))) if agent.go_on.is_none() && is_in_conversation(turn, &message) => {
-            // Its agent has the text already, and is no longer configured to be told to continue.
+            // The agent has the text already, and its `go_on` prompt was taken out of the configuration: nothing is
+            // left to type.
             let cut_short =
                 message.steps.into_iter().rev().find(|step| step.state == MessageState::Suspended);
             let reason = cut_short.and_then(|step| step.reason);

@@ -24,8 +24,8 @@ use crate::sense::unfinished_line::{self, LineEcho, rows_to_cursor};
 /// Time for a typed text to appear on the screen.
 const ECHO_LIMIT: Duration = Duration::from_secs(2);
 
-/// Time after which a shell that has read a text and drawn nothing of it has taken it as editor commands. A shell may
-/// be busy with its line for that long.
+/// Time after which a shell that has read a text, but has drawn nothing of it, counts as having taken the text for
+/// editor commands. A slow shell may draw later than usual, but within this time.
 const UNDRAWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Time between two looks at the screen.
@@ -108,8 +108,8 @@ pub(super) async fn press_enter(
             }
             return record_doubt(daemon, &prompt, MessageReason::AlteredLine).await;
         }
-        // A dialog that has opened meanwhile would take Enter as its answer: then Enter waits until the text
-        // is seen.
+        // A dialog that has just opened would take Enter as its answer, so Enter is not pressed now, but once the text
+        // is seen in the composer.
         let has_dialog = hooked && shows_dialog(daemon, &prompt).await;
         if has_dialog && unreported {
             return record_doubt(daemon, &prompt, MessageReason::DialogOpened).await;
@@ -119,7 +119,8 @@ pub(super) async fn press_enter(
             Ok(Answer::Done) => {}
             Ok(answer) => {
                 tracing::warn!(prompt = prompt.message.id.0, %answer, "Enter could not be pressed");
-                // The text stands in the terminal only while that is open.
+                // If the pane is gone or closed, the text is gone with it; otherwise it stands there without its
+                // Enter.
                 let is_gone =
                     matches!(answer, Answer::Gone | Answer::Dead | Answer::NotOurs | Answer::OtherServer);
                 let why = if is_gone { MessageReason::SessionEnded } else { MessageReason::NoEnter };
@@ -160,7 +161,7 @@ async fn record_typed(
         let now = turn.now();
         turn.volatile.prompts.delivered(tag, now);
         if enter {
-            // It ends what stood in the line, as that of `keys` does.
+            // This Enter ends the line, with whatever stood in it before, just as one pressed by `poolctl keys`.
             turn.volatile.prompts.typed(tag, "\r");
         }
         if turn.volatile.prompts.end_paste(session) && turn.volatile.is_stopping() {
@@ -189,7 +190,7 @@ pub(super) async fn ask_pane(daemon: &Arc<Daemon>, session: SessionId) -> Result
     confirm::follow_up(daemon, session).await
 }
 
-/// Returns what a shell that edits its lines shows, if that differs from the typed text and stays so.
+/// Returns the line of a shell that edits its lines, if it differs from the typed text and goes on doing so.
 async fn altered_line(daemon: &Daemon, prompt: &ClaimedPrompt, shell: &ShellBefore) -> Option<LineEcho> {
     let tag = prompt.pane.tag;
     let is_compared =
@@ -210,7 +211,7 @@ async fn altered_line(daemon: &Daemon, prompt: &ClaimedPrompt, shell: &ShellBefo
             return Some(echo).filter(|_| is_same);
         }
         if !is_same {
-            // The shell has just begun to draw the text: the time begins anew.
+            // The shell has just begun to draw the text, so its time limit starts again.
             let was_undrawn = first.replace(echo) == Some(LineEcho::Undrawn);
             began = if was_undrawn { Instant::now() } else { began };
         }

@@ -36,7 +36,7 @@ pub(super) struct TypedPrompt {
     pub(super) token: Option<Token>,
     /// True if Enter follows its text.
     pub(super) enter: bool,
-    /// True if no hook reports it.
+    /// True if no hook of the agent will report it.
     pub(super) is_unreported: bool,
 }
 
@@ -58,7 +58,7 @@ impl TypedPrompt {
         let reason = message.status.reason.as_ref();
         let is_pending = match state {
             MessageState::Typing => true,
-            // A prompt that was left to a person stays so.
+            // A prompt that was left to a person is not followed up again.
             MessageState::Typed => {
                 agent.confirm != Confirm::Hook || reason.is_none_or(MessageReason::is_followed_up)
             }
@@ -87,7 +87,7 @@ pub(super) fn is_in_shell(turn: &Turn<'_>, settings: &Settings, open: &queue::Pe
         && session.is_some_and(|session| settings.agent_of(session).confirm == Confirm::Prompt)
 }
 
-/// True if no hook reports a text: it is a command, or no Enter follows.
+/// True if the agent's hooks will not report a text, because it is a command, or because no Enter follows.
 pub(super) fn is_unreported(agent: &Agent, enter: bool, body: &[u8]) -> bool {
     !enter || agents::prompt::is_command(agent.adapter, &String::from_utf8_lossy(body))
 }

@@ -6,9 +6,10 @@ use protocol::{SessionId, Tag};
 
 use crate::engine::Turn;
 
-/// The reason if the pane has the receipt of a token that this pool has not issued yet.
+/// Reason for a pane with the receipt of a token that this pool has not issued yet: a later state of the pool typed
+/// there.
 pub(super) const NEWER_RECEIPT: &str =
-    "its terminal knows prompts that this pool does not: its data is an older copy; restart the session";
+    "its terminal got prompts that this pool does not know: the pool is an older copy; restart the session";
 
 /// True if a prompt may be typed into the session now. The reason against it is kept for `show`.
 pub(super) fn is_open(turn: &mut Turn<'_>, settings: &Settings, session: SessionId) -> bool {

@@ -17,7 +17,7 @@ use crate::loops::deliver::prompt::TypedPrompt;
 use crate::sense::pane_state::read_pane;
 use crate::sense::unfinished_line;
 
-/// Looks for the text in the composer, and the time between them: an agent may still be drawing it.
+/// Number of looks for the text in the composer, and the time between them: an agent may still be drawing it.
 const LOOKS: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -34,7 +34,7 @@ pub(super) async fn resolve(
     };
     let receipt = match answer {
         Ok((Answer::Done, receipt)) => receipt,
-        // The incarnation has ended, or is about to.
+        // The pane does not answer for this incarnation, which has ended or is about to.
         Ok((answer, _)) => {
             tracing::warn!(%session, ?answer, "a pane has no receipt of a prompt");
             Receipt::Unknown
@@ -98,7 +98,7 @@ async fn press_missing_enter(
     daemon.engine.turn(put_in_doubt(daemon, (session, prompt), MessageReason::NoEnter)).await
 }
 
-/// True if Enter was pressed after all: that of an interrupted delivery may come late.
+/// True if the pane's receipt shows that Enter was pressed: the Enter of the interrupted delivery may have come late.
 async fn is_entered(daemon: &Daemon, prompt: &TypedPrompt) -> bool {
     let Some(token) = prompt.token else { return false };
     matches!(daemon.tmux.revoke(prompt.pane, token).await, Ok((Answer::Done, Receipt::Entered)))

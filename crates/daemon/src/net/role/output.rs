@@ -76,7 +76,7 @@ async fn follow(
         };
         log_writer_end::wait(&daemon.blocking, &log.dir, run).await.ok_or(PeerGone)?;
         log.send_rest(outbox).await?;
-        // The session may have been started again meanwhile.
+        // Asked again, as the session may have been started since.
         let context = Arc::clone(daemon);
         let finished = daemon.engine.turn(move |turn| finished(turn, &context, session)).await;
         if finished.map_err(|_| PeerGone)?.is_some() {

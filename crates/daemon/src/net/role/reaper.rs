@@ -149,7 +149,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
         note_pane(turn, session, tag, pane)
     };
     if daemon.engine.turn(note).await? {
-        // The reason for the end changed; an observation decides what follows.
+        // The reason for the end has changed: a new observation of tmux decides what becomes of the session.
         drop(tmux_snapshot::take(daemon).await);
     }
     let (context, token, connection) = (Arc::clone(daemon), grant.token(), leases.connection);
@@ -157,7 +157,7 @@ async fn lease(daemon: &Arc<Daemon>, leases: &mut Leases, session: SessionId, ta
         reap::note_silent_workers(turn);
         let found = candidates(turn, &context).into_iter().find(|c| c.tag == tag && c.session == session);
         let Some(candidate) = found else {
-            return Err(Refusal::not_found("there is no reason for it any more"));
+            return Err(Refusal::not_found("there is no reason to end it any more"));
         };
         reap::lease_taken(turn, &candidate);
         turn.emit(Event::ReapStarted { session, kind: candidate.kind, tag, token });
@@ -229,8 +229,8 @@ fn candidates(turn: &Turn<'_>, daemon: &Daemon) -> Vec<Candidate> {
     pool::reap::candidates(turn.pool(), turn.volatile, &daemon.settings(), now)
 }
 
-/// Records why a program ended: by itself if its pane is left, else by tmux. Returns true if the reason
-/// changed.
+/// Records who ended a program: the program itself if its pane is left, else tmux. Returns true if the reason on
+/// record changes.
 fn note_pane(turn: &mut Turn<'_>, id: SessionId, tag: Tag, pane: PanePresence) -> bool {
     let Some(session) = turn.pool().session(id) else { return false };
     let current = session.is_run(tag);
@@ -377,7 +377,7 @@ fn stop(turn: &mut Turn<'_>, findings: &Findings, candidate: &Candidate) {
         turn.emit(pool::session::run_ended(candidate.session, reason, exit));
     }
     if let Some((server, pane)) = candidate.server.zip(candidate.pane).filter(|_| candidate.remove_pane) {
-        // The reaper saw it gone, sooner than the watcher.
+        // The reaper has seen the pane's end, which the watcher may report later.
         turn.volatile.observed.remove_pane(server, pane, candidate.tag);
     }
     turn.volatile.reaping.forget_verdict(candidate.tag);

@@ -175,7 +175,7 @@ fn breakers(pool: &pool::Pool) -> Vec<BreakerView> {
         .collect()
 }
 
-/// Returns the agents that ask something which was not dismissed, longest waiting first.
+/// Returns the open questions of agents, except dismissed ones; the longest waiting first.
 fn pending_asks(pool: &pool::Pool, agents: &agent::Agents) -> Vec<PendingAsk> {
     let asks = |session: &Session| {
         let shown = agent::current_activity(pool, session);
@@ -252,7 +252,7 @@ fn unread_files(turn: &Turn<'_>) -> Option<String> {
     })
 }
 
-/// Returns the problem of sessions whose logs cannot be looked at, and so count as being written.
+/// Returns the problem of sessions whose logs cannot be examined. Such a session never counts as silent.
 fn hidden_logs(turn: &Turn<'_>) -> Option<String> {
     let is_hidden = |s: &&Session| s.tag().is_some_and(|tag| turn.volatile.agents.is_log_hidden(tag));
     let hidden = turn.pool().user_sessions().filter(is_hidden);

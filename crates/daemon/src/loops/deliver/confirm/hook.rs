@@ -46,8 +46,8 @@ pub(super) async fn follow_up(
             NextStep::Wait => {}
             NextStep::PressEnter => {
                 tracing::info!(%session, prompt = id.0, "Enter is pressed again");
-                // This press is on disk before the key is sent: the agent may accept the prompt at any moment from here
-                // on.
+                // The press is on record before the key is sent, because the agent may accept the prompt at any moment
+                // after that.
                 if daemon.engine.turn(move |turn| record_enter(turn, (session, id))).await? {
                     // The next observation shows the result.
                     drop(daemon.tmux.enter(prompt.pane).await);
@@ -58,8 +58,8 @@ pub(super) async fn follow_up(
     }
 }
 
-/// Records that Enter is pressed again: the prompt counts as typed only now. Returns false if it is confirmed
-/// already.
+/// Records that Enter is pressed again, so that the prompt's time as `typed` starts again. Returns false if it is not
+/// `typed` any more, mostly because it is confirmed.
 fn record_enter(turn: &mut Turn<'_>, (session, id): (SessionId, MessageId)) -> bool {
     let open = turn.pool().pending_message(session, id).filter(|open| open.state == MessageState::Typed);
     let event = open.map(|open| queue::transition(&open, MessageState::Typed, None, turn.now()));
@@ -110,7 +110,7 @@ async fn leave_to_person(
             let tag = turn.pool().session(session).and_then(|s| Some(s.incarnation.as_ref()?.tag));
             let has_reported = turn.pool().notes(session).is_some_and(|notes| notes.hooked == tag);
             let why = if has_reported { why } else { format!("{why}; none of its hooks has ever reported") };
-            // The state keeps its time, at which Enter was last pressed.
+            // The time of the state stays that of the last Enter.
             let event = queue::transition(&open, MessageState::Typed, Some(why.into()), open.since);
             turn.emit(event);
             pool::prompt::leave_to_person(turn, session, id);

@@ -1,6 +1,6 @@
-//! Confirmation of a prompt by a program without hooks: it is done once the program has read it. A count of
-//! no unread bytes proves nothing before tmux has written the text; a terminal that is read by lines does not
-//! count an incomplete line; and the end of the program is not a read.
+//! Confirmation of a prompt by a program without hooks: the prompt is done once the program has read it. Three cases
+//! look like a read and are none: tmux has not written the text yet; the text is an incomplete line in a terminal that
+//! is read by lines, which does not count it as unread; the program has ended.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::host::blocking_pool::Purpose;
 use crate::host::random::identity;
 use crate::loops::deliver::prompt::{ClaimedPrompt, TypedPrompt, advance};
 
-/// Time for a program to read the text before it is recorded that it has not.
+/// Time for a program to read the text. After it, the prompt is recorded as unread.
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// Time between two samples: at first, and at most.
@@ -72,8 +72,8 @@ impl InputWatch {
         }
     }
 
-    /// Samples the input. A long text may be written in pieces, so a read counts only if there is no more
-    /// input after tmux has answered another command.
+    /// Samples the input. tmux may write a long text in pieces, so "read" has to be found twice, with another answered
+    /// tmux command in between.
     async fn sample(&self, daemon: &Daemon) -> InputStatus {
         if !has_written(daemon, self.pane).await {
             return InputStatus::Pending(MessageReason::Unread);
@@ -135,8 +135,8 @@ pub(super) async fn follow_up(
     watch: Option<InputWatch>,
 ) -> Result<(), Refusal> {
     let id = prompt.id;
-    // After a restart of the daemon it is unknown whether the program read the text meanwhile: input that is gone
-    // counts as read.
+    // After a restart of the daemon, input that is gone counts as read: whether the program read or discarded it was
+    // not observed.
     let (is_resumed, mut watch) = (watch.is_none(), watch);
     let (mut backoff, began) = (Backoff::new(PAUSE, PAUSE_MAX), Instant::now());
     loop {

@@ -23,14 +23,14 @@ use crate::sense::unfinished_line::{may_hold, rows_to_cursor};
 /// Time after which a shell counts as back even if nothing was written.
 const SILENT_LIMIT: Duration = Duration::from_secs(3);
 
-/// Time after which a line that a shell still shows counts as refused: it may be slow to take it.
+/// Time for a slow shell to take a line. A line that it still shows after that counts as refused.
 const REFUSED_LIMIT: Duration = Duration::from_secs(5);
 
 /// Time between two samples of the terminal: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(15);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Samples in a row that must show a shell at rest: it may be about to run what it has read.
+/// Number of samples in a row that have to show a shell at rest: after fewer, it may be about to run what it has read.
 const RESTS: u32 = 3;
 
 /// A shell's terminal before Enter was pressed.
@@ -79,8 +79,8 @@ async fn disables_pastes(daemon: &Daemon, (session, tag): (SessionId, Tag)) -> b
     daemon.blocking.with_timeout(Purpose::Logs, read).await.flatten() == Some(false)
 }
 
-/// Returns the row with the line of a prompt, if its shell still edits it: the shell refused the line, as fish refuses
-/// one with a mistake, or waits for the rest of it.
+/// Returns the row with the line of a prompt if the shell still edits that line: it refused the line (fish does that
+/// with a line that has a mistake), or waits for the rest of it.
 async fn kept_row(
     daemon: &Daemon,
     session: SessionId,
@@ -97,8 +97,8 @@ async fn kept_row(
     (row != before.row && may_hold(&row, &prompt.body)).then_some(row)
 }
 
-/// Records that the shell has not taken a prompt, which stands in its line: the next prompt waits until the line is
-/// gone.
+/// Records that the shell has not taken a prompt. Its text still stands in the shell's line, and the next prompt waits
+/// until it is gone.
 async fn finish_untaken(
     daemon: &Daemon,
     session: SessionId,
@@ -167,8 +167,8 @@ async fn follow_marks(
         let back = progress(turn, true) == ShellProgress::Back;
         Watched::of(turn, (session, tag, id), back)
     };
-    // The time of a mark from before this start of the daemon is known to the second only, and a log may be removed:
-    // then the shell's line editor tells.
+    // The marks may be missing: those from before this start of the daemon are dated to the second only, and a log may
+    // be removed. Then the shell's line editor shows whether the shell is back.
     let is_unseen = move |turn: &mut Turn<'_>| progress(turn, true) == ShellProgress::Unseen;
     loop {
         match wait_for_marks(daemon, (session, began_at), back).await {
@@ -195,7 +195,7 @@ async fn follow_marks(
 /// The end of a wait for a prompt's progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Watched {
-    /// The progress was seen.
+    /// The awaited progress was seen.
     Seen,
     /// The prompt is final or given back, or its session ends. The shell's marks mean nothing then: a shell draws its
     /// prompt once more if its command is ended with the session.
@@ -241,7 +241,7 @@ fn progress_of(
     before: Option<&ShellBefore>,
 ) -> impl Fn(&Turn<'_>, bool) -> ShellProgress + Copy + Send + 'static {
     let (tag, began_at) = (prompt.pane.tag, prompt.began_at);
-    // From the beginning of the typing: a sample may precede the record that the prompt was typed.
+    // Marks count from the beginning of the typing on: they may be sampled before the prompt is recorded as typed.
     let start = before.map_or(OutputStart::Time(began_at), |before| OutputStart::Offset(before.log_end));
     move |turn, accepted| {
         let marks = turn.volatile.agents.marks(tag).filter(|marks| marks.last_of_shell().is_some());
