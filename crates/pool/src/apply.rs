@@ -347,8 +347,8 @@ struct Entered {
     active_at: Timestamp,
 }
 
-/// Returns the last activity of a session that ends. The loss of its tmux server is found later and is no activity of
-/// its program. Nor is an end by a hang-up, which may be found before the loss is.
+/// Returns the last activity of a session that ends. The end itself counts as an activity, except for the loss of the
+/// tmux server, and for a hang-up, which such a loss causes and which may be found first.
 fn active_at_end(session: &Session, (reason, exit): (Reason, Option<Exit>), entered: Entered) -> Timestamp {
     let is_hung_up = reason == Reason::Exited && exit.is_some_and(|exit| exit.is_hangup());
     let is_passive = is_hung_up || reason == Reason::ServerGone;

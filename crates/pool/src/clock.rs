@@ -98,7 +98,8 @@ pub fn at_start(
     }
 }
 
-/// The time that ends a pause as long after the clock was set as `at` would have before.
+/// The end of a pause, moved by a step of the clock: the pause lasts as long as it would have lasted until `at`
+/// without the step.
 pub(crate) fn shifted(step: ClockStep, at: Timestamp) -> Timestamp {
     let by = i64::try_from(i128::from(step.after.0) - i128::from(step.before.0)).unwrap_or(0);
     Timestamp(at.0.saturating_add_signed(by))
@@ -126,7 +127,7 @@ pub fn ago(clock: &Clock, now: Timestamp, delay: Duration) -> Timestamp {
         if left <= passed {
             break;
         }
-        // `step.after` belongs to the later stretch already: the result has to be earlier.
+        // The result has to be earlier than `step.after`, which belongs to the later stretch.
         let lowest = step.joined.map_or(step.after, |(low, _)| low.min(step.after));
         let before_step = Timestamp(lowest.0.saturating_sub(1));
         (left, end, earliest) = (left - passed, step.before, earliest.min(before_step));
@@ -171,8 +172,8 @@ pub fn moment(clock: &Clock, at: Timestamp) -> Moment {
     moment_by(clock, at, Timestamp(u64::MAX))
 }
 
-/// The latest of these times, none of which is later than `now`. If the clock was set back, that is not
-/// always the greatest.
+/// The latest of these times, all of which have passed. If the clock was set back, the latest is not always the
+/// greatest.
 pub fn latest(
     clock: &Clock,
     now: Timestamp,
@@ -259,15 +260,16 @@ pub fn moment_by(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     behind.unwrap_or_default()
 }
 
-/// The moment of a time of the past. A time a little later than `now` that no earlier stretch contains is from before
-/// an adjustment too small to be recorded as a step, and keeps its order.
+/// The moment of a past time. A time a little later than `now` that no earlier stretch contains dates from before an
+/// adjustment of the clock that was too small to be recorded. Its moment is then after that of `now`, so that such
+/// times keep their order.
 pub fn moment_of(clock: &Clock, at: Timestamp, now: Timestamp) -> Moment {
     let moment = moment_by(clock, at, now);
     let is_adjusted = at > now && at.since(now) < STEP && moment == moment_by(clock, now, now);
     if is_adjusted { moment_by(clock, at, at) } else { moment }
 }
 
-/// As [`moment_of`], of a time that the wall clock may have shown more than once: the moment next to another one.
+/// As [`moment_of`]; if the wall clock showed the time more than once, the moment that is nearest to `other`.
 pub(crate) fn moment_near(clock: &Clock, at: Timestamp, now: Timestamp, other: Moment) -> Moment {
     let told = moment_of(clock, at, now);
     let shown = stretches(clock, moment_by(clock, now, now)).filter_map(|stretch| stretch.shown(at));
@@ -284,10 +286,10 @@ pub(crate) fn first_moment(clock: &Clock, at: Timestamp, now: Timestamp) -> Opti
     known.last()
 }
 
-/// Returns the step between an earlier reading of the wall clock and the current one, after `passed` of time awake. It
-/// is unknown when in between the clock was set, and there are times from before and after that. So that nothing is
-/// taken for older than it is, a clock that was set back counts as set right after the earlier reading (and may have
-/// shown its former time until now), and any other clock as set just now.
+/// Returns the step between an earlier reading of the wall clock and the current one, with `passed` of time awake in
+/// between. When the clock was set is unknown, and times were recorded before and after that. The step is dated so
+/// that nothing is taken for older than it is: a clock that was set back counts as set right after the earlier reading
+/// (and may have shown its former time until now), and any other clock as set just now.
 fn dated(last: Timestamp, passed: Duration, now: Timestamp) -> ClockStep {
     let expected = last.after(passed);
     match now.0.checked_sub(millis(passed)) {

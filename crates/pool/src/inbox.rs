@@ -22,7 +22,7 @@ use crate::settings::QueueRules;
 use crate::slots::wanting::wanting_since;
 use crate::volatile::Volatile;
 
-/// Time that a prompt may wait or stay unconfirmed before it is an item.
+/// Time for which a prompt may wait or stay unconfirmed before the inbox lists it.
 const SOON: Duration = Duration::from_secs(30);
 
 /// Maximum length of an item's text, in bytes.
@@ -84,15 +84,15 @@ fn lost(pool: &Pool, now: Timestamp) -> Option<InboxItem> {
     Some(items.item(LOST, last.changed_at, (text, next)))
 }
 
-/// True if a user's session is lost, will not be started automatically, and does not have an item of its own because it
-/// was started too often.
+/// True for a user's session that is lost and will not be started automatically. A session that was started too often
+/// is left out, as it has an item of its own.
 fn stays_lost(session: &Session) -> bool {
     let starts = session.budget.due_at.is_some() || session.policy.restart == RestartPolicy::Always;
     let waits = if session.budget.exhausted { is_held_as_copy(session) } else { !starts };
     session.worker.is_none() && session.lifecycle == Lifecycle::Lost && waits
 }
 
-/// A lane waits for a worker. Other lanes that stand still have items of their own, or end by themselves.
+/// The item of a lane that waits for a worker. All other standstills have items of their own, or end by themselves.
 fn worker(pool: &Pool, lane: &StuckLane, now: Timestamp) -> Option<InboxItem> {
     let Standstill { since, reason, .. } = &lane.standstill;
     let waits = matches!(reason, StuckReason::NoWorker | StuckReason::NoClaim | StuckReason::WorkerOff(_));
@@ -116,8 +116,8 @@ impl SessionItems<'_> {
         InboxItem { session, name, kind: kind.to_owned(), since, text, next }
     }
 
-    /// Returns an item if a session that would start automatically has waited for a slot for as long as a queue may
-    /// stand still, because the running sessions keep theirs.
+    /// Returns an item if a session that is to start automatically has waited for a slot for `[queue] stuck_after`,
+    /// because no running session gives up its own.
     fn waits_for_slot(&self, rules: &QueueRules) -> Option<InboxItem> {
         let since = wanting_since(self.pool, self.session, self.now)?;
         let is_long = rules.stuck_after.is_some_and(|after| self.pool.age(self.now, since) >= after);
@@ -248,8 +248,9 @@ impl SessionItems<'_> {
         is_over.then(|| self.item("over", session.changed_at, (text, self.restart())))
     }
 
-    /// Returns an item if the session failed to start and prompts wait for it, if it ran before and was lost, or if it
-    /// fails each time. The pool may try again, with the same result until somebody removes the cause.
+    /// Returns an item for a failed start in three cases: prompts wait for the session; it ran before and could not be
+    /// started again because of its tmux server; or it fails each time. The pool may try again, but a person has to
+    /// remove the cause.
     fn failed_to_start(&self) -> Option<InboxItem> {
         let session = self.session;
         let waiting = self.pool.prompts(session.id).waiting;

@@ -87,18 +87,19 @@ impl Pool {
         clock::age(&self.clock, now, at)
     }
 
-    /// The moment of a time of the past; of several, the latest.
+    /// The moment of a past time; the latest one, if the clock showed that time more than once.
     pub fn moment(&self, now: Timestamp, at: Timestamp) -> Moment {
         clock::past_moment(&self.clock, at, now)
     }
 
-    /// The latest of these times, none of which is later than `now`.
+    /// The latest of these times, all of which have passed. If the clock was set back, the latest is not always the
+    /// greatest.
     pub fn latest(&self, now: Timestamp, times: impl IntoIterator<Item = Timestamp>) -> Timestamp {
         clock::latest(&self.clock, now, times).unwrap_or_default()
     }
 
-    /// Returns the latest of these times, for showing; `None` without any. A time ahead that the clock is not known to
-    /// have shown, such as that of a file, counts as now.
+    /// Returns the latest of these times, for showing; `None` without any. A time ahead of `now` counts as now, unless
+    /// the clock is known to have shown it: it may be that of a file.
     pub fn latest_shown(
         &self,
         now: Timestamp,
@@ -111,15 +112,15 @@ impl Pool {
         )
     }
 
-    /// True unless a time is ahead of `now` and the clock is not known to have shown it. Such a time may be that of a
-    /// file, or from before the clock was set back by so little, or so shortly before the daemon's end, that it was not
-    /// recorded.
+    /// True if a time has passed: it is no later than `now`, or the clock is known to have shown it before it was set
+    /// back. Any other time ahead of `now` may be that of a file, or from before a step back that was too small, or
+    /// too shortly before the daemon's end, to be recorded.
     pub(crate) fn is_past(&self, now: Timestamp, at: Timestamp) -> bool {
         at <= now || clock::first_moment(&self.clock, at, now).is_some()
     }
 
-    /// True if `this` was earlier than `that`. Both are past, or of an observation that began a moment after `now`. A
-    /// timestamp that is greater even so dates from before the clock was set back.
+    /// True if `this` was earlier than `that`. Both have passed, or belong to an observation that began a moment after
+    /// `now`. A greater timestamp dates from before the clock was set back.
     pub fn is_earlier(&self, now: Timestamp, this: Timestamp, that: Timestamp) -> bool {
         // A time further ahead is from before the clock was set back.
         let now = if that.since(now) < clock::STEP { now.max(that) } else { now };

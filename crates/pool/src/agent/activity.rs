@@ -15,12 +15,13 @@ use crate::pool::Pool;
 use crate::queue::prompts::held_prompt;
 use crate::queue::{admin, doubt, idempotency_index};
 
-/// Time for which the hooks and the output of a working agent must be silent before its screen is believed
-/// instead.
+/// Time for which the hooks and the output of a working agent have to be silent before its screen counts instead of
+/// the hooks.
 pub const SILENCE: Duration = Duration::from_secs(5);
 
-/// The same before a free composer is believed to mean the end of a turn: on a loaded machine an agent that has
-/// accepted a long prompt may draw nothing for more than [`SILENCE`] (Gemini CLI 0.61.0, 15,000 characters).
+/// Silence after which a free composer counts as the end of a turn. It is longer than [`SILENCE`], because on a loaded
+/// machine an agent that has accepted a long prompt may draw nothing for that time (Gemini CLI 0.61.0, 15,000
+/// characters).
 pub const LONG_SILENCE: Duration = Duration::from_secs(10);
 
 /// A session as it is seen from outside.
@@ -58,7 +59,7 @@ pub struct AgentObservation {
 }
 
 impl AgentObservation {
-    /// True if nothing was seen that tells anything.
+    /// True if the observation has no evidence of the activity.
     fn is_empty(&self) -> bool {
         let outside = self.quiet_since.is_none() && self.own_foreground.is_none();
         if self.has_known_screen {
@@ -86,7 +87,7 @@ pub fn derive_activity(
         None if observed.is_empty() => return None,
         None => from_outside(pool, observed, now),
     };
-    // An unknown activity is no news.
+    // A change from unknown to unknown is no event.
     let unknown = |activity: &Activity| activity.state == ActivityState::Unknown && activity.ask.is_none();
     if unknown(&before) && unknown(&after) {
         return None;
@@ -117,7 +118,7 @@ fn corrected_by_screen(
     if let Some(at) = observed.interrupted_at.filter(|at| (busy || by_screen) && is_later(at)) {
         return Some(idle(Source::Transcript, at));
     }
-    // The turn goes on, as its own record will say: since the same time.
+    // The same turn goes on, so it is busy since the same time.
     let busy_again = || Activity { state: ActivityState::Busy, ..idle(Source::Screen, before.since) };
     let questioned = before.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Question);
     if let WindowTitle::Other(at) = observed.title
@@ -180,7 +181,7 @@ pub fn activity_under_bell(pool: &Pool, observed: &AgentObservation, now: Timest
     asking_bell(pool, observed, now).map(|_| without_bell(pool, observed, now))
 }
 
-/// True if a session is in a state, seen from outside. A bell hides no state: its program may be idle or busy.
+/// True if the activity shown is in this state, or is a bell and the program is in this state apart from the bell.
 pub fn is_in_state(agents: &Agents, shown: &Activity, state: ActivityState) -> bool {
     let rings = shown.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);
     let under = shown.tag.filter(|_| rings).and_then(|tag| agents.under_bell(tag));
@@ -228,8 +229,7 @@ fn asking_bell(pool: &Pool, observed: &AgentObservation, now: Timestamp) -> Opti
     let answers = [observed.delivered_at, observed.attended_at];
     let age = pool.age(now, at);
     let asks = answers.into_iter().flatten().all(|then| pool.is_earlier(now, then, at))
-        // A mark that was read after a bell has cleared the bell already. This check is for a bell from before a start
-        // of `poold`.
+        // For a bell from before a start of `poold`; a mark that is read after a bell clears the bell at once.
         && marks.last_of_shell().is_none_or(|mark| !pool.is_earlier(now, at, mark.at))
         && observed.quiet_since.is_none_or(|wrote| pool.age(now, wrote) + BELL_OUTPUT > age)
         && age < BELL_LIMIT;

@@ -36,11 +36,11 @@ pub(crate) fn asks_after(
     };
     match &hook.signal {
         HookEvent::Permission { tool, text, wait_ms } => {
-            // Of the earlier requests, only those whose hooks wait are known to be open.
+            // An earlier request is kept only if its hook waits: any other one may have been answered at the terminal.
             open.retain(|ask| ask.answerable && ask.id != hook.id);
             let questions = agents::payload::asks_questions(tool);
             let kind = if questions { AskKind::Question } else { AskKind::Permission };
-            // Questions that could not be parsed have no text.
+            // Questions without a text could not be parsed, and cannot be answered from here.
             let answerable = *wait_ms > 0 && (kind == AskKind::Permission || !text.is_empty());
             open.push(ask(kind, text, Some(tool), answerable));
             // After a restart of `poold`, the waiting hooks report their requests again, in any order.
@@ -63,7 +63,7 @@ pub(crate) fn asks_after(
         HookEvent::Notified { kind: kind @ (Notice::Permission | Notice::Question), text } => {
             let permission = *kind == Notice::Permission;
             let kind = if permission { AskKind::Permission } else { AskKind::Question };
-            // While something is asked, the notice only repeats it.
+            // If a question is open already, the notice is about that one.
             if open.is_empty() {
                 open.push(ask(kind, text, None, false));
             }
@@ -72,7 +72,7 @@ pub(crate) fn asks_after(
         | HookEvent::Notified { kind: Notice::LoggedIn, .. } => {}
         // Other work does not answer a question about a tool.
         HookEvent::Working { .. } => open.retain(|ask| ask.tool.is_some()),
-        // The turn that asked is over, or never went on.
+        // The turn with the questions is over, or was not continued.
         HookEvent::Started {
             source: Start::New | Start::Resumed | Start::Cleared | Start::CompactedOnCommand | Start::Other,
         }

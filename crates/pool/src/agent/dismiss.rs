@@ -51,9 +51,9 @@ pub fn dismiss(
 /// Longest time until a bell is on record, while `poold` runs.
 const UNRECORDED: Duration = Duration::from_secs(2);
 
-/// Counts earlier bells as answered at a start of `poold`, except those that still ask according to the record: it is
-/// not recorded when a person attended to a session, only that its bell does not ask any more. `last` is the time of
-/// the journal's last event. A session's `verified_at` may be later, because the end of an attachment is recorded
+/// At a start of `poold`, counts earlier bells as answered, except those that still ask according to the record. The
+/// record has no times at which persons attended to sessions: it only shows which bells still ask. `last` is the time
+/// of the journal's last event. A session's `verified_at` may be later, because the end of an attachment is recorded
 /// without an event.
 pub fn keep_bells_answered(pool: &Pool, volatile: &mut Volatile, (last, now): (Timestamp, Timestamp)) {
     let rings = |shown: &Activity| shown.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);

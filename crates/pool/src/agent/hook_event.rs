@@ -61,7 +61,8 @@ pub fn handle_hook(pool: &Pool, session: &Session, hook: &Hook, inputs: HookInpu
     events.extend(settle::restart_suspended(pool, session.id, now).filter(|_| another));
     events.extend(confirm::confirm(pool, hook, inputs, late.then_some(&before)));
     let open = open_asks(&before, inputs.queued_asks);
-    // A permission request whose hook waits is open even if a later report came first, unless its turn is over.
+    // A late report is not taken in, except a permission request whose hook waits while the turn goes on: it is still
+    // open.
     let works = before.state.is_at_work();
     let taken_in = !late || works && matches!(hook.signal, HookEvent::Permission { wait_ms: 1.., .. });
     // This notice reports that the agent has been idle for long. It may come after a prompt that was accepted in
@@ -98,7 +99,8 @@ fn check_conversation(
     hook: &Hook,
     agent: &Agent,
 ) -> Result<Option<Event>, ForeignAgent> {
-    // An agent may run another agent, whose hooks the user has installed; and a person may start an agent in a shell.
+    // The report may be another agent's: one that this agent has started, with hooks that the user installed, or one
+    // that a person started in a shell.
     let is_own = match agent.adapter {
         Adapter::None => agent.confirm != Confirm::Prompt,
         own => Adapter::of(&hook.agent) == own,
@@ -120,7 +122,7 @@ fn check_conversation(
     let ends = matches!(hook.signal, HookEvent::Ended { .. });
     let works = before.state.is_at_work() && before.source == Source::Hook;
     let begins = match hook.signal {
-        // A working agent takes no command. The report comes from another agent of the same kind, which this one has
+        // A working agent begins no conversation: the report is that of another agent of the same kind, which it has
         // started.
         HookEvent::Started { source: Start::New | Start::Resumed } if works => false,
         HookEvent::Started { source } => source != Start::New || chooses,
@@ -130,7 +132,8 @@ fn check_conversation(
         Some(known) if known.id == *id => Ok((begun && !known.begun).then(|| is(true))),
         // The agent's own command begins another conversation, or resumes one.
         _ if begins => Ok(Some(is(matches!(hook.signal, HookEvent::Started { source: Start::Resumed })))),
-        // The agent chooses its conversation itself. What ends is another one, which it has left.
+        // The agent chooses its conversation itself. A report of an end is about another conversation, which the agent
+        // has left.
         Some(known) if !known.begun && chooses && !ends => Ok(Some(is(begun))),
         // A program that the pool does not know began a conversation.
         None => Ok(None),
@@ -200,7 +203,7 @@ fn activity_after(
             let is_news = !matches!(before.state, ActivityState::Idle | ActivityState::Error);
             is_news.then(|| is(ActivityState::Idle))
         }
-        // What is asked is shown above.
+        // Open questions have been handled above; without any, these reports change nothing.
         HookEvent::Notified { kind: Notice::Permission | Notice::Question | Notice::LoggedIn, .. }
         | HookEvent::Permission { .. }
         | HookEvent::Asking { .. } => None,

@@ -90,7 +90,7 @@ impl Agents {
         true
     }
 
-    /// Beginning of the last observation of an incarnation that told something.
+    /// Beginning of the last observation of an incarnation that had evidence of its activity.
     pub fn observed_at(&self, tag: Tag) -> Option<Timestamp> {
         self.observed_at.get(&tag).copied()
     }
@@ -186,7 +186,8 @@ impl Agents {
         self.turns.extend(turn.map(|turn| (session, turn)));
     }
 
-    /// Stores the end of a turn. Returns true if a hook tells what the agent's record has told.
+    /// Stores the end of a turn, as the agent's record or its hook reports it. Returns true if the agent's record had
+    /// reported it before.
     pub fn note_end_of_turn(&mut self, session: SessionId, by_record: bool) -> bool {
         if by_record { !self.ended_by_record.insert(session) } else { self.ended_by_record.remove(&session) }
     }

@@ -1,4 +1,4 @@
-//! The facts that only an agent's own record of the conversation tells, as no hook reported them.
+//! The facts that no hook reported, as an agent's own record of the conversation shows them.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ pub fn is_recorded_before(pool: &Pool, now: Timestamp, at: Timestamp, than: Time
     is_before(pool, (moment_of(pool.clock(), at, now), now), than)
 }
 
-/// Returns the entry of the record for a text that was typed at `typed_at`: one of before that is of an earlier prompt
-/// with the same text.
+/// Returns the entry of the record for a text that was typed at `typed_at`. An entry from before that time belongs to
+/// an earlier prompt with the same text.
 pub fn recorded_prompt<'a>(
     pool: &Pool,
     now: Timestamp,
@@ -51,7 +51,7 @@ pub fn recorded_end(
         ActivityState::Idle | ActivityState::Unknown | ActivityState::Error => {
             accepted_at.is_some_and(is_since).then_some(ended_at)
         }
-        // A hook's report may have come a moment later than what it reports.
+        // The rest begins no earlier than the last hook report, which may have come a moment after the event in it.
         ActivityState::Busy if is_since(known.since) && pool.age(now, ended_at) >= HOOK_LIMIT => {
             Some(pool.latest(now, heard_at.into_iter().chain([known.since, ended_at])))
         }

@@ -12,8 +12,8 @@ use crate::pool::Pool;
 use crate::queue::pending::PendingMessage;
 use crate::queue::transition::transition;
 
-/// Pause of an agent whose usage limit does not say when it ends, also if it meets the limit again. Limits of minutes
-/// are over by then; for longer ones a failed retry costs little.
+/// Pause of an agent whose usage limit has no known end, the first time and each further time. A limit of some minutes
+/// is over by then; with a longer one a failed retry costs little.
 pub const UNKNOWN_LIMIT_PAUSE: Duration = Duration::from_secs(15 * 60);
 
 /// First pause before an agent is retried that reached its limit again when it was told to continue: the time that it
@@ -23,12 +23,12 @@ const RETRY_PAUSE: Duration = Duration::from_secs(30);
 /// Longest of these pauses, which double.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// Longest time that the report of a limit takes.
+/// Longest time that the report of a limit takes from the agent to the pool.
 const REPORTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Moves the ends of limits of unknown length by a step of the clock: those ends are pauses of the pool's own, and not
-/// times that the agent told. The record does not tell the two apart. A session that is parked for its limit, or was
-/// retried, keeps its time.
+/// Moves the ends of limits of unknown length by a step of the clock: they are pauses that the pool chose, not times
+/// that the agent told. They are recognised by their length, as the record does not mark them. A session that is
+/// parked for its limit, or was retried, keeps its time.
 pub(crate) fn shift_unknown_limits(pool: &Pool, step: ClockStep) -> Vec<Event> {
     let shifted = |session: &Session| {
         let before = pool.activity(session.id)?;
@@ -42,9 +42,9 @@ pub(crate) fn shift_unknown_limits(pool: &Pool, step: ClockStep) -> Vec<Event> {
     pool.sessions().filter_map(shifted).collect()
 }
 
-/// Returns the time until which a limited agent gets no prompt. That is the end of its limit, possibly told in words by
-/// its report of `at`. If that time has passed and the agent reaches its limit again, it is the end of a pause, which
-/// doubles.
+/// Returns the time until which a limited agent gets no prompt: the end of its limit, perhaps told in words in its
+/// report of `at`; or, if that has passed and the agent meets the limit again, the end of a pause, which doubles each
+/// time.
 pub(crate) fn limited_until(
     until: Option<Timestamp>,
     error: &str,
@@ -53,7 +53,8 @@ pub(crate) fn limited_until(
     let Some(told) = until.or_else(|| agents::payload::limit_reset(error, at)) else {
         return now.after(UNKNOWN_LIMIT_PAUSE);
     };
-    // An exact time is believed; one in words has no seconds.
+    // An exact time counts even if it has just passed. A time in words has no seconds, so it counts only if it is
+    // ahead.
     if resumes == 0 && (until.is_some() || told > now) {
         return told;
     }

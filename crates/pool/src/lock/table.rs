@@ -1,11 +1,11 @@
 //! Session locks: at most one holder, first come, first served, each grant with a token that is larger than
 //! all before.
 //!
-//! A lock belongs to an operation. A user's lock is held by a command instead, and operations nest inside it:
-//! those that carry its token, and the pool's own that carry out a decision already made (*decided*).
-//! Released or revoked, a user's lock goes to the next waiter once the operation inside it is over. A waiter
-//! inside that carries the token is then too late; a decided operation waits for no user's lock, neither to
-//! begin nor to end.
+//! A lock belongs to an operation. A user's lock is held by a command instead, and operations nest inside it: those
+//! that carry its token, and the pool's own that carry out a decision already made (*decided*). After its release or
+//! revocation a user's lock goes to the next waiter once the operation inside it is over. Operations that wait inside
+//! it are then refused if they carry its token. A decided operation never waits for a user's lock: it runs inside the
+//! lock of whoever holds it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -40,7 +40,7 @@ pub enum OuterLock {
     None,
     /// The user's lock with this token. The token of another session's lock counts as none.
     Token(Token),
-    /// The one that is held now, if any.
+    /// The user's lock that is held now, if any.
     Current,
 }
 
@@ -227,8 +227,8 @@ impl LockTable {
         grants.into_iter().map(WaiterOutcome::Granted).collect()
     }
 
-    /// Withdraws the operations that wait for a user's lock without carrying a token: they are refused, like operations
-    /// that come while the lock is held.
+    /// Withdraws the operations that wait without a token behind a user's lock. The caller refuses them, like
+    /// operations that come while the lock is held.
     pub fn withdraw_operations(&mut self, session: SessionId) -> Vec<Ticket> {
         let Some(locks) = self.sessions.get_mut(&session).filter(|locks| locks.is_user_lock()) else {
             return Vec::new();

@@ -55,7 +55,7 @@ pub fn panes_to_adopt(adoption: &Adoption, foreign: &ForeignSessions, state: &Tm
     named.filter_map(|(id, _)| only.get(id).copied().flatten()).collect()
 }
 
-/// True if a pane can be adopted without being named.
+/// True if a pane can be adopted automatically.
 fn is_adoptable(pane: &TmuxPane) -> bool {
     pane.tag.is_none() && !pane.is_over() && !pane.detached && pane.process.is_some()
 }

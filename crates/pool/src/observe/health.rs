@@ -1,4 +1,4 @@
-//! How well a session's pane is observed.
+//! The health of the observation of a session's pane.
 
 use std::time::Duration;
 

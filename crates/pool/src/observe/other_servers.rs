@@ -1,4 +1,4 @@
-//! Servers that are not proved dead, although none or another one answers at the tmux socket.
+//! Servers that may still live, although another server, or none, answers at the tmux socket.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use crate::volatile::Volatile;
 pub struct OutOfReach {
     /// The servers that are known, those with the most sessions first.
     pub servers: Vec<ServerId>,
-    /// Number of the sessions that run in them, or in one that is not known.
+    /// Number of sessions that run in these servers, or in a server that is not known.
     pub sessions: usize,
 }
 
@@ -46,8 +46,8 @@ fn by_sessions(of_sessions: &[ServerId], last: Option<ServerId>) -> Vec<ServerId
     servers
 }
 
-/// True if a server answers that is not the one of all running sessions. What is started in it is lost when its owner
-/// ends it.
+/// True if a server answers, and a running session is in another one. A session that is started in the answering
+/// server is lost when that server's owner ends it.
 pub fn is_replaced(pool: &Pool, volatile: &Volatile) -> bool {
     matches!(volatile.observed.state().server, Server::Up(_)) && out_of_reach(pool, volatile).sessions > 0
 }
@@ -56,9 +56,9 @@ fn server_of(session: &Session) -> Option<ServerId> {
     session.incarnation.as_ref()?.server
 }
 
-/// The sessions that hold a slot and whose server is not proved dead. Sessions that are being started are left out, as
-/// they have no server yet, and those that are being ended once their programs are proved dead: only their pane may be
-/// left. What is left of all others is ended by the reaper.
+/// The sessions that hold a slot and whose server is not proved dead. Two kinds are left out: sessions that are being
+/// started, as they have no server yet; and sessions that are being ended and whose programs are proved dead, as only
+/// their pane may be left.
 fn running<'a>(pool: &'a Pool, volatile: &'a Volatile) -> impl Iterator<Item = &'a Session> {
     let exited = volatile.reaping.exited();
     let is_left = move |s: &&Session| match server_of(s) {

@@ -40,7 +40,7 @@ pub struct Observation<'a> {
     pub first: bool,
     /// Draining sessions that were seen at rest, and are being ended.
     pub drained: &'a BTreeSet<SessionId>,
-    /// The observed part, unless the whole server was observed: nothing follows for the rest.
+    /// The part of the server that was observed, and to which all conclusions are limited; none for the whole server.
     pub only: Option<&'a DiffScope>,
 }
 
@@ -77,8 +77,8 @@ pub fn diff_scope(pool: &Pool, before: &TmuxState, changes: &[Change]) -> Option
     Some(touched)
 }
 
-/// The incarnations that an observation does not simply confirm, or whose programs' processes are not on record
-/// since their launches were left in doubt: their processes and reports have to be sampled.
+/// The incarnations whose processes and reports have to be sampled: those that the observation does not show alive,
+/// and those whose launch was left in doubt, so that the program's process is not on record.
 pub fn unconfirmed_runs<'a>(
     pool: &'a Pool,
     state: &'a TmuxState,
@@ -136,9 +136,9 @@ fn server_events(pool: &Pool, observation: &Observation<'_>, server: Option<Serv
     if changed { vec![Event::TmuxServerChanged { server }] } else { Vec::new() }
 }
 
-/// True if a program that was seen to end was ended by tmux. This shows once its pane is gone: the pane of a program
-/// that ends by itself remains. The pane of an adopted program may not remain in any case, but tmux ends programs by
-/// hanging up.
+/// True if tmux ended a program whose end was observed. The missing pane shows it: the pane of a program that ends by
+/// itself remains. The pane of an adopted program may always close, so there only a hang-up counts, by which tmux ends
+/// programs.
 pub fn ended_by_tmux(session: &Session) -> bool {
     let Some(run) = &session.incarnation else { return false };
     let hung_up = session.exit.is_some_and(|exit| exit.is_hangup());
@@ -214,9 +214,9 @@ impl Case<'_> {
         if told { tmux_exit(pane, self.observation.now) } else { None }
     }
 
-    /// Takes over the name of the tmux session that was made for this incarnation, if it is valid and free: either a
-    /// person renamed it, or a renaming by the pool was cut off. Any other name stays in tmux alone: that of another
-    /// session into which the pane was moved, or that of an adopted session which got another name in the pool.
+    /// Takes over the name of the tmux session that was made for this incarnation, if the name is valid and free: a
+    /// person renamed it, or a renaming by the pool was interrupted. Two names are not taken over: that of another
+    /// tmux session into which the pane was moved, and that of an adopted session which got another name in the pool.
     fn renamed(&self, pool: &Pool, pane: &TmuxPane) -> Option<Event> {
         let was_read = self.observation.only.is_none_or(|only| only.tmux.contains(&pane.session));
         let tmux = self.observation.state.sessions.get(&pane.session)?;
@@ -280,7 +280,7 @@ impl Case<'_> {
         let reason = self.absence_reason();
         match self.incarnation.missing_since {
             _ if self.has_ended() => Some(self.stopped(reason)),
-            // Until the end of the session is proved, it may be seen again, and then continues.
+            // Until its end is proved the session only drains: it continues if it is seen again.
             None if self.is_cut_off() => {
                 Some(self.draining(Reason::Drained, self.exit(), Some(self.observation.now)))
             }
@@ -307,8 +307,8 @@ impl Case<'_> {
         ended_by_tmux(self.session) || self.is_cut_off()
     }
 
-    /// True if the end in progress cuts off a drain. An exit that is seen only now may be tmux's doing: many programs
-    /// end with a code when they are hung up.
+    /// True if the end in progress cuts off a drain. Only the exit on record counts: a newly seen one may be an effect
+    /// of tmux's hang-up, at which many programs end with a code.
     fn is_cut_off(&self) -> bool {
         let is_drained = self.observation.drained.contains(&self.session.id);
         is_cut_off(self.pool, self.session, self.session.exit, is_drained)
@@ -323,9 +323,9 @@ impl Case<'_> {
         }
     }
 
-    /// Decides on a session whose server is not known. The creation or adoption in progress finds out. If that was left
-    /// in doubt, the end of its processes proves that the incarnation is over, and the end of its init that its pane
-    /// is.
+    /// Decides on a session whose server is not known. While its creation or adoption is in progress, nothing follows.
+    /// After one that was left in doubt, the end of all its processes proves that the incarnation is over, and the end
+    /// of its init that its pane is closed.
     fn unplaced(&self, reason: Reason) -> Option<Event> {
         match self.session.lifecycle {
             Lifecycle::Starting => None,
@@ -346,8 +346,9 @@ impl Case<'_> {
         if self.has_exited(Some(server.process)) { self.lost() } else { None }
     }
 
-    /// Returns the reason for an end if nobody saw whether the pane is gone. An end in progress keeps its reason.
-    /// Without a hang-up it is only known that the init has ended, and perhaps its program.
+    /// Returns the reason for an end if it was not observed whether the pane is gone. An end in progress keeps its
+    /// reason. If the init has ended without a hang-up, the program counts as ended by itself; everything else is a
+    /// loss.
     fn unseen_reason(&self) -> Reason {
         let has_exited = self.has_exited(self.incarnation.init);
         let is_hung_up = self.exit().is_some_and(|exit| exit.is_hangup());

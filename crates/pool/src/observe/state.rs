@@ -147,7 +147,8 @@ impl Observed {
         self.trouble.as_ref()
     }
 
-    /// Time of the last observation that the tmux server did not answer; the start of `poold` if it answered all.
+    /// Time since which the tmux server has answered: that of the last observation to which it gave no answer, or else
+    /// the start of `poold`.
     pub(crate) fn answers_since(&self) -> Timestamp {
         self.answers_since
     }
@@ -190,7 +191,7 @@ impl Observed {
         self.watcher_since
     }
 
-    /// Connects a watcher, in place of any other. The state that another one reported is not valid any more.
+    /// Connects a watcher, in place of any other, and forgets the state that the other one reported.
     pub fn watcher_connected(&mut self, watcher: Peer, now: Timestamp) {
         (self.watcher, self.watcher_since) = (Some(watcher), now);
         (self.transport, self.resync) = (None, false);
@@ -217,8 +218,8 @@ impl Observed {
         self.looked_at.is_none_or(|at| pool.age(now, at) >= limit)
     }
 
-    /// Returns true if the watcher has to send a snapshot, because `poold` itself has observed tmux and the watcher's
-    /// changes do not apply to that. True once for each such observation.
+    /// Returns true if the watcher has to send a snapshot: `poold` itself has observed tmux, and the watcher's changes
+    /// are not relative to that observation. True once for each such observation.
     pub fn take_resync(&mut self) -> bool {
         std::mem::take(&mut self.resync)
     }
@@ -286,8 +287,8 @@ impl Observed {
         self.renamed_at.retain(|session, _| pool.session(*session).is_some());
     }
 
-    /// True if this listing began before an observation by another observer that the state already includes: applied
-    /// now, the listing would undo what was seen since, and count as equally new.
+    /// True if this listing began before an observation by another observer that the state already includes. Applied
+    /// now, the listing would undo newer findings.
     pub fn is_overtaken(&self, report: &Report, by: Observer, began: Beginning) -> bool {
         let newer = self.state_from.is_some_and(|(other, from)| other != by && began.mono < from);
         matches!(report, Report::Snapshot(_)) && newer

@@ -199,8 +199,8 @@ fn ended_run(pool: &Pool, event: &Event) -> Option<Tag> {
     }
 }
 
-/// True if the observation may date from before the session ran. The pane of a program that ended by itself just now
-/// still exists, and would be seen.
+/// True if the observation may date from before the session ran, and so lack its pane. The pane of a program that
+/// ended by itself still exists, and would have been seen.
 fn may_be_older(pool: &Pool, id: SessionId, exit: Option<Exit>, times: (Moment, Timestamp)) -> bool {
     let by_itself = exit.is_some_and(|exit| !exit.is_hangup());
     let lost = |session: &Session| session.reason.is_some_and(is_loss);
@@ -225,7 +225,8 @@ fn is_at_the_reaper(pool: &Pool, volatile: &Volatile, id: SessionId) -> bool {
     reaping.is_leased(tag) || (reaping.has_survivors(tag) && is_named)
 }
 
-/// False while the pool itself renames the session, and for an observation that began before the pool had renamed it.
+/// True if a name that tmux shows may be taken over: no operation of the pool is at work on the session, and the pool
+/// has not renamed it since the observation began.
 fn may_be_renamed(volatile: &Volatile, id: SessionId, began: Moment) -> bool {
     volatile.locks.holder(id).is_none_or(|held| held.is_user_lock && held.inside.is_none())
         && volatile.observed.renamed_at(id).is_none_or(|at| at < began)

@@ -22,9 +22,9 @@ pub fn tmux_name<'a>(pool: &Pool, observed: &'a Observed, session: &Session) -> 
     (name != session.name.as_str() && !pool.sessions().any(is_of_another)).then_some(name)
 }
 
-/// True if a session has another name in tmux, while its own name belongs to another of the pool's sessions or to its
-/// user's: its next start would fail. A tmux session that an ended incarnation left does not count, as it gives up the
-/// name.
+/// True if the next start of a session would fail because of its name: tmux has it under another name, and its own
+/// name is that of another session of the pool, or of a tmux session of the user's. A tmux session that an ended
+/// incarnation left does not count, as it gives up the name.
 pub fn is_name_taken(pool: &Pool, observed: &Observed, session: &Session) -> bool {
     let name = session.name.as_str();
     let is_its_users = |shown: &TmuxSession| shown.name == name && !shown.pooled;

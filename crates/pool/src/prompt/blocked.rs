@@ -16,10 +16,10 @@ pub struct Blocked {
 enum Obstacle {
     Passing,
     Silence,
-    /// It ends in this time, unless it begins anew.
+    /// An obstacle that ends in this time, unless it begins anew.
     Timed(Duration),
     Terminal,
-    /// The text of this prompt.
+    /// The prompt whose own text is the obstacle.
     Text(MessageId),
     Closed,
 }

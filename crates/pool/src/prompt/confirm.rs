@@ -68,7 +68,8 @@ pub(crate) fn confirm(
                 MessageReason::Interrupted,
                 now,
             );
-            // If the prompt was a probe, it showed that its agent works: a person ended the turn.
+            // A person ended the turn, so the agent works: if the prompt was a probe of the breaker, the breaker
+            // closes.
             [over].into_iter().chain(breaker::close_open(pool, message.session, message.kind)).collect()
         }
         _ => Vec::new(),
@@ -85,8 +86,9 @@ fn prompt_taken(
 ) -> Vec<Event> {
     let now = inputs.now;
     let HookEvent::Prompt { text, .. } = &hook.signal else { return Vec::new() };
-    // A report with another text proves nothing about a prompt that may not have been typed: a person may have typed
-    // that text. The report of a prompt that is being typed may come before its typing is committed.
+    // A report with another text counts only if the pool has certainly typed: otherwise a person may have typed that
+    // text. A prompt in state `typing` counts as typed, as its report may come before the end of the typing is on
+    // record, unless an earlier daemon left it so.
     let is_typed = message.state != MessageState::InDoubt && !settle::is_cut_off(pool, message);
     let around = match inputs.text_match {
         TextMatch::Exact => None,
@@ -180,13 +182,12 @@ fn turn_interrupted(
     }
 }
 
-/// True if the incarnation that was given the prompt is over.
+/// True if the incarnation into which the prompt was typed is over.
 fn is_abandoned(pool: &Pool, message: &PendingMessage<'_>, now: Timestamp) -> bool {
     let given =
         matches!(message.state, MessageState::Typed | MessageState::Accepted) && message.kind == PROMPT;
     let Some(session) = pool.session(message.session).filter(|_| given) else { return false };
-    // If the clock may have shown the time of a start both before and after the prompt was typed, nothing is concluded
-    // from it.
+    // A start counts as later only if that is certain, even if the clock was set back and showed its time twice.
     let another = |started_at: Timestamp| pool.is_surely_earlier(now, message.since, started_at);
     let another = session.incarnation.as_ref().is_none_or(|run| another(run.started_at));
     another || !matches!(session.lifecycle, Lifecycle::Live | Lifecycle::Draining)

@@ -77,7 +77,7 @@ fn is_blocking(agent: &Agent, activity: &Activity) -> bool {
         Source::Hook | Source::Transcript => true,
         Source::Screen => agent.confirm == Confirm::Hook,
         Source::Terminal | Source::Process => agent.confirm == Confirm::Prompt,
-        // A program may read while it writes.
+        // A program that only writes may read at the same time, so its output blocks nothing.
         Source::Output | Source::Queue | Source::Nothing => false,
     }
 }
@@ -139,7 +139,7 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
         {
             Err(Blocked::by_terminal("its screen does not show where it takes prompts"))
         }
-        // A hook of the user may have made it go on at the end of its turn.
+        // A `Stop` hook of the user may have made the agent continue after its hook reported the end of the turn.
         (None, Composer::Empty | Composer::Unknown) if seen.works == Some(true) => {
             Err(Blocked::for_now("its screen shows that it works"))
         }
@@ -147,8 +147,8 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
     }
 }
 
-/// Returns a dialog about the usage limit with the screen that shows it, if nothing else blocks a prompt: whatever
-/// does, above all a person at the terminal, also forbids pressing keys.
+/// Returns a dialog about the usage limit with the screen that shows it, if nothing else blocks a prompt: any other
+/// obstacle, above all a person at the terminal, also forbids pressing keys.
 pub fn usage_limit_dialog<'a>(
     settings: &Settings,
     agent: &Agent,
@@ -160,8 +160,8 @@ pub fn usage_limit_dialog<'a>(
     pane_gate(settings, agent, &without).is_ok().then_some((seen, dialog))
 }
 
-/// Maximum length of a line, in bytes, in a terminal that collects lines for its program: the kernel drops the rest,
-/// and the program gets what was cut as if it were whole.
+/// Maximum length of a line, in bytes, in a terminal that collects lines for its program. The kernel drops the rest,
+/// and the program takes the cut line for a whole one.
 pub const LINE_MAX: usize = 4095;
 
 /// Checks that the text of a prompt fits the terminal, which cuts long lines if its program reads line by line.

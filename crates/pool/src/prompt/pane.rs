@@ -39,9 +39,9 @@ pub struct PaneSnapshot {
 /// True if a text that was typed `age` ago is in the agent's composer and nobody has typed since: then Enter can only
 /// send that text.
 pub fn stands_in_composer(settings: &Settings, (text, age): (&str, Duration), pane: &PaneSnapshot) -> bool {
-    // Typing of attached clients is known to the second.
+    // tmux knows the typing of attached clients to the second only.
     let since = settings.typing_pause.max(age + Duration::from_secs(1));
-    // The unread bytes may be the last Enter.
+    // Unread bytes may be an Enter that the program has yet to read.
     let read = pane.unread.is_none_or(|bytes| bytes == 0);
     let alone = read && !pane.in_mode && pane.typed_ago.is_none_or(|ago| ago >= since);
     let Some(screen) = pane.screen.as_ref().filter(|_| alone) else { return false };
@@ -52,7 +52,8 @@ pub fn stands_in_composer(settings: &Settings, (text, age): (&str, Duration), pa
 
 /// True if nobody was at the terminal since something was typed into it `age` ago, whoever is attached now.
 pub fn is_untouched(age: Duration, pane: &PaneSnapshot) -> bool {
-    // Known to the second: a text that was typed within a second of the session's creation is as old as that.
+    // tmux knows the activity to the second only. A text that was typed within a second of the session's creation
+    // counts as typed at the creation.
     let since = age + Duration::from_secs(1);
     // A client may also show the terminal through another session of its group.
     let alone = !pane.in_mode && pane.typed_ago.is_none_or(|ago| ago >= since);

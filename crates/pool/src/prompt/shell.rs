@@ -5,13 +5,13 @@ use protocol::Timestamp;
 use crate::Pool;
 use crate::agent::{ShellMark, TerminalMarks};
 
-/// Where the output of a shell begins that follows a prompt.
+/// The place in a shell's output from which on it follows a prompt.
 #[derive(Debug, Clone, Copy)]
 pub enum OutputStart {
-    /// At this offset of the log, which was its end before Enter.
+    /// This offset of the log, which was its end before Enter.
     Offset(u64),
-    /// From the time at which the typing began. Used if the offset is unknown: after a start of the daemon, or if the
-    /// log could not be read.
+    /// The time at which the typing began. Used if the offset is unknown: after a start of the daemon, or if the log
+    /// could not be read.
     Time(Timestamp),
 }
 

@@ -30,12 +30,12 @@ pub struct Prompts {
 #[derive(Debug, Clone, Copy)]
 struct Visit {
     began_at: Timestamp,
-    /// Time at which one was last seen to have left.
+    /// Time at which a client was last seen to have left.
     left_at: Timestamp,
 }
 
-/// Longest time between the attach of a client, which tmux knows to the second, and its observation. If an observation
-/// is later, it is taken for a visit through another tmux session, which holds back more prompts.
+/// Longest time between the attach of a client, which tmux knows to the second, and its observation. After a longer
+/// time the client counts as a visitor through another tmux session, which holds back more prompts.
 const OBSERVED_WITHIN: Duration = Duration::from_millis(1500);
 
 /// The last letters that `keys` and `input` typed into a terminal since the last Enter, or that the pool typed without
@@ -146,8 +146,8 @@ impl Prompts {
         &self.delivered_at
     }
 
-    /// Notes that the text which an earlier `poold` left in an incarnation is recalled. Returns false if it was before:
-    /// the record of the messages is read once, not at each attempt of a prompt that is held back.
+    /// Notes that the text which an earlier `poold` left in an incarnation is looked up. Returns true the first time
+    /// only, so that the messages on record are read once, and not at each attempt of a prompt that is held back.
     pub fn begin_recall(&mut self, tag: Tag) -> bool {
         self.recalled.insert(tag)
     }

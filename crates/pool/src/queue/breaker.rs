@@ -61,8 +61,8 @@ fn evict_kind(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
     Some(breaker_changed(session, other, Breaker::default(), breaker.is_open()))
 }
 
-/// Closes the breaker of a kind that is held back, because its probe did not fail. Earlier failures that have not
-/// opened the breaker still count.
+/// Closes the breaker of a kind if it is open, because its probe did not fail. If it is not open, the failures so far
+/// still count.
 pub(crate) fn close_open(pool: &Pool, session: SessionId, kind: &str) -> Option<Event> {
     pool.breaker(session, kind).filter(|breaker| breaker.is_open())?;
     close(pool, session, kind)

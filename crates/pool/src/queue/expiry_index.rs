@@ -30,7 +30,7 @@ impl ExpiryIndex {
         self.running.iter().filter_map(|(at, id)| Some((*at, self.by_id.get(id)?.session, *id)))
     }
 
-    /// `created` is the moment at which the message was queued.
+    /// Adds a message that was queued at the moment `created`, if it has a time to live.
     pub(crate) fn queued(&mut self, message: &Message, created: Moment) {
         let Some(at) = message.expires_at else { return };
         let (id, session, created_at) = (message.id, message.session, message.created_at);
@@ -40,8 +40,8 @@ impl ExpiryIndex {
         self.running.insert((at, id));
     }
 
-    /// A message that was reset by a user does not expire before its next attempt begins. Depends on the last
-    /// status alone, which is all that a restart knows.
+    /// Notes the new status of a message. One that a user has reset does not expire before its next attempt begins.
+    /// The rule uses the last status alone, because a restart knows no earlier one.
     pub(crate) fn changed(&mut self, id: MessageId, status: &MessageStatus) {
         let Some(Expiry { at, .. }) = self.by_id.get(&id) else { return };
         if status.state.is_final() || status.is_reset() {

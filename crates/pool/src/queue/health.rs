@@ -1,10 +1,10 @@
 //! Lanes that stand still. A lane is the messages of one kind of one session. It moves when one of them is
 //! claimed, typed, or becomes final, and stands still from then on, or from the moment at which it was empty.
 //!
-//! Messages that wait on purpose do not count: prompts of a session that does not run (`inbox` and `show` tell
-//! them) or whose lock a person holds, messages of a worker that a person stopped, and messages whose next
-//! attempt has a time. A message that a worker holds under its lease, or that an agent has accepted, is in work,
-//! however long that takes: the reaper's rules look after both.
+//! Messages that wait on purpose do not count: prompts of a session that does not run (`inbox` and `show` list them)
+//! or whose lock a person holds, messages of a worker that a person stopped, and messages whose next attempt has a
+//! time. Nor do messages in work, however long that takes: claimed under a lease, or accepted by an agent. The
+//! reaper's rules end workers and agents that hang.
 //!
 //! [`stuck`] is asked by `status`, `stats` and `inbox`; [`changes`] decides on the events, at intervals, which
 //! are short while a lane is known to be stuck. The known lanes are in the session's record, so that a restart
@@ -92,8 +92,8 @@ struct Lane<'a> {
     messages: &'a KindQueue,
 }
 
-/// Returns the lanes of a session that should move: prompts while the session takes them; other kinds, except those of
-/// a worker's host that a user stopped and that can be started again.
+/// Returns the lanes of a session that should move: the prompts, while the session takes them, and all other kinds.
+/// The lanes of a worker that a user stopped, and that can be started again, are left out.
 fn lanes(pool: &Pool, session: SessionId) -> impl Iterator<Item = (&str, Lane<'_>)> {
     let found = pool.session(session).and_then(|session| Some((session, pool.queues.queue(session.id)?)));
     found.into_iter().flat_map(|(session, queue)| {
@@ -113,14 +113,14 @@ fn standstill(pool: &Pool, volatile: &Volatile, lane: Lane<'_>, now: Timestamp) 
     let Lane { session, queue, kind, messages } = lane;
     let opened_at = pool.breaker(session.id, kind).and_then(|breaker| breaker.opened_at);
     let (since, reason) = match (opened_at, held(queue, session.id, kind)) {
-        // Since the breaker opened, or since there was a message to hold back if that was later. A probe is no
+        // The standstill begins when the breaker opened, or with the oldest message if that is later. A probe is no
         // progress.
         (Some(opened_at), _) => {
             let first = messages.iter().map(|(_, entry)| entry.created_at()).min()?;
             (pool.latest(now, [opened_at, first]), StuckReason::BreakerOpen)
         }
-        // Typing may be called off again and again: a lane that is known to be stuck stays so until the typing
-        // succeeds.
+        // The typing of one prompt may begin and be called off repeatedly. A lane that is known to be stuck stays so
+        // until a prompt has been typed.
         (None, Some((MessageState::Typing, since))) => {
             (session.stuck.get(kind).copied().unwrap_or(since), StuckReason::Typing)
         }
@@ -138,7 +138,7 @@ fn standstill(pool: &Pool, volatile: &Volatile, lane: Lane<'_>, now: Timestamp) 
             (pool.latest(now, times), waiting_reason((pool, volatile), session.id, kind))
         }
     };
-    // Prompts waited on purpose until it ran.
+    // Before the session ran, its prompts waited on purpose.
     let since = if kind == PROMPT { pool.latest(now, [since, session.changed_at]) } else { since };
     Some(Standstill { since, waiting: messages.pending(), reason })
 }

@@ -171,7 +171,10 @@ fn check_worker_takes(session: &Session, kind: &str) -> Result<(), Refusal> {
         WorkerQueue::Own => {
             let kinds =
                 if worker.kinds.is_empty() { "all but prompt".to_owned() } else { worker.kinds.join(", ") };
-            refuse(ErrorCode::Usage, format!("worker {name} works no messages of kind {kind}, but {kinds}"))
+            refuse(
+                ErrorCode::Usage,
+                format!("messages of kind {kind} are not for worker {name}, which works {kinds}"),
+            )
         }
         WorkerQueue::Sessions(_) => {
             let why = format!("worker {name} has no queue of its own: send to a session that it works");
@@ -180,7 +183,8 @@ fn check_worker_takes(session: &Session, kind: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Parked and lost sessions accept messages; ending and ended ones refuse them, unless they start again.
+/// Refuses messages for a session that is ending or has ended, unless it will start again. Parked and lost sessions
+/// accept messages.
 fn check_accepts(session: &Session, wake: bool) -> Result<(), Refusal> {
     // The restart policy of the session has not decided on the next start yet.
     let is_undecided = policy_restarts(session) && !session.budget.exhausted;
@@ -209,12 +213,14 @@ fn check_accepts(session: &Session, wake: bool) -> Result<(), Refusal> {
     }
 }
 
-/// Number of messages that led to this one. Refuses loops: a worker that feeds the queue it works, an agent's
-/// hook that prompts the agent.
+/// Returns the number of messages that led to this one. Refuses loops: a worker that sends to the queue from which it
+/// works, and an agent's hook that prompts the agent.
 fn next_hops(session: &Session, send: &Send, cause: Option<&Message>) -> Result<u8, Refusal> {
     let name = &session.name;
     if send.kind == PROMPT && send.origin == format!("hook:{}", session.id) {
-        let why = format!("what the agent of {name} said is not a prompt for itself");
+        let why = format!(
+            "a hook of {name}'s agent may not send a prompt to {name}: the agent would prompt itself"
+        );
         return refuse(ErrorCode::Refused, why);
     }
     let Some(cause) = cause else { return Ok(0) };
@@ -233,8 +239,8 @@ fn next_hops(session: &Session, send: &Send, cause: Option<&Message>) -> Result<
     Ok(cause.hops + 1)
 }
 
-/// Checks that the queues have capacity for one more message of this size. One that would not fit empty queues either
-/// is told apart: no room can be made for it.
+/// Checks that the queues have capacity for one more message of this size. A message that is too large even for empty
+/// queues gets another refusal, as waiting makes no room for it.
 pub(crate) fn check_capacity(
     pool: &Pool,
     rules: &QueueRules,

@@ -31,8 +31,8 @@ pub(crate) struct SessionQueue {
 }
 
 /// For each kind, the change by which a message last moved, or was queued into an empty lane, with its time. After a
-/// load only the last change of each message is known, so the times may be earlier; therefore they do not take part in
-/// comparisons.
+/// load the times may be earlier, because only the last change of each message is known; so two states are equal even
+/// if these times differ.
 #[derive(Debug, Clone, Default)]
 struct MovedTimes(BTreeMap<Arc<str>, (Seq, Timestamp)>);
 
@@ -45,7 +45,8 @@ impl PartialEq for MovedTimes {
 impl Eq for MovedTimes {}
 
 impl MovedTimes {
-    /// A load calls this in any order. Times are not ordered either, as the clock may have been set back.
+    /// Keeps the change with the highest number. A load reports the changes in any order, and their times may
+    /// decrease, as the clock may have been set back.
     fn note(&mut self, kind: &str, change: (Seq, Timestamp)) {
         match self.0.get_mut(kind) {
             Some(before) if before.0 > change.0 => {}
@@ -381,7 +382,7 @@ fn is_progress(status: &MessageStatus) -> bool {
     use MessageState::{Accepted, Claimed, InDoubt, Queued, Revoking, Suspended, Typed, Typing};
     match status.state {
         Queued => status.not_before.is_some() || status.is_reset(),
-        // Typing may be called off, again and again.
+        // The begin of typing is no progress: it may be called off repeatedly.
         Typing | InDoubt | Revoking | Suspended => false,
         Claimed | Typed | Accepted => true,
         state => state.is_final(),

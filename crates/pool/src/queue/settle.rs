@@ -77,7 +77,8 @@ pub fn fail(
         }
         Disposition::Dead => {
             let dead = transition(&message, MessageState::Dead, Some(reason.into()), now);
-            // If the message was a probe, it showed that the worker works: the message itself is at fault.
+            // The worker works, and the message itself is at fault: if it was a probe of the breaker, the breaker
+            // closes.
             [dead].into_iter().chain(breaker::close_open(pool, message.session, message.kind)).collect()
         }
         Disposition::GiveBack => vec![give_back(&message, reason.into(), now)],
@@ -114,8 +115,7 @@ fn take_away(
     attempt_failed(pool, rules, &PendingMessage { token: None, ..message.clone() }, reason, now)
 }
 
-/// True if the session of the message's holder ends or has ended by order of a user or of the pool. Then the attempt
-/// did not fail.
+/// True if a user or the pool has ordered the end of the holder's session. The attempt then counts as not failed.
 fn is_holder_ended(pool: &Pool, message: &PendingMessage<'_>) -> bool {
     let is_ended = |session: &Session| {
         let runs = matches!(session.lifecycle, Lifecycle::Starting | Lifecycle::Live);
@@ -123,7 +123,7 @@ fn is_holder_ended(pool: &Pool, message: &PendingMessage<'_>) -> bool {
     };
     let Some(holder) = message.holder else { return false };
     match (holder.host, holder.process) {
-        // A worker whose session is forgotten was removed.
+        // A host without a session on record belonged to a worker that was removed.
         (Some(host), _) => pool.tagged(host).is_none_or(is_ended),
         (None, Some(process)) => pool
             .sessions()
@@ -133,7 +133,7 @@ fn is_holder_ended(pool: &Pool, message: &PendingMessage<'_>) -> bool {
     }
 }
 
-/// Counts a failed attempt, and queues the message again. One whose worker was stopped by order did not fail.
+/// Counts a failed attempt, and queues the message again. If the worker was stopped by order, nothing is counted.
 fn attempt_failed(
     pool: &Pool,
     rules: &QueueRules,
@@ -142,7 +142,7 @@ fn attempt_failed(
     now: Timestamp,
 ) -> Vec<Event> {
     if is_holder_ended(pool, message) {
-        // A worker that is not a host may continue to claim until it ends: it must not get the same message again at
+        // Any other worker than a host may go on claiming until it ends, and must not get the same message again at
         // once.
         let is_of_host = message.holder.is_some_and(|holder| holder.host.is_some());
         let not_before = (!is_of_host).then(|| now.after(rules.retry_backoff));
@@ -153,8 +153,8 @@ fn attempt_failed(
     [queue_again(rules, message, reason.into(), None, now)].into_iter().chain(breaker).collect()
 }
 
-/// Suspends a prompt whose turn failed by an outage: it waits before all other prompts until its agent is
-/// told to continue. That is tried for as long as the outage lasts, with the pauses of probes.
+/// Suspends a prompt whose turn failed by an outage: it waits before all other prompts until its agent is told to
+/// continue. This is tried again and again while the outage lasts, with the pauses of probes.
 #[must_use]
 pub(crate) fn suspend(
     rules: &QueueRules,
@@ -164,7 +164,7 @@ pub(crate) fn suspend(
 ) -> [Event; 2] {
     let pause = doubled(rules.breaker_pause, message.attempts.saturating_sub(1), PROBE_PAUSE_MAX);
     let waits = status_now(message, MessageState::Queued, Some(reason.into()), now);
-    // A message without an attempt would be sent from the start.
+    // At least one attempt is recorded, because a message without one would be sent from the start.
     let waits = MessageStatus {
         not_before: Some(now.after(pause)),
         attempts: message.attempts.max(1),
@@ -195,8 +195,8 @@ pub(crate) fn end_pause(pool: &Pool, session: SessionId, now: Timestamp) -> Opti
     Some(transition(&message, MessageState::Queued, Some(why.into()), now))
 }
 
-/// Queues a message again after a pause, which grows with its attempts unless it is given, or ends it after
-/// `max_attempts`.
+/// Queues a message again after `pause`, or without it after a pause that grows with the attempts. After
+/// `max_attempts` the message is dead instead.
 #[must_use]
 pub(crate) fn queue_again(
     rules: &QueueRules,
@@ -265,8 +265,9 @@ pub fn release_dead_worker(
     held.flat_map(|message| take_away(pool, rules, &message, "its worker died", now)).collect()
 }
 
-/// Detaches messages from the workers that hold them: those belong to another timeline, and this pool does not end
-/// them. From now on only its token fences a claim. A message whose worker was to be ended first is queued again.
+/// Detaches messages from the workers that hold them, which belong to another timeline, so that this pool does not end
+/// them. From now on a claim is fenced by its token alone. A message whose worker was to be ended first is queued
+/// again.
 #[must_use]
 pub fn forget_workers(pool: &Pool, now: Timestamp) -> Vec<Event> {
     let why = || MessageReason::from("the database was replaced");

@@ -16,7 +16,8 @@ use crate::slots::eviction;
 /// A decision about a running session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The action, after objections: what could not be undone is only reported.
+    /// The action. If there is an objection to the configured one, such as a loss that could not be undone, it is
+    /// `report`.
     pub action: Action,
     /// The events, the finding first.
     pub events: Vec<Event>,
@@ -44,12 +45,13 @@ pub fn decide(
     };
     let mut events = vec![Event::StaleFound { session: session.id, rule, action, evidence }];
     match action {
-        // The session is not to run again, and the operator's command is not asked whether it may end.
+        // The session is draining, so it does not run again. With this reason the operator's command is not asked
+        // whether it may end.
         Action::Kill if drains => events.push(begin_end(session, Reason::DrainDeadline)),
         Action::Kill => events.push(begin_end(session, end_reason(rule))),
         Action::Restart => {
             events.push(begin_end(session, end_reason(rule)));
-            // Computed for the time of its end, so that its run time counts.
+            // The budget is computed as if the session ended now, so that its run time up to now counts.
             let ended = Session { changed_at: now, ..session.clone() };
             let budget = restart_budget::next_budget(pool, settings, &ended, now);
             events.push(Event::BudgetChanged { session: session.id, budget });

@@ -41,7 +41,8 @@ fn revoked_workers<'a>(pool: &'a Pool, inputs: &'a ReapInputs<'_>) -> impl Itera
     let revoked = pool.held_messages().filter(|m| m.state == MessageState::Revoking);
     revoked.filter_map(|m| {
         let (token, process) = (m.token?, m.holder?.process?);
-        // The end of a worker's host is proved like that of any session, which then frees its messages.
+        // A dead host of a worker is no candidate here: its session's end is proved like any other, and frees the
+        // messages.
         if inputs.exited.contains(&process) && is_hosted(pool, m.holder) {
             return None;
         }
@@ -72,7 +73,7 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
             requested("it was drained, and has ended or worked off its queue")
         }
         Reason::Restarted => requested("restart was requested"),
-        // Also over: a draining session that cannot work any more, and a session that has been missing since its
+        // Left over is also a draining session whose server died, and a session that has been missing since its
         // program ended.
         reason
             if (is_loss(reason) || matches!(reason, Reason::Drained | Reason::Exited))
@@ -80,8 +81,8 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
         {
             (CandidateKind::Leftover, "its pane is gone and its processes are left")
         }
-        // The pane is missing and the program lives: two looks have to prove that before it is named as left over; it
-        // is no zombie.
+        // If the pane is missing and the program lives, it is no zombie: it is named as left over once a second look
+        // proves that.
         Reason::Exited
             if is_zombie(incarnation, inputs)
                 && !(incarnation.missing_since.is_some()
@@ -93,7 +94,7 @@ fn session_candidate(pool: &Pool, session: &Session, inputs: &ReapInputs<'_>) ->
         _ => return None,
     };
     let named = incarnation_candidate(session, incarnation, kind, evidence, inputs);
-    // The pane of a restarted session is used again.
+    // The pane of a session that restarts stays: the start of the next incarnation still needs it.
     Some(Candidate { remove_pane: named.remove_pane && reason != Reason::Restarted, ..named })
 }
 

@@ -21,7 +21,7 @@ pub fn evaluate_rules(turn: &mut Turn<'_>, settings: &Settings, force: bool) -> 
     let found = all_violations(turn, settings);
     let (mut parks, mut applied, mut held_back) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for (id, rule, evidence) in found {
-        // A session that an earlier rule ended runs no longer.
+        // Looked up again, because an earlier rule of this round may have ended the session.
         let running = turn.pool().session(id).filter(|s| s.takes_prompts()).cloned();
         let Some(session) = running else { continue };
         if turn.volatile.scheduler.drained().contains(&id) {
@@ -88,7 +88,7 @@ fn decide_violation(
         && session.conversation.as_ref().is_some_and(|conversation| !conversation.begun);
     let decision = act::decide(turn.pool(), settings, session, (rule, evidence.clone()), turn.now());
     if decision.action == Action::Park && by_hand {
-        let evidence = format!("{evidence}; not park: what a person said to it would be lost");
+        let evidence = format!("{evidence}; not parked: what a person said to it would be lost");
         let report = Event::StaleFound { session: session.id, rule, action: Action::Report, evidence };
         return Decision { action: Action::Report, events: vec![report] };
     }

@@ -38,7 +38,8 @@ pub fn all_candidates(
 ) -> Vec<Candidate> {
     let reaping = &volatile.reaping;
     let mut found = with_inputs(volatile, settings, now, |inputs| find_candidates(pool, settings, inputs));
-    // If the session is meanwhile to end for another reason, the guard of its parking does not count.
+    // The guard of a parking holds only while the session is to be parked: it may have to end for another reason by
+    // now.
     let is_guarded = |candidate: &Candidate| {
         let is_parked = pool.session(candidate.session).is_none_or(Session::is_being_parked);
         is_parked && reaping.is_guarded(candidate.tag)

@@ -7,7 +7,8 @@ use protocol::reap::Rule;
 
 use crate::settings::ReapRules;
 
-/// The rules about the machine, the more pressing first: the kernel kills at random for want of memory.
+/// The rules about the machine. Memory is more pressing than disk space: without it the kernel kills programs of its
+/// own choice.
 pub const MACHINE_RULES: [Rule; 2] = [Rule::HostMemory, Rule::HostDisk];
 
 /// Share, in hundredths of a percent, by which a shortage has to fall below its limit to be over.
@@ -67,7 +68,7 @@ impl Machine {
             return Err("the machine is not sampled yet".to_owned());
         };
         let mut measures = measures(rules, sample, rule);
-        // The one that is over its limit, or the nearest to it.
+        // The measure that is furthest over its limit, or nearest to it, comes first.
         measures.sort_by_key(|measure| i64::from(measure.limit) - i64::from(measure.share));
         match measures.into_iter().next() {
             None if is_off(rules, rule) => Err(format!("no limit is set ([reaper] {})", rule.as_str())),

@@ -92,7 +92,11 @@ fn another_first(pool: &Pool, inputs: &RuleInputs<'_>) -> Option<String> {
     let is_seen = inputs.machine.sampled_at().is_some_and(|at| pool.is_earlier(now, last, at));
     let age = pool.age(now, last);
     (age < MACHINE_PAUSE || !is_seen).then(|| {
-        format!("one was parked for it {} s ago (at least {} s)", age.as_secs(), MACHINE_PAUSE.as_secs())
+        format!(
+            "a session was parked for it {} s ago: the next one waits for {} s and a new sample",
+            age.as_secs(),
+            MACHINE_PAUSE.as_secs()
+        )
     })
 }
 
@@ -101,8 +105,8 @@ fn is_parked_for_machine(session: &Session) -> bool {
     is_parked && session.reason.and_then(rule_of).is_some_and(Rule::is_about_machine)
 }
 
-/// The reason why a parked session is not woken by its prompts: the machine is short of what it would be
-/// parked for again.
+/// The reason why prompts do not wake a parked session: the machine has a shortage for which the session would be
+/// parked again.
 pub fn held_by_shortage(volatile: &Volatile, settings: &Settings, session: &Session) -> Option<String> {
     let is_short = |rule: Rule| volatile.reaping.machine.shortage(&settings.reap, rule).ok();
     let holds = |rule: &Rule| session.lifecycle == Lifecycle::Parked && parks(settings, session, *rule);

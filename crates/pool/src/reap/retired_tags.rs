@@ -48,7 +48,7 @@ impl UnseenTags {
         long.map(|(tag, _)| *tag).take(BATCH).collect()
     }
 
-    /// True if nothing carried this tag for a while: what carries it now was not left by its incarnation.
+    /// True if no process had this tag for a while. Those that have it now were not left by the tag's incarnation.
     pub(super) fn is_revived(&self, tag: Tag) -> bool {
         self.revived.contains(&tag)
     }

@@ -64,7 +64,7 @@ impl RuleVerdict {
         Self { applies: true, why: why.into(), at: None }
     }
 
-    /// A verdict on something that may last for `limit`.
+    /// The verdict on a state that has lasted since a time, and may last for `limit`.
     fn by_age(pool: &Pool, what: &str, (since, now): (Timestamp, Timestamp), limit: Duration) -> Self {
         let age = pool.age(now, since);
         let why = format!("{what} for {} s (limit {} s)", age.as_secs(), limit.as_secs());
@@ -85,13 +85,13 @@ pub fn rule_action(settings: &Settings, session: Option<&Session>, rule: Rule) -
     let leaves = session.map(|s| settings.agent_of(s).leftovers);
     match said {
         Some(said) => said,
-        // An agent whose leftovers are left has no orphans to end.
+        // The agent's setting `leftovers = 'report'` keeps its orphans.
         None if rule == Rule::Orphans && leaves == Some(Leftovers::Report) => (Action::Report, "agent"),
         None => (default_action(session, rule), "default"),
     }
 }
 
-/// The default actions end nobody's quiet work.
+/// The default action of a rule, chosen so that no quiet work is ended.
 fn default_action(session: Option<&Session>, rule: Rule) -> Action {
     let resumes = session.is_some_and(|s| !s.spec.resume_args.is_empty());
     match rule {
@@ -188,7 +188,7 @@ fn stale_agent_verdict(
     if let Some(why) = is_left_alone(pool, session, inputs) {
         return RuleVerdict::no(why);
     }
-    let what = format!("it holds message {} and nothing was seen of it", id.0);
+    let what = format!("it holds message {} and showed no activity", id.0);
     silence_verdict(pool, &what, settings.reap.stale_agent, session, inputs)
 }
 

@@ -194,7 +194,8 @@ impl Reaping {
         self.used_at.extend(sampled.map(|(rule, _)| ((tag, rule), now)));
     }
 
-    /// False if the sample that violates a limit is older than [`SAMPLE_VALID`]: files may have been removed since.
+    /// True if the sample that violates a limit is younger than [`SAMPLE_VALID`]. After that, files may have been
+    /// removed.
     pub(super) fn is_current(&self, found: (Tag, Rule), now: Mono) -> bool {
         self.used_at.get(&found).is_none_or(|at| at.until(now) < SAMPLE_VALID)
     }
@@ -252,8 +253,9 @@ impl Reaping {
         self.unseen_tags.note(pool.retired_tags(), carried, now)
     }
 
-    /// True if what carries this tag was left by an ended incarnation. If nothing carried it for a while, what carries
-    /// it now was started later: by a job of `at`, for instance, which keeps the environment of its caller.
+    /// True if the processes with this tag were left by an ended incarnation. If no process had the tag for a while,
+    /// those that have it now were started later, for instance by a job of `at`, which keeps the environment of its
+    /// caller.
     pub fn is_left_over(&self, pool: &Pool, tag: Tag) -> bool {
         ended_owner(pool, tag).is_some() && !self.unseen_tags.is_revived(tag)
     }
@@ -271,7 +273,8 @@ impl Reaping {
 
     /// True if a candidate has to wait because of the limit on kills.
     pub fn is_held_back(&self, settings: &Settings, candidate: &Candidate, now: Mono) -> bool {
-        // What is left of a dead worker: its message waits for the proof that nothing is.
+        // The remains of a dead worker are not held back, because its message waits for the proof that nothing is
+        // left.
         let is_over = candidate.kind == CandidateKind::StaleWorker
             && candidate.init.is_some_and(|worker| self.exited.contains(&worker));
         counts_as_kill(candidate)
@@ -362,7 +365,7 @@ impl Reaping {
             .chain(servers)
             .collect();
         let Self { orphans, reported, used, used_at, evidence, refused, spared, exited, leases, .. } = self;
-        // A leased one is named again if its reaper disconnects.
+        // A leased candidate counts as known, because it is named again if its reaper disconnects.
         let is_known = |tag: &Tag| live.contains(tag) || named.contains(tag) || leases.is_held(*tag);
         self.verdicts.retain(|tag, _| is_known(tag));
         self.survivors.retain(is_known);

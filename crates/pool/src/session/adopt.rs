@@ -190,7 +190,7 @@ fn record(
     launch: &CreateInputs<'_>,
 ) -> Session {
     let id = SessionId(pool.next_session());
-    // If the time is unknown, or ahead of the pool's clock, the session begins now.
+    // An unknown time, or one ahead of the pool's clock, counts as now.
     let past = |at: Timestamp| if at.0 == 0 { launch.now } else { at.min(launch.now) };
     let created_at = past(adoptee.created_at);
     let last_activity_at = past(program.active_at.unwrap_or(created_at)).max(created_at);
@@ -199,7 +199,8 @@ fn record(
     let agent = agent_kind(settings, &command);
     let variables = settings.agents.get(&agent).map(|agent| &agent.env);
     let env = environment(&settings.env, &program.env, variables.unwrap_or(&BTreeMap::new()), &[]);
-    // An environment that is too large is not recorded: the session is then started again without it.
+    // An environment that is too large, or that no program can be started with, is not recorded. A later start of the
+    // session goes without it.
     let fits = input::check_launch_size(&command, &env).and_then(|()| input::check_environment(&env));
     let env = if fits.is_ok() { env } else { Vec::new() };
     let incarnation = Incarnation {
@@ -276,9 +277,9 @@ fn reads_terminal(args: &[OsBytes]) -> bool {
 }
 
 /// Ends an adoption that certainly failed. The pane stays as it is, and its tag is not retired, because panes with
-/// retired tags are removed. The record is deleted, unless messages were sent meanwhile, which wait for a restart: then
-/// it gets an incarnation with this tag that never ran, so that nothing that is done to a session's last incarnation
-/// touches a person's pane.
+/// retired tags are removed. The record is deleted, unless messages were sent to it meanwhile, which wait for a
+/// restart. A record that stays gets an incarnation with this tag that never ran, so that no later action on the
+/// session's last incarnation touches the person's pane.
 #[must_use]
 pub fn abandon_adoption(pool: &Pool, id: SessionId, (tag, now): (Tag, Timestamp), why: &str) -> Vec<Event> {
     let Some(session) = pool.session(id).filter(|session| session.lifecycle.holds_slot()) else {

@@ -48,7 +48,7 @@ pub(crate) fn failed_to_resume(pool: &Pool, settings: &Settings, session: &Sessi
     let Some(run) = session.incarnation.as_ref().filter(|run| run.resumed) else { return false };
     let failed = session.exit.is_some_and(|exit| exit.code.is_some_and(|code| code != 0));
     let ended = session.lifecycle == Lifecycle::Stopped && session.reason == Some(Reason::Exited) && failed;
-    // Claude Code (2.1.197) reports the end, but no start, of a conversation that it did not find.
+    // If Claude Code (2.1.197) does not find its conversation, it reports an end of the conversation, but no start.
     let spoke =
         pool.activity_in(session.id, run.tag).is_some_and(|known| known.state != ActivityState::Unknown);
     let known = settings.agent_of(session).adapter != Adapter::None;
@@ -62,7 +62,7 @@ pub(crate) fn failed_to_resume(pool: &Pool, settings: &Settings, session: &Sessi
 pub(crate) fn conversation_lost(pool: &Pool, session: &Session, now: Timestamp) -> Vec<Event> {
     let Some(last) = session.conversation.clone() else { return Vec::new() };
     let told = AgentEvent::ConversationLost { session: session.id, conversation: last.id.clone() };
-    // A conversation without a prompt is not resumed.
+    // `begun: false` marks a conversation without a prompt, which is not resumed.
     let conversation = Some(Conversation { begun: false, ..last });
     let budget = Budget { due_at: Some(now), ..session.budget.clone() };
     let changes = [

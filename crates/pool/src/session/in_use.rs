@@ -9,7 +9,8 @@ use crate::pool::Pool;
 use crate::refusal::refuse;
 use crate::session::retention::has_worker_messages;
 
-/// The ids whose directories belong to sessions, as of one turn: the directories are looked at later.
+/// The ids that sessions have, as of one turn. The directories are examined after it, so ids that are given out later
+/// count as well.
 #[derive(Debug)]
 pub struct TakenIds {
     on_record: BTreeSet<SessionId>,
@@ -33,8 +34,8 @@ pub fn directories_of_others(pool: &Pool, session: SessionId) -> Vec<(Name, OsBy
     others.map(|other| (other.name.clone(), other.spec.cwd.clone())).collect()
 }
 
-/// Refuses if another session runs, or is to run, in this directory with a session's files. Each directory is also
-/// given without symbolic links.
+/// Refuses if this directory, which has a session's files, contains the working directory of another session. Each
+/// directory is given as named and without symbolic links.
 ///
 /// # Errors
 /// Conflict.
@@ -48,7 +49,7 @@ pub fn check_files_unused<'a>(
     match others.find(is_user) {
         Some((name, cwd, _)) => {
             let why = format!("{} is the directory of {name}", cwd.as_path().display());
-            refuse(ErrorCode::Conflict, format!("{why}: its files stay as long as that is on record"))
+            refuse(ErrorCode::Conflict, format!("{why}: its files stay until {name} is removed"))
         }
         None => Ok(()),
     }

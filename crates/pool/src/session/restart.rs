@@ -17,8 +17,8 @@ pub fn restart(session: &Session) -> Vec<Event> {
     Vec::new()
 }
 
-/// As [`restart`], with a new conversation, whatever starts the next incarnation. Of a session that does not run, its
-/// start is to forget the conversation: it may be refused.
+/// As [`restart`], and the next incarnation begins a new conversation, however it is started. The conversation of a
+/// session that does not run is kept here: its start, which may be refused, replaces it.
 #[must_use]
 pub fn restart_fresh(session: &Session) -> Vec<Event> {
     let starts = session.lifecycle.holds_slot() || is_restarting(session);

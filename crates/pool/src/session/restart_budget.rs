@@ -19,8 +19,8 @@ pub(crate) const RAN_WELL: Duration = Duration::from_secs(60);
 /// Most starts remembered, whatever the window.
 pub const STARTS_MAX: u32 = 128;
 
-/// Failures in a row from which on a session is reported as one that fails each time: the pauses are long enough by
-/// then (16 s) that the budget of a window may last for ever.
+/// Failures in a row from which on a session is reported as one that fails each time. The pauses are then 16 s and
+/// more, so that the session may never have more starts within the window than its budget allows.
 const LOOP_FAILURES: u32 = 5;
 
 /// Checks that the pool may start a session once more by itself.
@@ -72,7 +72,7 @@ pub fn spend_restart(pool: &Pool, settings: &Settings, session: &Session, now: T
     starts.extend((session.lifecycle != Lifecycle::Parked).then_some(now));
     let extra = starts.len().saturating_sub(STARTS_MAX as usize);
     starts.drain(..extra);
-    // A session that is woken was not judged at its end.
+    // A start without a due time wakes a parked session, whose run was not judged when it ended.
     let ran_well = session.budget.due_at.is_none() && has_run_well(pool, session);
     let failures = if ran_well { 0 } else { session.budget.failures };
     let budget = Budget { starts, failures, ..Budget::default() };
@@ -101,8 +101,8 @@ pub fn reset_budget(session: &Session) -> Option<Event> {
     changed.then_some(Event::BudgetChanged { session: session.id, budget: fresh })
 }
 
-/// Makes a session start at once because a message was sent that is to start it. The session is over, or is ending by
-/// itself, or is parked in a copy of its pool. Returns no event for any other session.
+/// Makes a session start at once because of a message that is to start it. Returns an event for a session that is
+/// over, is ending by itself, or is parked in a copy of its pool, and none for any other.
 #[must_use]
 pub(crate) fn wake_ended(session: &Session, now: Timestamp) -> Option<Event> {
     let over = session.lifecycle.is_over() && !is_restarting(session);
@@ -175,7 +175,8 @@ fn backoff(rules: &RestartRules, session: &Session, failures: u32) -> Duration {
     delay + delay.mul_f64((mixed >> 40) as f64 / (1_u64 << 24) as f64 / 5.0)
 }
 
-/// True if a session was woken for its messages and could not be started: it is started once more, whatever its policy.
+/// True if a start of a session that ran before has failed, and prompts wait for it. It is started once more, whatever
+/// its policy.
 fn is_failed_wake(pool: &Pool, session: &Session) -> bool {
     let failed = session.lifecycle == Lifecycle::Failed && session.incarnations > 1;
     failed && pool.prompts(session.id).waiting > 0

@@ -38,7 +38,7 @@ pub struct ViewInputs<'a> {
     pub waits: Option<String>,
     /// The way in which its prompts are confirmed.
     pub confirm: Confirm,
-    /// How well its pane is observed.
+    /// The health of the observation of its pane.
     pub transport_health: TransportHealth,
     /// The patterns of error lines of its kind.
     pub error_patterns: &'a [String],

@@ -1,5 +1,5 @@
-//! The check whether an agent that ended instead of resuming has lost its conversation. Nothing follows from
-//! its end before the result is known.
+//! The check whether an agent that ended instead of resuming has lost its conversation. Until the result is known, its
+//! end has no consequence.
 
 use std::collections::BTreeSet;
 

@@ -15,7 +15,7 @@ use crate::pool::Pool;
 use crate::prompt::gate::holds_text;
 use crate::settings::Settings;
 
-/// Minimum time for which a session that was woken and given nothing to do keeps its slot.
+/// Minimum time for which a started session keeps its slot although it was given nothing to do.
 pub const MIN_STAY: Duration = Duration::from_secs(30);
 
 /// Run time after which a session gives its slot up between two messages if others wait for one.
@@ -115,8 +115,8 @@ fn quiet_since(
 ) -> Result<Timestamp, &'static str> {
     let quiet = *inputs.quiet_since.get(&session.id).ok_or("its program is writing")?;
     let since = pool.latest(inputs.now, [quiet, session.last_activity_at]);
-    // Silence soon after an unconfirmed message says little, because the message may not have been read yet. A shell
-    // that is in the foreground has read it.
+    // Silence soon after an unconfirmed message does not count, because the message may not have been read yet. A
+    // shell that waits in the foreground has read it.
     let is_shell = settings.agent_of(session).confirm == Confirm::Prompt
         && known.state == ActivityState::Idle
         && matches!(known.source, Source::Terminal | Source::Process);
@@ -186,8 +186,8 @@ pub(crate) fn parkable_since(
     check_settled(pool, session, inputs).map(|()| since)
 }
 
-/// Checks that an idle session was not started just now, and that its agent was prompted by more than a person at its
-/// terminal.
+/// Checks that an idle session was not started just now, and that not only a person at the terminal has prompted its
+/// agent: such a conversation could not be resumed.
 fn check_settled(pool: &Pool, session: &Session, inputs: &EvictionInputs<'_>) -> Result<(), &'static str> {
     let run = session.incarnation.as_ref().ok_or("it does not run")?;
     if pool.age(inputs.now, run.started_at) < MIN_STAY && !inputs.delivered_at.contains_key(&run.tag) {
@@ -259,8 +259,8 @@ fn between_messages(
 }
 
 /// Returns the sessions that have used up their quantum and can resume. If others wait and no session can be parked,
-/// these get no further message, so that they come to rest. A session that rests already, and is not parked for some
-/// other reason, is left out.
+/// these get no further message, so that they come to rest. Left out are sessions that would not come to rest, and
+/// those that rest already and are kept from parking by something else.
 pub fn over_quantum<'a>(
     pool: &'a Pool,
     settings: &'a Settings,
@@ -282,7 +282,8 @@ pub fn over_quantum<'a>(
 /// for a whole quantum since its last message does not come to rest.
 fn comes_to_rest(pool: &Pool, settings: &Settings, session: &Session, inputs: &EvictionInputs<'_>) -> bool {
     let Some(run) = &session.incarnation else { return false };
-    // What the session was given before a start of `poold` is unknown: then its own start counts.
+    // The time of the last message from before a start of `poold` is unknown; then the start of the incarnation
+    // counts.
     let given = inputs.delivered_at.get(&run.tag).copied().unwrap_or(run.started_at);
     let is_restless = pool.age(inputs.now, given) >= QUANTUM;
     let works = is_at_work(pool, session, &current_activity(pool, session)) || !is_restless;

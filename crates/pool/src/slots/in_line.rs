@@ -5,8 +5,9 @@ use std::ops::DerefMut;
 use crate::slots::wait_queue::{Waiter, Wanted};
 use crate::turn::Turn;
 
-/// Lets a request decide. `decide` gets the number of slots that others in the line want first, and returns `None` if
-/// the request has to wait: it has a place in the line then, until it decides otherwise. `turn` may be the shell's.
+/// Runs the decision of a request. `decide` gets the number of slots that others in the line want first. If it returns
+/// `None`, the request has to wait, and keeps a place in the line until a later call returns a value. `turn` is
+/// generic because the daemon has a turn of its own around the core's.
 pub fn decide_in_line<'a, T: DerefMut<Target = Turn<'a>>, R>(
     turn: &mut T,
     (waiter, wanted): (Waiter, &Wanted),

@@ -43,7 +43,8 @@ pub struct TickInputs<'a> {
     pub restore_spacing: Option<Duration>,
     /// Number of sessions for which the machine has capacity; none without a fresh sample.
     pub capacity: Option<usize>,
-    /// True if samples were taken for this tick: they are then used, however old they are by now.
+    /// True if samples were taken for this tick. They are used even if taking them took so long that they count as
+    /// old.
     pub sampled: bool,
     /// Supplies random identities; none if the system has no random numbers.
     pub identities: &'a mut dyn FnMut() -> Option<RunIdentity>,
@@ -147,7 +148,7 @@ fn note_waiting(turn: &mut Turn<'_>, settings: &Settings) {
     }
     volatile.scheduler.retain_deferrals(pool);
     if have_left {
-        // Requests behind them in the line may get a slot now, which no event tells.
+        // Requests behind these in the line may get a slot now. No event wakes them, so it is done here.
         turn.wake();
     }
 }
@@ -268,7 +269,7 @@ fn remove(
     actions.extend(new.map(|(id, why)| Action::Remove(id, why)));
 }
 
-/// Time until something changes by the passing of time alone.
+/// Time until a decision may change by the passing of time alone.
 fn until_next_change(turn: &Turn<'_>, settings: &Settings) -> Duration {
     let is_timed = |s: &Session| {
         let over = !s.lifecycle.holds_slot();

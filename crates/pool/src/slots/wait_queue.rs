@@ -27,7 +27,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// The session that has the wanted name already, or else what is wanted.
+    /// The same want; but if a session has the wanted name by now, that session.
     pub fn resolve(&self, pool: &Pool) -> Self {
         let session = match self {
             Self::Name(name) => pool.named(name),

@@ -11,8 +11,8 @@ use crate::reap::state::Reaping;
 use crate::settings::Settings;
 use crate::worker::host::is_hosted;
 
-/// Returns the consequence of the end of a claim's lease. None if the host that held it is dead: its handlers may live
-/// on, and the proof that its session is gone frees the message.
+/// Returns the consequence of the end of a claim's lease. None if its holder is a dead host: handlers of the host may
+/// live on, so the message is freed by the proof that the host's session is gone.
 pub fn lease_end(pool: &Pool, reaping: &Reaping, claim: &PendingMessage<'_>) -> Option<LeaseEnd> {
     let process = claim.holder.and_then(|holder| holder.process);
     let has_exited = process.is_some_and(|process| reaping.exited().contains(&process));
@@ -28,9 +28,9 @@ pub fn lease_end(pool: &Pool, reaping: &Reaping, claim: &PendingMessage<'_>) -> 
     })
 }
 
-/// True if a message stays with its dead holder, whose descendants may live on, until the reaper proves the process
-/// tree of the claim gone, or the session of the host. `proved` is the claim for which it just did. Where the rule only
-/// reports, nobody proves it.
+/// True if a message stays with its dead holder, because descendants of that may live on, until the reaper has proved
+/// the process tree of the claim, or the session of the host, gone. `proved` is the claim for which that was just
+/// proved. If the rule `stale_worker` only reports, there will be no proof, and the message does not wait for one.
 pub fn awaits_proof(
     (pool, settings): (&Pool, &Settings),
     message: &PendingMessage<'_>,

@@ -36,8 +36,8 @@ pub struct Asked<'a> {
 /// Maximum size of the bodies in one answer, in bytes. The first body is sent whatever its size.
 const BYTES_MAX: usize = 512 * 1024;
 
-/// Returns the messages that the worker at a connection claims now, as [`next_messages`]. The last session that it is
-/// served comes last the next time.
+/// Returns the messages that the worker at a connection claims now, as [`next_messages`] chooses them. The session
+/// that is served last comes last the next time.
 pub fn serve(
     turn: &mut Turn<'_>,
     settings: &Settings,

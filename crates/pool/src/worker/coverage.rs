@@ -93,7 +93,7 @@ pub fn scope_text(pool: &Pool, scope: &ClaimScope) -> String {
     }
 }
 
-/// True if messages of this kind and session are a worker's, apart from failures.
+/// True if a worker works messages of this kind and session, as long as it does not fail.
 pub(crate) fn covers(
     pool: &Pool,
     (host, worker): (&Session, &WorkerSpec),
@@ -116,9 +116,9 @@ pub(crate) struct Assignment<'a> {
     pub(crate) is_first_of_fallback: bool,
 }
 
-/// Returns the worker that gets a message of the worker `host` after so many attempts: `host` itself, then its
-/// fallbacks in turn. A worker that cannot work is skipped, in favour of a later one or else an earlier one. But a
-/// message without attempts waits for the first worker if a user stopped that.
+/// Returns the worker that gets a message of the worker `host` after this many attempts: `host` itself, then its
+/// fallbacks in turn. A worker that cannot work is skipped, in favour of a later one or else an earlier one. But if a
+/// user has stopped the first worker, a message without attempts waits for it.
 pub(crate) fn assigned<'a>(
     pool: &'a Pool,
     (host, worker): (&'a Session, &'a WorkerSpec),
@@ -164,8 +164,8 @@ pub fn is_worked(pool: &Pool, workers: &Workers, session: SessionId, kind: &str)
     by_hand || pool.workers().any(is_started)
 }
 
-/// Returns the worker of the pool that should work these messages, if [`is_worked`] is false: it was stopped, or failed
-/// too often.
+/// Returns the first worker of the pool for these messages. Called if [`is_worked`] is false: that worker was stopped,
+/// or failed too often.
 pub fn worker_off<'a>(pool: &'a Pool, session: SessionId, kind: &str) -> Option<&'a str> {
     let session = pool.session(session)?;
     let mut covering = pool.workers().filter(|of| covers(pool, *of, session, kind));

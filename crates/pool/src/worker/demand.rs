@@ -24,7 +24,7 @@ pub struct Demand {
     pub next_due: Option<Timestamp>,
 }
 
-/// Decides which hosts are started now. Repeated without a change, it decides nothing more.
+/// Decides which hosts are started now. A second call without a change in between starts nothing.
 pub fn decide(
     turn: &mut Turn<'_>,
     settings: &Settings,
@@ -73,8 +73,8 @@ fn has_finished(host: &Session) -> bool {
         && host.exit.is_some_and(|exit| exit.code == Some(0))
 }
 
-/// The budget of a host that ended. After a failure: the time of the next start, or that there is none, decided once
-/// per end. If it had nothing to do, earlier failures no longer count.
+/// The new budget of a host that ended. After a failure it has the time of the next start, or says that there is none;
+/// this is decided once per end. After an end for lack of work it has no failures any more.
 fn after_end(turn: &Turn<'_>, settings: &Settings, host: &Session) -> Option<Event> {
     if has_finished(host) && host.budget.failures > 0 {
         let budget = Budget { failures: 0, ..host.budget.clone() };

@@ -8,8 +8,8 @@ use protocol::{ErrorCode, Holder, Refusal, Session, Tag};
 use crate::pool::Pool;
 use crate::refusal::refuse;
 
-/// True if the holder of a message is the host of a worker of the pool that is not proved gone yet. Once it is,
-/// [`crate::worker::demand`] frees the message.
+/// True if the holder of a message is the host of a worker of the pool, and is not proved gone yet. Once it is proved
+/// gone, [`crate::worker::demand`] frees the message.
 pub(crate) fn is_hosted(pool: &Pool, holder: Option<&Holder>) -> bool {
     holder.and_then(|holder| holder.host).is_some_and(|host| !is_over(pool, host))
 }
@@ -19,13 +19,13 @@ pub(crate) fn is_over(pool: &Pool, host: Tag) -> bool {
     pool.tagged(host).is_none_or(|session| !session.lifecycle.holds_slot())
 }
 
-/// Checks that a session is no worker's, before a change that only the worker's own commands make.
+/// Checks that a session is not the host of a worker, before a change that for hosts only `poolctl worker` makes.
 pub fn check_no_host(session: &Session) -> Result<(), Refusal> {
     session.worker.as_deref().map_or(Ok(()), belongs_to_worker)
 }
 
-/// Checks that a session is no worker's, or is removed as `worker rm` does it. One in the configuration is
-/// removed there.
+/// Checks that a session is not the host of a worker, or is removed in the way of `worker rm`. A worker of the
+/// configuration is removed there.
 pub fn check_removable(session: &Session, asked: &Remove) -> Result<(), Refusal> {
     let Some(worker) = session.worker.as_deref().filter(|worker| !worker.removed) else { return Ok(()) };
     if worker.configured || asked.keep_tmux || !asked.purge { belongs_to_worker(worker) } else { Ok(()) }

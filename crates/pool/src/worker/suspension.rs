@@ -1,5 +1,5 @@
 //! A suspension of the whole daemon, by a signal or together with the machine. No heartbeat could arrive meanwhile, so
-//! no lease is judged.
+//! all leases begin again.
 
 use std::time::Duration;
 

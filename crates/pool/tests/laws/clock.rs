@@ -238,7 +238,7 @@ proptest! {
         }
     }
 
-    /// Whatever happens to the clock, nothing is older than it really is, and the steps stay few.
+    /// No time counts as older than it really is, and the recorded steps stay few, whatever happens to the clock.
     #[test]
     fn nothing_is_older_than_it_is(
         moves in proptest::collection::vec((1_u64..5 * HOUR, any_step()), 1..40)

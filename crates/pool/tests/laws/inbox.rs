@@ -131,7 +131,7 @@ fn what_was_lost_with_its_server_is_one_line_with_what_brings_it_back() {
     let [all] = &lose(&mut world, 2)[..] else { panic!("{:?}", items(&world)) };
     assert_eq!((all.kind.as_str(), all.next.as_str()), ("lost", "poolctl restore --all"));
     assert!(all.text.starts_with("3 sessions were lost") && all.text.ends_with(": a, b, c"), "{all:?}");
-    // What starts by itself waits for nobody.
+    // Sessions that start by themselves wait for nobody.
     for event in pool::session::restore_all(&world.pool, std::time::Duration::ZERO, Timestamp(world.now)) {
         world.emit(event);
     }

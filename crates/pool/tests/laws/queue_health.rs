@@ -348,7 +348,7 @@ fn prompts_of_a_session_that_was_put_aside_wait_on_purpose() {
         lanes.stage.pass(LIMIT);
         assert_eq!(lanes.look().len(), if told { 2 } else { 1 }, "{lifecycle:?} {reason:?}");
     }
-    // What is known is taken back, and begins anew once it runs again.
+    // A known standstill is taken back when the session ends, and begins anew once the session runs again.
     let mut lanes = Lanes::new();
     lanes.send(PROMPT);
     lanes.stage.pass(LIMIT);

@@ -374,7 +374,8 @@ fn p06_a_pane_without_a_record_is_never_a_candidate() {
 /// knew of which server it had been.
 #[test]
 fn what_runs_on_no_known_server_is_over_once_its_init_is() {
-    // Where tmux cannot be reached, nobody knows that the pane is gone: neither at the start of the daemon.
+    // In the default state nothing listens at the socket, which does not show that the pane is gone: the reason is the
+    // exit, also at the start of the daemon.
     for (state, is_first, reason) in [
         (up(1, vec![]), false, Reason::TmuxGone),
         (up(1, vec![]), true, Reason::StartupMissingTmux),
@@ -394,7 +395,7 @@ fn what_runs_on_no_known_server_is_over_once_its_init_is() {
 
 #[test]
 fn what_runs_on_no_known_server_without_its_init_is_left_over() {
-    // Where tmux cannot be reached, nobody knows that the pane is gone.
+    // In the default state nothing listens at the socket, which does not show that the pane is gone.
     for (state, reason) in [(up(1, vec![]), Reason::TmuxGone), (TmuxState::default(), Reason::Exited)] {
         let (mut world, id) = live();
         place(&mut world, id, on_no_known_server);

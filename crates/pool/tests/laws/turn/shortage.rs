@@ -232,7 +232,7 @@ fn g07_a_prompt_wakes_nobody_while_the_shortage_lasts() {
     let held =
         |engine: &Engine| reap::held_by_shortage(&engine.volatile, &engine.settings, engine.session(TWO));
     assert!(held(&engine).unwrap().contains("91%"));
-    // What a person or its policy wants to start is started.
+    // A start that a person asked for, or that the session's policy decides, is not held back.
     let now = engine.now();
     engine.change(TWO, |s| s.budget.due_at = Some(now));
     assert_eq!(started(&mut engine), [TWO]);
