@@ -85,7 +85,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
 /// Returns the labels that sessions must have, or get.
 ///
 /// # Errors
-/// Usage: a label has two values, which no session has.
+/// Usage: two values for one label, which no session can have.
 pub(crate) fn labels(labels: &[(String, String)]) -> Result<BTreeMap<String, String>, Error> {
     let mut all = BTreeMap::new();
     for (key, value) in labels {

@@ -59,7 +59,8 @@ pub(crate) fn expect_message(response: Response) -> Result<Message, Error> {
     expected!(response, Message).map(|message| *message)
 }
 
-/// Accepts the removal of a session, and tells of its files that stay although they should have gone.
+/// Accepts the response to a removal. Notes on standard error which files of the session were not removed although
+/// they should have been.
 pub(crate) fn expect_removed(response: &Response) -> Result<(), Error> {
     match response {
         Response::Text(left) => {

@@ -46,9 +46,9 @@ type Answered = (Connection, Result<Reply, TransportError>);
 
 /// The failure of an attempt.
 enum Failure {
-    /// Transient, as during a restart of the daemon: no change was sent.
+    /// Transient, as during a restart of the daemon. No change was sent.
     Unreached(Refusal),
-    /// The same, of a daemon that is there and did not answer in time.
+    /// Transient: the daemon listens, but did not answer in time. No change was sent.
     Silent,
     /// Transient, and the request may have been processed.
     Lost(Refusal),
@@ -86,8 +86,8 @@ impl Client {
         self.call(None, request)
     }
 
-    /// Makes a request that is not repeated once it may have been carried out. The error then ends with `hint`, which
-    /// says how to find that out.
+    /// Makes a request that is not repeated once it may have been carried out. In that case the error ends with
+    /// `hint`, which says how to find out whether it was.
     pub(crate) fn ask_at_most_once(&mut self, request: &Request, hint: &str) -> Result<Response, Error> {
         self.retry(|client, left| {
             client.attempt(None, request.clone(), left).map_err(|failure| match failure {
@@ -163,7 +163,7 @@ impl Client {
             Err(Failure::Final(refusal)) => Err(refusal.into()),
             Err(failure) => {
                 let known = self.absence.full_disk();
-                // The limit is not the user's.
+                // This time limit is not the user's, so the error does not name it.
                 Err(known.unwrap_or_else(|| self.cause(failure, None)).into())
             }
         }
@@ -177,7 +177,8 @@ impl Client {
     ) -> Result<Reply, Failure> {
         let is_read = request.is_read();
         let (connection, reply) = match self.connection.take() {
-            // A change is sent after the welcome only: without a welcome it was certainly not made.
+            // A change is sent only after the welcome, so that it was certainly not made if there was none. Other
+            // requests go along with the hello.
             None if op.is_none() => self.connect_and_call(request, left),
             None => self.connect(Role::Client, left).map(|new| self.call_on(new, op, request, left)),
             Some(kept) => Ok(self.call_on(kept, op, request, left)),
@@ -228,15 +229,15 @@ impl Client {
         Failure::Final(self.refusal(error))
     }
 
-    /// Returns the refusal of a connection that is not tried again, with the cause as far as it is known.
+    /// Returns the error of a connection that is not tried again, with the cause as far as it is known.
     pub(crate) fn refusal(&self, error: &ConnectError) -> Refusal {
         let is_absent = matches!(error, ConnectError::NotThere(_));
         let known = || self.absence.full_disk().or_else(|| self.absence.of_unkept_daemon());
         is_absent.then(known).flatten().unwrap_or_else(|| error.refusal())
     }
 
-    /// Returns the refusal of a request that failed like this, with the cause as far as it is known. `limit` is the
-    /// user's, if that is over.
+    /// Returns the error of a failed request, with the cause as far as it is known. `limit` is the user's time limit,
+    /// if that is over.
     fn cause(&self, failure: Failure, limit: Option<Duration>) -> Refusal {
         match failure {
             Failure::Final(refusal) => refusal,
@@ -273,8 +274,9 @@ impl Client {
         Ok(asked)
     }
 
-    /// True if it is worth waiting for a daemon that was not reached. It is not worth it for a daemon that this command
-    /// has never reached, that is absent, and that no supervisor would start.
+    /// True if it is worth waiting for a daemon that was not reached. The failure has to be transient; and this
+    /// command has reached the daemon before, or something listens at the socket, or a supervisor keeps the daemon
+    /// running.
     pub(crate) fn may_come_back(&self, error: &ConnectError) -> bool {
         let never_there = matches!(error, ConnectError::NotThere(_)) && !self.reached.load(Ordering::Relaxed);
         error.is_transient() && (!never_there || self.absence.is_kept())
@@ -354,7 +356,7 @@ impl RetryLimit {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Notes that the daemon answered, so that the next failure is the first in a row again.
+    /// Notes that the daemon answered: the next failure begins a new row of failures.
     pub(crate) fn answered(&mut self) {
         self.failing_since = None;
     }

@@ -50,7 +50,8 @@ impl Context {
             if env.pool.clone().unwrap_or_else(|| DEFAULT_POOL.into()) != *pool {
                 hint::choose(&pool.to_string_lossy());
             }
-            // The paths of a session's pool are not those of another one.
+            // If `--pool` names another pool than the environment, the socket in the environment does not count, nor
+            // does the state directory if that pool has set it.
             if env.pool.as_ref().is_some_and(|own| own != pool) {
                 let socket = env.socket.take().map(PathBuf::from);
                 let is_told = std::env::var_os("POOL_INCARNATION").is_some_and(|tag| !tag.is_empty());
@@ -63,8 +64,8 @@ impl Context {
             env.socket = Some(absolute(socket)?.into());
         }
         let paths = Paths::new(&env).map_err(|error| Error::usage(error.to_string()))?;
-        // Variables that a pool sets for its sessions, handlers and locked commands count only if they are of the same
-        // pool.
+        // Variables that a pool sets for its sessions, handlers and locked commands count only if that pool is this
+        // one.
         let is_of_pool = inherited.is_none_or(|socket| socket == paths.socket);
         let told = |name| std::env::var(name).ok().filter(|value| !value.is_empty() && is_of_pool);
         let token = told("POOL_LOCK_TOKEN").map(|token| token.parse::<Token>());
@@ -84,7 +85,8 @@ impl Context {
         })
     }
 
-    /// Sets a command's environment so that it finds this pool, and nothing that another pool told its session.
+    /// Sets the environment of a command so that it finds this pool. Variables that another pool has set for its
+    /// session are removed.
     pub(crate) fn set_environment(&self, command: &mut Command) {
         command.envs(self.paths.variables());
         let told = [
@@ -129,7 +131,7 @@ impl Context {
         current.ok_or_else(|| {
             let pool = &self.paths.pool;
             Error::usage(format!(
-                "this shell runs in no session of the pool {pool}, so - is not one (POOL_SESSION)"
+                "this shell runs in no session of the pool {pool}, so - names none (POOL_SESSION)"
             ))
         })
     }

@@ -15,8 +15,8 @@ use crate::{Context, supervisor_lock};
 /// Free bytes on its disk below which a database cannot be written.
 const FULL_DISK: u64 = 1 << 20;
 
-/// Time after which a daemon that took its lock has certainly started, and listens: that which the supervisor allows
-/// for its first answer.
+/// Time after taking its lock within which a daemon has certainly started to listen: the time that the supervisor
+/// allows for the first answer.
 const START_LIMIT: Duration = Duration::from_secs(90);
 
 /// Lines of poold's log that are looked at.
@@ -44,8 +44,8 @@ impl DaemonAbsence {
         supervisor_lock::is_held(&self.paths.up_lock) && !self.is_elsewhere()
     }
 
-    /// True if the socket is not that of the pool in the state directory, whose locks and logs then say nothing of it:
-    /// by `--socket` or `POOL_SOCKET` another pool is asked for, or none.
+    /// True if the socket is not that of the pool in the state directory, because `--socket` or `POOL_SOCKET` names
+    /// another one. The locks and logs in the state directory then say nothing about the daemon that is asked.
     fn is_elsewhere(&self) -> bool {
         let Paths { socket, up_lock, .. } = &self.paths;
         let kept = supervisor_lock::last_terms(up_lock).socket;
@@ -53,7 +53,8 @@ impl DaemonAbsence {
         !is_same(socket, &own)
     }
 
-    /// Returns the reason why no daemon answers if its disk is full: then it ends, and cannot start again.
+    /// Returns the error for a full disk, on which a daemon ends, and cannot start again; `None` if the disk is not
+    /// full.
     pub(crate) fn full_disk(&self) -> Option<Refusal> {
         let free = machine::free_disk(&self.paths.state).filter(|free| *free < FULL_DISK)?;
         let (state, free) = (self.paths.state.display(), size::short(free));
@@ -62,7 +63,7 @@ impl DaemonAbsence {
         Some(Refusal::storage(why))
     }
 
-    /// Returns the refusal of a request that a daemon, which is there, did not answer: within this limit of the user's,
+    /// Returns the error of a request that a listening daemon did not answer: within this time limit of the user's, or
     /// else within the usual time.
     pub(crate) fn of_silent_daemon(&self, limit: Option<Duration>) -> Refusal {
         let pid = self.daemon();
@@ -86,8 +87,8 @@ impl DaemonAbsence {
         }
     }
 
-    /// Returns the reason why nobody listens if the pool's lock is held all the same: the daemon was not started by
-    /// `poolctl up`, or its supervisor was killed.
+    /// Returns the error if nobody listens although a daemon holds the pool's lock: it was not started by `poolctl
+    /// up`, or its supervisor was killed. `None` if nobody holds the lock.
     pub(crate) fn of_unkept_daemon(&self) -> Option<Refusal> {
         if !supervisor_lock::is_held(&self.paths.lock) {
             return None;
@@ -103,7 +104,8 @@ impl DaemonAbsence {
         )))
     }
 
-    /// True if a daemon holds the pool's lock that may not listen yet: it has just started, or recovers its database.
+    /// True if a daemon holds the pool's lock and may not listen yet, because it has just started, or recovers its
+    /// database.
     pub(crate) fn is_starting(&self) -> bool {
         // A daemon that takes the lock writes its process id into the file.
         let taken = std::fs::metadata(&self.paths.lock).and_then(|lock| lock.modified()).ok();
@@ -113,15 +115,15 @@ impl DaemonAbsence {
         starts && holder.is_some_and(|pid| task(pid).is_none() && !is_stopped(pid))
     }
 
-    /// Returns the refusal of a request to a daemon that holds its lock and is not reached: it has just started, is
-    /// being stopped, was started for a task only, or somebody has removed the file of its socket.
+    /// Returns the error of a request to a daemon that holds its lock and is not reached: it has just started, is
+    /// being stopped, runs for a task of maintenance only, or the file of its socket was removed.
     fn without_socket(&self) -> Refusal {
         let pid = self.holder();
         let who = named(pid);
         let socket = self.paths.socket.display();
         let why = if let Some(task) = pid.and_then(task) {
             format!(
-                "{who} is at work on the database ({task}), and serves nobody meanwhile: try again after it"
+                "{who} is at work on the database ({task}), and answers nobody meanwhile: try again once it has ended"
             )
         } else if self.is_starting() {
             format!("{who} is starting, and does not listen yet: try again")
@@ -149,12 +151,13 @@ impl DaemonAbsence {
         Refusal::unavailable(why)
     }
 
-    /// The process id of the daemon that is asked if it is stopped, by a signal or a tracer.
+    /// The process id of the daemon that is asked, if that process is stopped by a signal or a tracer.
     pub(crate) fn stopped_daemon(&self) -> Option<u32> {
         self.daemon().filter(|pid| is_stopped(*pid))
     }
 
-    /// Says which daemon runs on after `down`: it does not answer, and was not started by `poolctl up`.
+    /// Says that a daemon still runs after `down`, which could not stop it: it does not answer, and was not started by
+    /// `poolctl up`.
     pub(crate) fn left_running(&self) -> String {
         let pid = self.holder();
         let who = named(pid);
@@ -170,7 +173,8 @@ impl DaemonAbsence {
         }
     }
 
-    /// Says what becomes of a daemon that hangs: `: its `poolctl up` (pid 5) ends and restarts it if …`.
+    /// Says what the supervisor will do with a daemon that hangs: `: its `poolctl up` (pid 5) ends and restarts it if
+    /// …`.
     fn watched(&self) -> String {
         let up_lock = &self.paths.up_lock;
         if let Some(pid) = supervisor_lock::stopped_holder(up_lock) {
@@ -194,7 +198,8 @@ impl DaemonAbsence {
         self.holder().filter(|_| !self.is_elsewhere())
     }
 
-    /// The process id of the daemon that is asked, as far as is known: the socket of one without a supervisor is not.
+    /// The process id of the daemon that is probably asked: the holder of the pool's lock, unless a supervisor keeps
+    /// it at another socket. Without a supervisor, its socket is not known.
     fn possible_daemon(&self) -> Option<u32> {
         let is_possible = !supervisor_lock::is_held(&self.paths.up_lock) || !self.is_elsewhere();
         self.holder().filter(|_| is_possible)
@@ -206,7 +211,8 @@ impl DaemonAbsence {
         pid.filter(|_| supervisor_lock::is_held(&self.paths.lock))
     }
 
-    /// Returns the reason why no daemon answers if a supervisor runs: another `poolctl up` would not start one.
+    /// Returns the error if no daemon answers although a supervisor runs, so that another `poolctl up` would start
+    /// none. `None` without a supervisor.
     pub(crate) fn of_kept_daemon(&self, was_reached: bool) -> Option<Refusal> {
         let absent = (!self.paths.socket.exists() || !was_reached) && !self.is_elsewhere();
         let holder = supervisor_lock::holder(&self.paths.up_lock).filter(|_| absent)?;
@@ -250,7 +256,7 @@ fn named(pid: Option<u32>) -> String {
     pid.map_or_else(|| "poold".to_owned(), |pid| format!("poold (pid {pid})"))
 }
 
-/// The option for which a `poold` was started if that is a task of maintenance, for which it holds the lock and does
+/// The maintenance option with which this `poold` was started, if any. During such a task it holds the lock and does
 /// not listen.
 fn task(pid: u32) -> Option<&'static str> {
     let arguments = identity::identify(pid).ok()?.and_then(|id| program::argv(id).ok()?)?;
@@ -268,8 +274,8 @@ fn is_stopped(pid: u32) -> bool {
     identity::read(pid).is_ok_and(|found| found.is_some_and(|process| process.state == State::Stopped))
 }
 
-/// Returns the last error of a log in one line, although it may take several lines in the log; the log's last line if
-/// it has no error, or if poold has started since.
+/// Returns the last error of a log, joined to one line. Without an error, or if poold has started since, returns the
+/// last line of the log.
 fn last_error(lines: &[String]) -> Option<String> {
     let last = lines.len().checked_sub(1)?;
     let error = lines.iter().rposition(|line| line.contains(" ERROR "));

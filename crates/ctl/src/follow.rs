@@ -98,7 +98,7 @@ fn stream(
 }
 
 fn next(connection: &mut Connection, limit: &RetryLimit) -> Result<Frame, StreamEnd> {
-    // Also of a stream that is faster than its reader.
+    // Checked first, so that the limit also ends a stream from which frames come all the time.
     if limit.left() == Some(Duration::ZERO) {
         return Err(TransportError::Timeout.into());
     }
@@ -116,7 +116,7 @@ fn next(connection: &mut Connection, limit: &RetryLimit) -> Result<Frame, Stream
     Ok(connection.next_frame()?)
 }
 
-/// A frame that was already read along with the one before.
+/// Returns a frame if one has arrived, perhaps together with the one before.
 pub(crate) fn arrived(connection: &mut Connection) -> Result<Option<Frame>, TransportError> {
     connection.set_timeout(Some(Duration::ZERO));
     match connection.next_frame() {

@@ -115,7 +115,7 @@ impl Follower for Journal<'_> {
                 {
                     self.noted_gap = true;
                     out::note(&format!(
-                        "poolctl: events after {since} are not kept any more; this goes on with the present"
+                        "poolctl: events after {since} are not kept any more; the present state follows"
                     ));
                 }
                 self.printer.print(&stamped, snapshot)?;

@@ -63,7 +63,7 @@ use protocol::SessionView;
 use cli::Cli;
 use show::json::SessionJson;
 
-// What most verbs import.
+// The items that most verbs import.
 pub(crate) use args::Repeat;
 pub(crate) use calls::{expect_done, expect_message, expect_session};
 pub(crate) use client::Client;

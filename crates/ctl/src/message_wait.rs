@@ -1,5 +1,5 @@
-//! Waiting for a message that was sent, by its session's id: meanwhile the session may be renamed, and another one may
-//! take its name.
+//! Waiting for a message that was sent. Its session is identified by its id, because during the wait the session may
+//! be renamed, and another one may take its name.
 
 use std::time::Instant;
 
@@ -46,7 +46,8 @@ impl MessageWait {
 
     fn until(&mut self, until: Until) -> Result<Message, Error> {
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        // poold itself reports the end of the time. But it may hang, or a new poold may start the time again.
+        // poold itself reports the end of the time limit. This client has a later limit of its own, as poold may hang,
+        // or be restarted and begin the wait again.
         self.client.set_limit(left.map(|left| left + ANSWER_MARGIN));
         let timeout_ms = left.map(time::millis);
         let wait = Wait { session: self.session.clone(), until: vec![until], timeout_ms };

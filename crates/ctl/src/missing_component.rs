@@ -1,4 +1,5 @@
-//! A note for whoever waits for the end of a session while the component that has to notice or to prove it is missing.
+//! A note for a user who waits for the end of a session while a component is missing: tmux-watch, which notices the
+//! end, or the reaper, which proves it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -26,8 +27,8 @@ pub(crate) struct MissingComponentNote {
 }
 
 impl MissingComponentNote {
-    /// Notes once, on standard error, that the end of a session will not be noticed or not be proved while a component
-    /// is missing. Does nothing with `--json` or `--quiet`.
+    /// Notes once, on standard error, which component is missing for the end of a session to be noticed and proved.
+    /// Does nothing with `--json` or `--quiet`.
     pub(crate) fn watch(context: &Context, session: SessionRef) -> Self {
         if context.style.json || context.style.quiet {
             return Self { _stop: None };
@@ -42,7 +43,7 @@ impl MissingComponentNote {
                 note.into_iter().for_each(|note| out::note(&format!("poolctl: {note}")));
             }
         };
-        // Without the thread there is no note, and the wait goes on.
+        // If no thread can be started, there is no note, and the wait goes on.
         drop(threads::start(look));
         Self { _stop: Some(stop) }
     }
@@ -75,8 +76,8 @@ fn missing(status: &Status, view: &SessionView, now: Timestamp) -> Option<String
     })
 }
 
-/// True if the reaper is to end a session: its program has ended, or its end was asked for and it does not work any
-/// more.
+/// True if the session is waiting for the reaper: its program has ended, its end was asked for, or its drain is at
+/// rest.
 fn is_ending(view: &SessionView) -> bool {
     let (session, queue) = (&view.session, &view.queue);
     let at_rest = queue.queued + queue.claimed == 0 && view.activity.state == ActivityState::Idle;

@@ -8,8 +8,8 @@ use crate::show::json::json_name;
 use crate::show::{lifecycle, out};
 use crate::{Context, Error, exit};
 
-/// The exit code of a session whose program has ended: the program's own. If it was cut off and ended with 0 because of
-/// that, its work is not done: then that of TERM.
+/// The exit code of a session whose program has ended: that of the program. A program that was cut off and therefore
+/// ended with 0 has not done its work, and gets the code of TERM.
 ///
 /// # Errors
 /// It is not known how the program ended.
@@ -27,15 +27,15 @@ pub(crate) fn of_session(view: &SessionView) -> Result<u8, Error> {
     Ok(if code == exit::OK && is_cut_off(session) { exit::of_signal(Signal::SIGTERM) } else { code })
 }
 
-/// True if neither its program nor a user ended a session: a limit, a rule, or tmux.
+/// True if a limit, a rule or tmux ended a session, and not its program or a user.
 fn is_cut_off(session: &Session) -> bool {
     use Reason::{Drained, Killed, Parked, Restarted};
     let is_by_user = matches!(session.reason, Some(Drained | Killed | Parked | Restarted));
     !is_by_user && lifecycle::ended_by(session).is_some()
 }
 
-/// Says what ended a session, if that was not its program and the exit code is known. If the code is unknown, the error
-/// says it.
+/// Says what ended a session, if that was not its program. Does nothing if the exit code is unknown, because the error
+/// then says it.
 pub(crate) fn say_why(context: &Context, view: &SessionView) {
     let session = &view.session;
     let why = lifecycle::ended_by(session).filter(|_| session.exit.is_some() && !context.style.json);

@@ -53,8 +53,8 @@ pub(crate) fn pause(time: Duration) -> Result<(), Error> {
     has_reader(&fds[0])
 }
 
-/// Waits until standard output is closed by its reader, and returns the error for that. No error if it cannot be waited
-/// for.
+/// Waits until standard output is closed by its reader, and returns the error for that. Returns `Ok` at once if
+/// standard output cannot be polled.
 pub(crate) fn await_closed_output() -> Result<(), Error> {
     let stdout = io::stdout();
     let fds = &mut [PollFd::new(stdout.as_fd(), PollFlags::empty())];
@@ -65,7 +65,7 @@ pub(crate) fn await_closed_output() -> Result<(), Error> {
     Ok(())
 }
 
-/// Notices a closed standard output where nothing is printed.
+/// Fails if standard output is closed. For places where nothing is printed.
 pub(crate) fn check_reader() -> Result<(), Error> {
     pause(Duration::ZERO)
 }

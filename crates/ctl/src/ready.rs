@@ -11,7 +11,7 @@ use crate::{Context, Error, calls, expect_message, expect_session, outcome};
 /// Time limit for an agent to become ready: many that start at once take some seconds.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Time for the answer in which state a message is.
+/// Time limit for asking for the state of a message.
 const NOTE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The flag of verbs that start an agent.
@@ -34,7 +34,7 @@ pub(crate) fn wait(
     view: SessionView,
     left: Option<Duration>,
 ) -> Result<SessionView, Error> {
-    // The agent may have ended before this answer came, which the wait finds out at once.
+    // The agent may have ended since `view` was taken. The wait reports that at once.
     let session = &view.session;
     let is_removed = session.policy.ephemeral && !session.lifecycle.holds_slot();
     let reports = view.confirm == "hook" && session.lifecycle != Lifecycle::Parked && !is_removed;
@@ -69,7 +69,8 @@ pub(crate) fn woken(context: &Context, message: &Message, name: &SessionRef) -> 
     Ok(())
 }
 
-/// Says in which state the message is whose session was not ready in time; nothing if its agent has it, or had it.
+/// Notes the state of a message whose session was not ready in time. Does nothing if the agent has accepted or done
+/// it.
 fn note_unready(context: &Context, (message, name): (&Message, &SessionRef), limit: Duration) {
     let shown =
         context.client().ask_once(Request::ShowMessage(message.id), NOTE_LIMIT).and_then(expect_message);
@@ -104,7 +105,7 @@ fn until_ready(
     let _progress = context.progress(&format!("the agent of {session} to be ready"));
     let wait = Wait { session, until: vec![Until::Ready], timeout_ms: Some(time::millis(limit)) };
     match context.client_within(Some(limit)).ask(Request::Wait(wait)).and_then(expect_session) {
-        // One that drains works on what is queued.
+        // A draining session is ready, too: it works on what is queued.
         Ok(ready) if matches!(ready.session.lifecycle, Lifecycle::Live | Lifecycle::Draining) => {
             Ok(Some(ready))
         }

@@ -39,7 +39,7 @@ pub(crate) fn follow_to_end(
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
     let (sender, end) = mpsc::channel();
-    // The receiver is gone once following is over.
+    // A failure to send is ignored: the receiver is gone once the following is over.
     if let Some(limit) = context.left() {
         let sender = sender.clone();
         thread::spawn(move || {

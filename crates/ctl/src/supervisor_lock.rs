@@ -22,7 +22,7 @@ pub(crate) struct SupervisorLock {
 
 impl Drop for SupervisorLock {
     fn drop(&mut self) {
-        // A name that stays names a process that has ended.
+        // If this fails, the file keeps the name of a process that has ended, which harms nothing.
         drop(self.file.set_len(0));
     }
 }
@@ -63,7 +63,8 @@ pub(crate) fn try_acquire(path: &Path, terms: &Terms) -> io::Result<Option<Super
     };
     let me = Named { process: process::identity::me()?, terms: terms.clone() };
     let me = serde_json::to_string(&me)?;
-    // Written before the file is truncated: on a full disk the blocks of the previous name can be reused.
+    // The name is written before the file is truncated, so that on a full disk the blocks of the previous name are
+    // reused.
     file.write_all(me.as_bytes())?;
     file.set_len(me.len() as u64)?;
     Ok(Some(SupervisorLock { file }))
@@ -89,7 +90,8 @@ pub(crate) fn holder(path: &Path) -> Option<ProcId> {
     named(path).map(|named| named.process).filter(|_| is_held(path))
 }
 
-/// The process id of the holder if that is stopped, by a signal or a tracer: then it keeps nothing running.
+/// The process id of the holder, if that process is stopped by a signal or a tracer, so that it keeps no daemon
+/// running.
 pub(crate) fn stopped_holder(path: &Path) -> Option<u32> {
     let is_stopped = |id: &ProcId| matches!(process::identity::state(*id), Ok(State::Stopped));
     holder(path).filter(is_stopped).map(|id| id.pid)
@@ -100,7 +102,7 @@ pub(crate) fn terms(path: &Path) -> Terms {
     named(path).filter(|_| is_held(path)).map(|named| named.terms).unwrap_or_default()
 }
 
-/// The terms on which the holder was started, or the last one if that was killed.
+/// The terms on which the holder of the lock was started, or, if the last holder was killed, the terms of that one.
 pub(crate) fn last_terms(path: &Path) -> Terms {
     named(path).filter(|_| is_held(path) || is_orphaned(path)).map(|named| named.terms).unwrap_or_default()
 }

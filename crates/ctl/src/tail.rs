@@ -172,7 +172,8 @@ impl Tail {
         note_missed(self.reader.take_missed());
         let offset = self.reader.offset() - read as u64;
         if offset >= end {
-            // A gap has skipped the end. Whoever follows the log goes on with this block.
+            // A gap in the log reaches beyond the end that is asked for. This block is put back, for a caller that
+            // follows the log.
             self.reader = Reader::new(self.reader.dir(), offset);
             return Ok(0);
         }

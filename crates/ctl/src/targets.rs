@@ -36,7 +36,7 @@ pub(crate) struct Selection {
     /// Instead of names: those with this kind of agent
     #[arg(long, value_name = "KIND")]
     pub agent: Option<String>,
-    /// Instead of names: all; that there is none is no error
+    /// Instead of names: all; succeeds if there are none
     #[arg(long)]
     pub all: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) enum Scope {
 pub(crate) struct Target {
     /// The session.
     pub session: SessionRef,
-    /// The name by which failures are told.
+    /// The name of the session in error messages.
     pub name: String,
 }
 
@@ -79,7 +79,7 @@ impl Scope {
         }
     }
 
-    /// Returns what these sessions have in common, as the end of the sentence "no session …".
+    /// Returns the property that these sessions share, as the end of the sentence "no session …".
     fn predicate(self) -> &'static str {
         match self {
             Self::Running | Self::NotOver => "runs",
@@ -91,7 +91,8 @@ impl Scope {
 }
 
 impl Targets {
-    /// Checks what the command line's definition checks, for a verb that has further words beside the sessions.
+    /// Checks that there are either names or a selection. For verbs with further words beside the sessions, where the
+    /// definition of the command line cannot check it.
     ///
     /// # Errors
     /// Usage for both names and a selection, or neither.
@@ -107,8 +108,8 @@ impl Targets {
         }
     }
 
-    /// Finds the sessions of a verb. Says how many a selection has, as nobody is asked before they are acted on. `to`
-    /// says what for: `to end`.
+    /// Finds the sessions of a verb. Prints the number of selected sessions, because no confirmation is asked for.
+    /// `to` names the action for that line: `to end`.
     ///
     /// # Errors
     /// Usage for an operation id with more than one session; not found if a selection without `--all` is empty.
@@ -124,7 +125,7 @@ impl Targets {
             let once = self.sessions.iter().filter(|name| named.insert(*name));
             return once.map(|name| Target::named(context, name)).collect();
         }
-        // A repeated command may select other sessions, so no operation id is allowed.
+        // A repeated command may select other sessions, so a selection takes no operation id.
         only_one(repeat, 0)?;
         self.selection.find(context, (scope, to))
     }

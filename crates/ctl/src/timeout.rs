@@ -1,4 +1,5 @@
-//! Why a request was not answered in time: `poold` is asked for the cause once the time is up, if it answers at all.
+//! The cause for which a request was not answered in time. Once the time is up, `poold` is asked for it, and may not
+//! answer.
 
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ pub(crate) fn with_cause(
     Refusal::timeout(cause).into()
 }
 
-/// The cause of the wait, as far as it shows in the state of tmux and, unless the error says more, of the session.
+/// Returns the cause of a wait, if there is one: the state of tmux or, unless the error says more already, that of the
+/// session.
 fn cause(
     mut ask: impl FnMut(Request) -> Option<Response>,
     request: &Request,
@@ -58,7 +60,8 @@ fn silent_tmux(status: &Status) -> Option<String> {
     SILENT.contains(&status.tmux.state.as_str()).then(detail)
 }
 
-/// Returns the state of a session if others wait for its end, or for its next start after one that failed.
+/// Returns the state of a session for which a request may be waiting: it starts, ends, failed to start, waits for a
+/// slot, or is locked.
 fn passing_state(view: &SessionView) -> Option<String> {
     let name = &view.session.name;
     let locked = view.lock.as_ref().map(|lock| format!("{name} is locked: {}", lock.purpose));

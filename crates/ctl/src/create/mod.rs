@@ -22,7 +22,8 @@ pub(crate) use environment::{environment_help, of_caller, of_flags};
 
 /// The value of `--cwd` for a session's own work directory.
 const OWN: &str = "own";
-/// The most by which a wait for a slot ends before the time limit of the command, so that poold can say why.
+/// Longest time by which a wait for a slot ends before the time limit of the command, so that poold can still answer
+/// with the reason.
 const SLOT_MARGIN: Duration = Duration::from_millis(500);
 
 /// The arguments of `new` that `run` takes as well.
@@ -102,7 +103,7 @@ pub(crate) fn create_as(
     op: OpId,
     args: CreateArgs,
 ) -> Result<SessionView, Error> {
-    // Under an operation id of the user's, the request is the same whatever the time limit.
+    // With an operation id of the user's, the request must not depend on the time limit: a repeat has to be the same.
     let limit = context.waiting_limit().filter(|_| args.repeat.op_id.is_none());
     let mut request = request(context, args)?;
     request.wait_slot_ms =

@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 /// The pool that the command line of this process chose, unless the environment chooses the same.
 static CHOSEN: OnceLock<String> = OnceLock::new();
 
-/// Makes all suggested commands name this pool.
+/// Sets the pool that all suggested commands name.
 pub(crate) fn choose(pool: &str) {
-    // Fails if it was set before: a command line has one pool.
+    // A second call has no effect: a command line has one pool.
     CHOSEN.set(pool.to_owned()).ok();
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn command(text: &str) -> String {
     naming(CHOSEN.get(), "poolctl ", text)
 }
 
-/// A command that names the pool already stays as it is.
+/// Adds `--pool` to each command of this program in a text, unless the command has it already.
 fn naming(pool: Option<&String>, program: &str, text: &str) -> String {
     let Some(pool) = pool else { return text.to_owned() };
     let named = format!("{program}--pool {pool} ");

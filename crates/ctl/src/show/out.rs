@@ -40,8 +40,8 @@ pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// True if the line of the cursor at standard error is this command's. While it runs in the background, a person types
-/// there, and under `stty tostop` a command that writes is stopped.
+/// True if this command is in the foreground of its terminal, so that it may draw in the cursor's line. While it runs
+/// in the background, a person types there, and `stty tostop` stops a command that writes.
 pub(crate) fn is_in_foreground() -> bool {
     tcgetpgrp(io::stderr()).is_ok_and(|group| group == getpgrp())
 }

@@ -40,7 +40,7 @@ impl Progress {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let text = format!("waiting for {}", escape::line(&what()));
                 let line = fitting(&text, &format!(" ({})", time::short(started.elapsed())), columns());
-                // A line that was drawn stays once the shell prompts below it, as after a Ctrl-Z.
+                // In the background, as after a Ctrl-Z, a drawn line is not erased: the shell has its prompt below it.
                 is_drawn = is_in_foreground();
                 PROGRESS_SHOWN.store(is_drawn, Ordering::Relaxed);
                 if is_drawn {

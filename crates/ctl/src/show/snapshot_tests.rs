@@ -189,7 +189,7 @@ fn every_event_is_rendered_as_before() {
         let at = Timestamp(if name.ends_with(".least") { 0 } else { 1_700_000_000_123 });
         let stamped = Stamped { seq: Seq(9), at, event };
         let (json, line) = (text(&document(&stamped, None)), line(&stamped.event));
-        // What the reaper says of processes is redacted by the daemon.
+        // `ReapFinished` has the reaper's words about processes, which the daemon redacts before they become an event.
         let is_redacted_before = matches!(stamped.event, Event::ReapFinished { .. });
         assert!(
             is_redacted_before || !(json.contains("hunter2") || line.contains("hunter2")),

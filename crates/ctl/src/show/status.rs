@@ -249,7 +249,7 @@ fn tmux_line(status: &Status, style: Style, now: Timestamp) -> String {
     format!("{}{detail}, {}", tmux.state, facts.join(", "))
 }
 
-/// Formats since when a watcher keeps the known state of tmux up to date, or does not.
+/// Formats the time since which a watcher keeps the known state of tmux up to date, or since which none does.
 fn verified(watcher: Option<&Component>, style: Style, now: Timestamp) -> String {
     match watcher {
         Some(watcher) if watcher.connected => format!("watched since {}", when(watcher.since, style, now)),

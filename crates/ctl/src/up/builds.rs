@@ -22,7 +22,7 @@ pub(crate) struct Outdated {
 
 /// This pool's outdated daemons, the supervisor first.
 pub(crate) fn outdated(context: &Context, status: Option<&Status>) -> Vec<Outdated> {
-    // Where its record cannot be read, `up` counts as having started them all.
+    // If the record of started daemons cannot be read, all of them count as started by `up`.
     let alive = started::alive(&context.paths).ok();
     let is_kept =
         |id: ProcId| alive.as_ref().is_none_or(|alive| alive.iter().any(|(_, handle)| handle.id() == id));
@@ -30,7 +30,7 @@ pub(crate) fn outdated(context: &Context, status: Option<&Status>) -> Vec<Outdat
     let poold = || alive.iter().flatten().find(|(name, _)| name == service::NAMES[0]);
     let daemons = match status {
         Some(found) => outdated_daemons(found),
-        // One that speaks too old a protocol does not tell its version.
+        // Without a status, `poold` counts as outdated if it speaks too old a protocol to tell its version.
         None => poold()
             .filter(|_| health::is_too_old(context))
             .map(|(_, handle)| (service::NAMES[0], handle.id()))
@@ -42,18 +42,19 @@ pub(crate) fn outdated(context: &Context, status: Option<&Status>) -> Vec<Outdat
     all.map(|(name, id, is_kept)| Outdated { name, pid: id.pid, is_kept }).collect()
 }
 
-/// The names of those that `up` can restart, in one line; empty if there are none.
+/// The names of the outdated daemons that `up` can restart, in one line; empty if there are none.
 pub(crate) fn kept(old: &[Outdated]) -> String {
     old.iter().filter(|one| one.is_kept).map(|one| one.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Says which ones somebody else has started, who has to restart them; `None` if there are none.
+/// Says which outdated daemons were not started by `up`, and have to be restarted by whoever started them. `None` if
+/// there are none.
 pub(crate) fn others(old: &[Outdated]) -> Option<String> {
     let others = old.iter().filter(|one| !one.is_kept);
     let others: Vec<String> = others.map(|one| format!("{} (pid {})", one.name, one.pid)).collect();
     (!others.is_empty()).then(|| {
         let which = others.join(", ");
-        format!("older build: {which}, not started by `poolctl up`: restart that the way it was started")
+        format!("older build: {which}, not started by `poolctl up`: restart each the way it was started")
     })
 }
 
@@ -78,7 +79,8 @@ fn outdated_daemons(found: &Status) -> Vec<(&'static str, ProcId)> {
     };
     let old = |name: &'static str| {
         let (id, build) = running(name)?;
-        // A bare name is no path, and would be taken for a file of the current directory.
+        // The program was not found if only its name is returned, which would be taken for a file of the current
+        // directory.
         let program = Some(programs::find(name)).filter(|program| program.is_absolute());
         let is_old = build.is_some_and(|build| is_older(build))
             || program.is_some_and(|program| is_outdated(id, &program));

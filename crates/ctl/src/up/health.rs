@@ -50,8 +50,8 @@ fn ask_within(context: &Context, limit: Duration) -> Result<Status, Error> {
     Client::new(context, Some(limit)).ask_once(Request::Status, limit).and_then(expect_status)
 }
 
-/// Refuses to start or stop daemons if those that run are of another pool, or have another state directory: in a
-/// session, perhaps only some of the variables that name a pool are set.
+/// Refuses to start or stop daemons if the running ones are of another pool, or have another state directory. That
+/// happens if only some of the variables that name a pool are set, for example within a session.
 ///
 /// # Errors
 /// A usage error with what runs.
@@ -108,14 +108,14 @@ pub(crate) fn check_socket(paths: &Paths) -> Result<(), Error> {
     )))
 }
 
-/// True if whatever listens for `poold` refuses this client, for example because it has its maximum of connections:
-/// then it does not hang.
+/// True if `poold` refuses this client, for example because it has its maximum of connections. A refusal shows that it
+/// does not hang.
 pub(crate) fn is_refused(context: &Context, limit: Duration) -> bool {
     let refused = Client::new(context, Some(limit)).connect(Role::Client, Some(limit));
     matches!(refused, Err(ConnectError::Refused(_) | ConnectError::Version { .. }))
 }
 
-/// True if `poold` speaks a protocol that is too old for this program: then only its restart helps.
+/// True if `poold` speaks a protocol that is too old for this program, and has to be restarted.
 pub(crate) fn is_too_old(context: &Context) -> bool {
     let limit = answer_limit(context);
     let found = Client::new(context, Some(limit)).connect(Role::Client, Some(limit));
@@ -162,7 +162,7 @@ pub(crate) fn wait(context: &Context, mut supervised: impl FnMut() -> bool) -> R
     }
 }
 
-/// Returns what helps while a daemon is missing.
+/// Returns the advice for a pool of which a daemon is missing.
 fn how_to_go_on(found: Option<&Status>) -> &'static str {
     match found {
         Some(_) => "see `poolctl status`",

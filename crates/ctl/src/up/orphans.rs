@@ -1,5 +1,5 @@
-//! Daemons without a supervisor: those of a supervisor that was killed, and those that a supervisor found
-//! running and left alone.
+//! Daemons without a supervisor, and how they are ended: those whose supervisor was killed, and those that a
+//! supervisor found running and left alone.
 
 use std::time::{Duration, Instant};
 

@@ -44,7 +44,7 @@ fn line(started: &Started) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Makes sure that the record can be read: otherwise others would be started beside those that run.
+/// Fails if the record cannot be read: without it, second daemons would be started beside the running ones.
 pub(crate) fn check(paths: &Paths) -> Result<(), Error> {
     recorded(paths).map(drop)
 }
@@ -52,7 +52,7 @@ pub(crate) fn check(paths: &Paths) -> Result<(), Error> {
 fn recorded(paths: &Paths) -> Result<Vec<Started>, Error> {
     read(paths).map_err(|error| {
         let file = path(paths);
-        let how = "make it readable, or end them and remove it";
+        let how = "make the file readable, or end the daemons and remove the file";
         Error::failed(format!(
             "cannot know which daemons of this pool run: {}: {error}; {how}",
             file.display()
@@ -99,7 +99,7 @@ fn read(paths: &Paths) -> io::Result<Vec<Started>> {
     };
     let (boot, dir) = (boot_id()?, dir_id(paths));
     let is_ours = |one: &Started| one.boot == boot && (one.dir.is_none() || one.dir == dir);
-    // A line is damaged by a power cut at most, which no daemon outlives.
+    // Unreadable lines are skipped: only a power cut damages a line, and no daemon outlives that.
     let started =
         text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Started>(line).ok());
     Ok(started.filter(is_ours).collect())

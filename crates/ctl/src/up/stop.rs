@@ -31,7 +31,7 @@ pub(crate) fn supervisor(context: &Context) -> Result<bool, Error> {
     let Some(handle) = Handle::open(id).map_err(failed)? else { return Ok(false) };
     let _progress = context.progress("the daemons to stop");
     handle.signal(Signal::SIGTERM).map_err(failed)?;
-    // One that is stopped, as by Ctrl-Z, would not take it.
+    // A supervisor that is stopped, as by Ctrl-Z, takes the TERM only once it continues.
     handle.signal(Signal::SIGCONT).map_err(failed)?;
     if handle.wait(LIMIT).map_err(failed)? {
         Ok(true)
@@ -48,7 +48,7 @@ pub(crate) fn sessions(context: &Context) -> Result<Client, Error> {
         // Repeated each time, because the hold is lost with its connection: a new poold may have started sessions
         // meanwhile.
         match holder.ask(Request::HoldStarts) {
-            // A poold of an older build does not know it.
+            // A poold of an older build does not know this request.
             Err(error) if error.code() == ErrorCode::Protocol => {}
             held => drop(held?),
         }
@@ -64,7 +64,7 @@ pub(crate) fn sessions(context: &Context) -> Result<Client, Error> {
     Ok(holder)
 }
 
-/// Refuses to begin while somebody holds the lock of any session: all sessions are ended, or none.
+/// Refuses while somebody else holds the lock of any of the sessions, so that either all sessions are ended or none.
 fn check_unlocked(context: &Context, sessions: &[SessionView]) -> Result<(), Error> {
     let is_others = |lock: &&LockView| lock.expires_at.is_some() && Some(lock.token) != context.lock;
     let locked = sessions.iter().find_map(|view| Some((view, view.lock.as_ref().filter(is_others)?)));

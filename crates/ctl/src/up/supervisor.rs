@@ -62,10 +62,10 @@ struct Service {
     name: &'static str,
     backoff: Backoff,
     running: Option<Running>,
-    /// False if somebody else had started it, to whom its next start is left; `None` as long as that is unknown.
+    /// False if somebody else started this daemon, and has to start it again; `None` while that is unknown.
     is_ours: Option<bool>,
     due: Instant,
-    /// True once it is noted that its start waits for the pool's lock.
+    /// True once the log says that its start waits for the pool's lock.
     waits: bool,
     /// The time since which it runs without a connection to `poold`.
     unconnected: Option<Instant>,
@@ -124,7 +124,7 @@ pub(crate) fn run(context: &Context, lock: &SupervisorLock, watchdog: Duration) 
     Ok(())
 }
 
-/// Starts the daemons that are due. Once `poold` is somebody else's, those beside it have a moment to connect.
+/// Starts the daemons that are due. If `poold` is found to be somebody else's, the others get a moment to connect.
 fn start_due(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) {
     for number in 0..services.len() {
         let was_unknown = services[0].is_ours.is_none();
@@ -139,7 +139,7 @@ fn start_due(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) 
     }
 }
 
-/// Takes over the live daemons of an earlier supervisor, so that none is started twice.
+/// Takes over the live daemons of an earlier supervisor, so that no daemon is started twice.
 fn adopt(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) {
     let alive = started::alive(&context.paths).unwrap_or_else(|error| {
         out::note(&format!("cannot take over the daemons of an earlier supervisor: {error}"));
@@ -159,8 +159,8 @@ fn adopt(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) {
         let (pid, wakes) = (handle.id().pid, wakes.clone());
         let Ok(Some(watched)) = Handle::open(handle.id()) else { continue };
         let watching = threads::start(move || {
-            // Only a handle reports the end of a process that is not a child. A wait for one has a limit, so waits are
-            // repeated.
+            // The end of a process that is no child is reported by a handle only. A wait for a handle has a limit, so
+            // it is repeated.
             while !watched.wait(WAIT_PIECE).unwrap_or(true) {}
             drop(wakes.send(Wake::Ended(number, None)));
         });
@@ -234,13 +234,13 @@ impl Service {
         Self { name, backoff, running: None, is_ours: None, due, waits: false, unconnected: None }
     }
 
-    /// Starts it, unless somebody else does. `is_unknown` is true as long as it is unknown whose `poold` is: then what
-    /// is beside it may be somebody else's, too.
+    /// Starts the daemon, unless somebody else runs it. `is_unknown` is true while it is unknown who runs `poold`: the
+    /// daemons beside it may then be somebody else's, too.
     fn start(&mut self, context: &Context, (number, is_unknown): (usize, bool), wakes: &Sender<Wake>) {
         let now = Instant::now();
         if self.is_ours == Some(false) || is_run_by_another(context, self.name) {
             if self.is_ours.is_none() {
-                out::note(&format!("{} is run by another, and left to that", self.name));
+                out::note(&format!("{} was started by somebody else, and is left alone", self.name));
                 self.is_ours = Some(false);
             }
             self.due = now + FOREIGN_INTERVAL;
@@ -284,7 +284,7 @@ impl Service {
         }
     }
 
-    /// Makes it due now, as if it had never failed, and whoever started it before.
+    /// Makes the daemon due now. Earlier failures are forgotten, and also that somebody else had started it.
     fn hurry(&mut self) {
         self.backoff.reset();
         self.is_ours = self.is_ours.filter(|is_ours| *is_ours);

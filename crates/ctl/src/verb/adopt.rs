@@ -43,7 +43,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     }
 }
 
-/// Why an adopted session did not get the name of its target: another session of the pool has it.
+/// The reason why an adopted session has another name than its tmux session: a session of the pool has that name.
 fn holder(client: &mut Client, target: &str, adopted: &SessionView) -> Option<String> {
     let wanted: Name = target.strip_prefix('=').unwrap_or(target).to_lowercase().parse().ok()?;
     let other = session(client, SessionRef(wanted.to_string())).ok()?.session;

@@ -34,13 +34,13 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if args.repeat.op_id.is_some() && args.ask.is_none() {
         return Err(Error::usage(
-            "with --op-id, --ask ID says which question: another one may be asked when it is repeated",
+            "--op-id needs --ask ID: when the command is repeated, another question may be open",
         ));
     }
     let session = context.session(&args.session)?;
     let mut client = context.client();
     let view = calls::session(&mut client, session)?;
-    // A request that is not shown may be open as well: poold decides whether it is.
+    // A request that is not the shown one may be open behind it; poold decides that.
     let shown = view.activity.ask.as_ref().map(|ask| ask.id);
     let (id, asked) = match args.ask.filter(|id| shown != Some(*id)) {
         Some(id) => (id, format!("{}  {}  asks: {id}", view.session.id, view.session.name)),
@@ -65,7 +65,7 @@ fn answerable(view: &SessionView, answers: &[String]) -> Result<Ask, Error> {
     let Some(ask) = view.activity.ask.clone() else {
         return conflict(format!("{name} asks for nothing"));
     };
-    // Only poold knows whether its hook was given an answer.
+    // A question of a hook is passed on even if it seems answered: only poold knows whether the hook got an answer.
     let is_of_hook = matches!(ask.kind, AskKind::Permission | AskKind::Question);
     if ask.answerable || is_of_hook || ask.kind == AskKind::Dialog && !answers.is_empty() {
         return Ok(ask);

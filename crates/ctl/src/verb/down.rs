@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// End the sessions first
     #[arg(long)]
     stop_sessions: bool,
-    /// Do nothing unless `up` keeps the pool running: of the installation
+    /// For scripts/install: do nothing unless `up` keeps the pool running
     #[arg(long, hide = true)]
     if_kept: bool,
 }
@@ -82,13 +82,13 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     match alive {
         Some(1..) if args.stop_sessions => Err(Error::failed("not all sessions were ended")),
         None if args.stop_sessions && is_listening(socket.clone()) => Err(Error::failed(
-            "there was no poold to end the sessions, which run on: `poolctl up`, and then this again",
+            "there was no poold to end the sessions, which still run: `poolctl up`, then this command again",
         )),
         _ => Ok(()),
     }
 }
 
-/// True if it cannot be determined whether this pool runs: it belongs to another user, or its directory cannot be read.
+/// True if it is unknown whether this pool runs, because it belongs to another user, or its directory cannot be read.
 fn is_unknown(context: &Context) -> bool {
     let is_unread = |error: io::Error| {
         let is_io = error.raw_os_error() == Some(nix::libc::EIO);
@@ -97,15 +97,16 @@ fn is_unknown(context: &Context) -> bool {
     UnixStream::connect(&context.paths.socket).is_err_and(is_unread)
 }
 
-/// True if somebody listens on a socket. A server that is stopped, with a full queue, neither accepts nor refuses.
+/// True if somebody listens on a socket. A stopped server with a full queue neither accepts nor refuses: no answer
+/// within a second counts as true.
 fn is_listening(socket: PathBuf) -> bool {
     let (sender, found) = mpsc::channel();
     thread::spawn(move || sender.send(UnixStream::connect(socket).is_ok()));
     found.recv_timeout(Duration::from_secs(1)).unwrap_or(true)
 }
 
-/// Refuses to end the sessions if the daemons, which run, were not started by `poolctl up`, and so cannot be
-/// stopped here.
+/// Refuses to end the sessions if the running daemons were not started by `poolctl up`, because this command could not
+/// stop those.
 fn check_started_by_up(context: &Context) -> Result<(), Error> {
     let lock = &context.paths.up_lock;
     let kept = supervisor_lock::holder(lock).is_some()
@@ -117,8 +118,8 @@ fn check_started_by_up(context: &Context) -> Result<(), Error> {
     }
 }
 
-/// True if this command runs in a session of this pool. A command under a lock of another pool also has the incarnation
-/// of the session that it runs in, which then belongs to none of this pool's sessions.
+/// True if this command runs in a session of this pool. All three variables are checked: a command under a lock of
+/// another pool keeps the incarnation of the session that it runs in, which is then no session of this pool.
 fn is_inside(context: &Context) -> bool {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     variable("POOL_INCARNATION").is_some()
@@ -126,7 +127,7 @@ fn is_inside(context: &Context) -> bool {
         && variable("POOL_SOCKET").is_some_and(|socket| socket == context.paths.socket)
 }
 
-/// Asks the supervisor, which is outside of all sessions, to stop the pool: this command would end with its session.
+/// Asks the supervisor to stop the pool. It is outside of all sessions, while this command would end with its session.
 fn from_inside(context: &Context) -> Result<(), Error> {
     let failed = |error: process::Error| Error::failed(format!("cannot signal the supervisor: {error}"));
     let refused = |why: &str| {

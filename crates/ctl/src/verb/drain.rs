@@ -33,12 +33,13 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     if args.wait
         && let Some(own) = targets.iter().find(|target| is_own(context, target))
     {
-        let why = "it is drained once this command has ended, which would wait for it: leave out --wait";
+        let why =
+            "this command runs in it, so waiting for the end of its drain would never end: leave out --wait";
         return Err(Error::usage(format!("{}: {why}", own.name)));
     }
     let deadline_ms = args.deadline.map(time::millis);
     let ask = |target: &Target| {
-        // If the session has ended, the request itself waits.
+        // The request itself waits while a session is ending, so the note is started before it.
         let _note = args.wait.then(|| MissingComponentNote::watch(context, target.session.clone()));
         let drain = Request::Drain(Drain { session: target.session.clone(), deadline_ms });
         let mut client = if args.wait { context.unlimited_client() } else { context.client() };

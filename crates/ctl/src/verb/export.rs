@@ -24,7 +24,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<(), Error> {
     match args.file.as_deref().filter(|file| !is_standard_output(file)) {
         Some(file) => write_file(context, &absolute(file)?)?,
         None => {
-            // A file stays as it is if nothing is exported into it.
+            // The mode of standard output is changed only once there is something to write.
             let mut is_begun = false;
             copy(context, |text| {
                 if !std::mem::replace(&mut is_begun, true) {
@@ -42,8 +42,8 @@ fn escaped(lines: &str) -> String {
     lines.split('\n').map(escape::json).collect::<Vec<_>>().join("\n")
 }
 
-/// True for `-`, and for a path such as `/dev/stdout`. Such a path, opened again, has a position of its own: the text
-/// and the sentence about it would overwrite each other.
+/// True for `-`, and for a path of the system such as `/dev/stdout`. If such a path were opened again, it would have a
+/// position of its own, and the exported text and the sentence about it would overwrite each other.
 fn is_standard_output(path: &Path) -> bool {
     let file_of = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let is_same = || file_of(path).is_some_and(|file| Some(file) == file_of(Path::new("/dev/stdout")));

@@ -104,7 +104,7 @@ fn print_bytes(context: &Context, args: &Args, session: &Session, files: &LogFil
         Ok(()) if args.follow => follow_to_end(context, id, &mut tail, &mut *sink),
         copied => copied,
     };
-    // What has no newline yet, also where the time is over.
+    // Prints the last line even without its newline, also if the time limit has ended the copying.
     let ended = sink.end();
     if !args.follow {
         tail.note_lost_end();
@@ -131,7 +131,7 @@ fn print_screen(context: &Context, args: &Args, session: &Session, files: &LogFi
         Ok(()) if args.follow => follow_to_end(context, session.id.into(), &mut tail, &mut screen),
         copied => copied,
     };
-    // What is on the screen yet, also where the time is over.
+    // Prints the lines that are still on the screen, also if the time limit has ended the copying.
     let ended = screen.end();
     if !args.follow {
         tail.note_lost_end();
@@ -325,7 +325,7 @@ fn beginning(text: &[u8], most: usize) -> usize {
 
 impl Sink for JsonLines {
     fn write(&mut self, mut offset: u64, piece: &[u8]) -> Result<(), Error> {
-        // The text before a gap is a line of its own.
+        // The text before a gap in the log is a line of its own.
         if offset != self.offset + self.line.len() as u64 {
             self.end()?;
         }

@@ -44,7 +44,8 @@ pub(crate) fn run(context: &Context, Args {}: Args) -> Result<(), Error> {
         match ended.recv() {
             Ok((true, result)) => return result,
             Ok((false, Err(closed))) if is_asking.load(Ordering::Acquire) => return Err(closed),
-            // What is answered, or asked next, finds out by itself.
+            // Without a question under way, the next one, or the writing of an answer, notices the closed output
+            // itself.
             Ok((false, _)) => {}
             Err(_) => return Ok(()),
         }

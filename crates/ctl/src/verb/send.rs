@@ -129,7 +129,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     }
     let asked = if args.result { Some(Stage::Done) } else { args.wait };
     let stage = asked.unwrap_or(Stage::Queued);
-    // The id is printed even if the session does not start.
+    // An error of the start is kept until the id of the message is printed.
     let wait = MessageWait::new(context, &sent.message);
     let ready = if args.wake && asked != Some(Stage::Queued) {
         ready::woken(context, &sent.message, &session)
@@ -147,7 +147,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let queued = sent.message.clone();
     let message = match wait_for(context, sent.message, (wait, stage)) {
         Ok(message) => message,
-        // A sender who does not learn the id of a queued message would send it once more.
+        // The id is printed even after an error: without it, the user would send the message once more.
         Err(error) => return print(&queued).and(Err(naming(id, error))),
     };
     print(&message)?;
@@ -164,8 +164,8 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     Ok(code)
 }
 
-/// Says what became of a message that was sent before and was not worked. It is on disk, so that to send it again is no
-/// failure: a repetition gets the same answer.
+/// Notes what became of a message that was sent before under the same key or id, and was not worked. This is no
+/// failure of `send`: the message is on disk, and a repetition gets the same answer.
 fn note_end(context: &Context, message: &Message) {
     if outcome::of_message(message).is_err() && !context.style.json && !context.style.quiet {
         let what = escape::line(&outcome::describe(message));

@@ -47,7 +47,7 @@ pub(crate) struct Args {
 /// Time without an answer after which `poold` is restarted, unless the user sets another one.
 const WATCHDOG: Duration = Duration::from_secs(30);
 
-/// Shortest such time: each answer has a sixth of it, and a busy `poold` would be ended for being slow.
+/// Shortest such time. Each answer has a sixth of it, so that a shorter one would end a `poold` that is only busy.
 const WATCHDOG_LEAST: Duration = Duration::from_secs(1);
 
 /// Time for which a supervisor waits for the end of the one that it replaces.
@@ -67,7 +67,7 @@ pub(crate) fn run(context: &Context, mut args: Args) -> Result<(), Error> {
     if args.if_kept
         && let Some(socket) = supervisor_lock::last_terms(&context.paths.up_lock).socket
     {
-        // An installation knows the directory of a pool, and not its socket.
+        // `scripts/install` knows the directory of a pool, but not its socket.
         context.paths.socket = socket.as_path().to_owned();
     }
     let context = &context;
@@ -125,7 +125,8 @@ fn end_supervisor(context: &Context, child: &mut Child) {
     child.wait().ok();
 }
 
-/// Succeeds within a session only if everything runs already: nothing may be started that would end with it.
+/// Handles `up` within a session: succeeds only if everything runs already, because a daemon that is started here
+/// would end with the session.
 fn within_session(context: &Context, args: &Args, is_held: bool) -> Result<(), Error> {
     let found = match is_held {
         _ if args.foreground => None,
@@ -141,15 +142,15 @@ fn within_session(context: &Context, args: &Args, is_held: bool) -> Result<(), E
     }
 }
 
-/// Returns the status of a pool that is complete, and of which no `up` has started anything: beside a supervisor,
-/// whoever keeps the daemons, like a service manager, could not stop them any more.
+/// Returns the status of a pool that is complete and whose daemons were all started by somebody else, like a service
+/// manager. No supervisor is started for it: it would start the daemons again that the service manager stops.
 ///
 /// # Errors
-/// A `poold` runs that this program cannot talk to, or that somebody else has started and that is not reached: a
-/// supervisor could neither start one nor restart that.
+/// A `poold` runs that speaks another protocol, or that somebody else has started and that is not reached. A
+/// supervisor could not start a second `poold`, nor restart the running one.
 fn kept_by_others(context: &Context) -> Result<Option<Status>, Error> {
     let asked = health::ask(context);
-    // Read afterwards, so that what another `up` has just started is known.
+    // Read after the status, so that daemons which another `up` has just started are on record.
     let alive = started::alive(&context.paths)?;
     let error = match asked {
         Ok(found) => return Ok(Some(found).filter(|found| alive.is_empty() && status::is_complete(found))),
@@ -166,8 +167,8 @@ fn kept_by_others(context: &Context) -> Result<Option<Status>, Error> {
     if is_final { Err(error) } else { Ok(None) }
 }
 
-/// True if a supervisor in the background was killed, and its daemons run on. One in the foreground is started again by
-/// whoever did before.
+/// True if a supervisor in the background was killed, and its daemons run on. A supervisor in the foreground is left
+/// to whoever started it.
 fn is_left(context: &Context) -> Result<bool, Error> {
     let terms = supervisor_lock::last_terms(&context.paths.up_lock);
     Ok(!terms.is_foreground && orphans::are_left(context)?)
@@ -176,13 +177,13 @@ fn is_left(context: &Context) -> Result<bool, Error> {
 /// Returns these arguments with the settings of the supervisor before, unless the user names others.
 fn inherit(args: &Args, terms: Terms) -> Args {
     programs::keep_config(terms.config);
-    // A supervisor of an older build took any limit.
+    // A supervisor of an older build accepted a limit below the least one.
     let kept = terms.watchdog_ms.map(Duration::from_millis);
     let kept = kept.map(|limit| if limit.is_zero() { limit } else { limit.max(WATCHDOG_LEAST) });
     Args { watchdog: args.watchdog.or(kept), ..args.clone() }
 }
 
-/// Ends the daemons that a killed supervisor has left if any of them runs an older build, for the next one to start
+/// Ends the daemons that a killed supervisor has left, if any of them runs an older build. The next supervisor starts
 /// them again.
 fn end_outdated(context: &Context) -> Result<(), Error> {
     let old = builds::kept(&builds::outdated(context, health::status(context).as_ref()));
@@ -195,7 +196,7 @@ fn end_outdated(context: &Context) -> Result<(), Error> {
     orphans::end(daemons.iter().map(|(_, handle)| handle.id()).collect())
 }
 
-/// Asks the current supervisor to start the daemons at once that wait for their next start after a failure.
+/// Asks the current supervisor to start at once the daemons that wait for their next start after a failure.
 fn hurry(context: &Context, args: &Args) -> Result<(), Error> {
     let path = &context.paths.up_lock;
     check_goes_on(context)?;
@@ -242,7 +243,8 @@ fn replace(context: &Context, args: &Args, old: &str) -> Result<(), Error> {
     finish(context, args, &found, false)
 }
 
-/// Refuses to restart what somebody else keeps. An installation goes on: it restarts that in another way, or cannot.
+/// Refuses to restart daemons that somebody else keeps. With `--if-kept` this is only a note: `scripts/install` goes
+/// on.
 fn refuse(args: &Args, what: String) -> Result<(), Error> {
     if !args.if_kept {
         return Err(Error::refused(what));
@@ -251,8 +253,8 @@ fn refuse(args: &Args, what: String) -> Result<(), Error> {
     Ok(())
 }
 
-/// Waits until the pool has a supervisor, which a pool that is up does not prove, and until the started
-/// supervisor either holds the lock or has ended because another one does.
+/// Waits until a supervisor holds the lock (the daemons may be up without one), and until the started supervisor
+/// either is that holder or has ended because another one is.
 fn wait_for_supervisor(context: &Context, child: &mut Child) -> Result<(), Error> {
     let path = &context.paths.up_lock;
     let decided = |child: &mut Child| {
@@ -299,7 +301,8 @@ fn foreground(context: &Context, args: &Args) -> Result<(), Error> {
         if let Some(lock) = supervisor_lock::try_acquire(path, &terms).map_err(failed)? {
             return supervisor::run(context, &lock, watchdog);
         }
-        // Tries again only if the lock is held without a holder's name: it was merely tested.
+        // Tries again only if the file has no holder's name: then the lock was held for a moment, by a command that
+        // tests it.
         if supervisor_lock::holder(path).is_some() {
             break;
         }
@@ -368,7 +371,7 @@ fn tell(context: &Context, found: &Status, already: bool) -> Result<(), Error> {
         ))?;
         match started_by_others(context, found) {
             Some(others) => context
-                .say(&format!("`poolctl up` did not start these, and leaves them to whoever did: {others}")),
+                .say(&format!("`poolctl up` did not start these daemons, and leaves them alone: {others}")),
             None => Ok(()),
         }
     }

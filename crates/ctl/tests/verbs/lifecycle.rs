@@ -114,7 +114,7 @@ fn flags_that_contradict_each_other_are_refused() {
         );
     }
     assert!(pool.calls().is_empty(), "{:?}", pool.calls());
-    // What ends with the code of a program has one of its own for a line that does not parse.
+    // A verb that ends with the exit code of a program has a code of its own for a command line that does not parse.
     for line in ["run --rm --restart always -- true", "run --no-such", "wait web --for idle,exit --no-such"] {
         assert_eq!(pool.run(line).code, 125, "{line}");
     }

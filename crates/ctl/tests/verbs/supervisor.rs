@@ -435,11 +435,8 @@ fn what_somebody_else_started_is_left_to_them() {
     let [poold, watch, reaper] = NAMES.map(|name| Others::start(&programs, name));
     let complete = |is_so: bool| until("the status", || (programs.run("status").code == 0) == is_so);
     complete(true);
-    let left = format!(
-        "leaves them to whoever did: poold (pid {}, parent {}), tmux-watch",
-        poold.0.id(),
-        std::process::id()
-    );
+    let left =
+        format!("leaves them alone: poold (pid {}, parent {}), tmux-watch", poold.0.id(), std::process::id());
     for line in ["up", "up --foreground"] {
         let told = programs.run(line).success();
         assert!(told.contains("already up") && told.contains(&left), "{line}: {told}");
@@ -452,7 +449,7 @@ fn what_somebody_else_started_is_left_to_them() {
     assert!(told.contains(&left) && !told.contains("reaper (pid"), "{told}");
     let log = std::fs::read_to_string(pool.dir.path().join("log/up.log")).unwrap();
     for name in ["poold", "tmux-watch"] {
-        assert!(log.contains(&format!("{name} is run by another, and left to that")), "{log}");
+        assert!(log.contains(&format!("{name} was started by somebody else, and is left alone")), "{log}");
     }
     let before = watch.0.id();
     drop(watch);

@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             .replace("-o bashdefault", "-o bashdefault -o default")
             .replace(BASH_WORDS, BASH_JOINED_WORDS)
             .replace(BASH_END, BASH_LAST_PARTS),
-        // Where zsh loads the script at the first Tab (from its `fpath`), it expects an answer at once.
+        // zsh expects an answer at once if it loads the script at the first Tab (from its `fpath`).
         Shell::Zsh => format!(
             "{}\nif [[ ${{funcstack[1]}} == _poolctl ]]; then _clap_dynamic_completer_poolctl; fi\n",
             script.replace(ZSH_VALUES, ZSH_OPEN_VALUES)

@@ -74,7 +74,7 @@ enum Delivery {
 /// `remark` only.
 pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, remark: &dyn Fn(&str)) {
     let (at, awake) = stamp();
-    // Read first: an agent that cannot write its payload takes the hook for a failed one.
+    // The payload is read first, because an agent that cannot write it takes the hook for failed.
     let written = args.payload.as_ref().map_or_else(stdin::read, |payload| payload.as_bytes().to_vec());
     let Some(environment) = HookEnvironment::read() else { return };
     let remark = |error: &str| remark(&escape::lines(error));
@@ -93,7 +93,7 @@ pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, rema
     match deliver(socket.unwrap_or(&environment.socket), hook.clone(), args.wait.unwrap_or_default()) {
         Delivery::Decided(decision, mut connection) => {
             if print(answer::decision_output(Adapter::of(agent), &parsed.event, &decision, &written)) {
-                // `poold` handles a lost notice.
+                // A failure to send is ignored: `poold` copes without the notice.
                 drop(connection.send(Request::DecisionTaken { session, ask: id }));
             }
         }
@@ -101,7 +101,7 @@ pub(super) fn report(agent: &str, args: &ReportArgs, socket: Option<&Path>, rema
         Delivery::Accepted | Delivery::Abandoned => {}
         Delivery::Failed(refusal) => {
             remark(&refusal.message);
-            // Nobody waits for the decision on this permission any more: from now on the agent asks in its terminal.
+            // The agent asks in its terminal from now on, so a permission request in the spool gets the present time.
             let mut hook = hook;
             if matches!(hook.signal, HookEvent::Permission { .. }) {
                 (hook.at, hook.awake) = stamp();

@@ -77,7 +77,7 @@ impl<'a> Holder<'a> {
         };
         event.unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => {
-                // This process may have been stopped meanwhile: then nothing is known of poold.
+                // Two causes are possible: if this process was stopped, poold may have been reachable all the time.
                 let causes = "this command was stopped, or poold was not reached";
                 LockEvent::Lost(format!("it was not renewed before its lease ended ({causes})"))
             }
@@ -109,8 +109,8 @@ impl<'a> Holder<'a> {
         }
     }
 
-    /// Releases the lock. A last renewal proves that it was held to the end: releasing a lock that is lost
-    /// succeeds too.
+    /// Releases the lock. A renewal comes first, because it proves that the lock was held to the end: the release
+    /// alone succeeds even if the lock is lost.
     fn release(&mut self, client: &mut Client) {
         match client.ask(renew(&self.locked)).and_then(|_| client.ask(unlock(&self.locked))) {
             Ok(_) => {}

@@ -13,7 +13,7 @@ use crate::show::{out, time};
 use crate::targets::{for_each, only_one};
 use crate::{Client, Context, Error, Repeat, expect_message};
 
-/// The alternative to ids: all messages in a state, by a flag, or those of a kind that wait.
+/// The alternative to ids: all messages in a state, by a flag; or waiting messages of a kind.
 pub(super) struct Many {
     /// True if the flag is given.
     pub asked: bool,
@@ -49,11 +49,11 @@ pub(super) fn each(
     } else {
         which.ids
     };
-    // A selection may be another one at a repeat.
+    // A repeated command may select other messages, so a selection takes no operation id.
     only_one(repeat, if selected { 0 } else { ids.len() })?;
     for_each(context, &ids, |id| {
         if selected {
-            // A selected message may have changed its state meanwhile.
+            // A selected message that has changed its state since the selection is skipped.
             return match change(context, &mut client, repeat, request(*id)) {
                 Err(Error::Refused(why)) if why.code == ErrorCode::Conflict => Ok(()),
                 changed => changed,

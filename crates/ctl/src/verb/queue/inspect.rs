@@ -33,7 +33,7 @@ fn note_held_back(context: &Context, found: &[Message]) -> Result<(), Error> {
     if context.style.json || context.style.quiet {
         return Ok(());
     }
-    // The list is told already.
+    // The list is printed already, so a missing status is no error.
     let Ok(status) = calls::status(&mut context.client()) else { return Ok(()) };
     for held in status.breakers.iter().filter(|held| held.session == session) {
         let why = queue::breaker(&held.kind, &held.breaker, time::now());

@@ -53,7 +53,8 @@ const LOOK_LIMIT: Duration = Duration::from_secs(1);
 /// this command.
 pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let Args { create: mut args, rm, no_stream } = args;
-    // Removed here once all of its output is printed, or by poold if this command ends first.
+    // The session is ephemeral: this command removes it once all output is printed, or poold does if this command ends
+    // first.
     let rm = args.lifecycle.ephemeral || rm;
     args.lifecycle.ephemeral = rm;
     let (op, reuses) = (operation(&args.repeat)?, args.reuse);
@@ -86,7 +87,8 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         None => Ok(output::wait(&ends)),
     };
     let end = match followed {
-        // The terminal is gone, which is why the session is being ended: waits until it has ended.
+        // Printing failed while the session is being ended, as after the loss of the terminal: waits until it has
+        // ended.
         Err(_) if ending.load(Ordering::Relaxed) => {
             output = None;
             output::wait(&ends)
@@ -152,7 +154,7 @@ fn keep_unshown(
     }
 }
 
-/// Says of a session whose program is not waited for any more whether it goes on, as far as poold tells.
+/// Says whether a session goes on whose end this command does not wait for any more, as far as poold tells.
 fn goes_on(context: &Context, id: &SessionRef, ending: &AtomicBool) -> String {
     let is_ending = ending.load(Ordering::Relaxed);
     let mut client = Client::new(context, Some(LOOK_LIMIT));
@@ -195,8 +197,8 @@ fn not_started(
     Ok(code.unwrap_or(exit::OWN_FAILURE))
 }
 
-/// Returns the record of the session whose failed start the error reports, whatever its cause: the error begins with
-/// its id. Other errors may begin with the id of a session that was there before.
+/// Returns the record of the session whose failed start the error reports. The error then begins with the session's
+/// id, whatever the cause. Other errors may begin with the id of a session that existed before.
 fn failed_record(client: &mut Client, error: &Error) -> Option<SessionView> {
     let text = error.to_string();
     let has_record = text.contains(" failed to start: ");
@@ -216,8 +218,8 @@ fn finish(context: &Context, client: &mut Client, view: &SessionView, rm: bool) 
     code
 }
 
-/// Removes an ephemeral session that has ended. One with messages for workers is left to poold, which waits an hour for
-/// them. One that is not ephemeral existed before, and stays.
+/// Removes an ephemeral session that has ended. A session with messages for workers is left to poold, which waits an
+/// hour for the workers. A session that is not ephemeral existed before, and stays.
 fn remove(context: &Context, client: &mut Client, session: &Session) {
     let Session { id, name, .. } = session;
     if !session.policy.ephemeral {
@@ -366,7 +368,7 @@ impl SignalTarget {
         };
         let answer = client.change(&Repeat::default(), request);
         if answer.as_ref().is_err_and(is_refusal) {
-            // It goes on: it is locked, for example.
+            // The session goes on, for example because it is locked.
             ending.store(false, Ordering::Relaxed);
         }
         is_passed.store(true, Ordering::Relaxed);

@@ -48,7 +48,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// The output of a session, from this time on if it existed before. If it cannot be read, that is told.
+    /// The output of a session; for one that existed before, from this time on. Notes on standard error if it cannot
+    /// be read.
     pub(super) fn new(
         context: &Context,
         client: &mut Client,
@@ -74,8 +75,8 @@ impl Output {
         output
     }
 
-    /// Prints the output until the end. Once it cannot be read, that is told, and the end alone is waited for: the
-    /// program runs on.
+    /// Prints the output until the end. If it cannot be read, notes that on standard error and waits for the end
+    /// without output, as the program runs on.
     ///
     /// # Errors
     /// Standard output cannot be written.

@@ -86,7 +86,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
         ));
     }
     let timed_out = |error: Error| match error.code() {
-        // The same sentence whether poold or this command noticed it first.
+        // The sentence is the same whether poold or this command notices the end of the time first.
         ErrorCode::Timeout => {
             Error::timeout(format!("timed out waiting for {words}{}", why_unanswered(context)))
         }
@@ -108,7 +108,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     drop(sender);
     for _ in 0..count {
         let (session, result) = results.recv().map_err(|_| no_thread())?;
-        // The progress would stand between the printed lines.
+        // The line of progress is removed first: it would stand between the printed lines.
         progress.take();
         let (id, result) = result.map_err(timed_out)?;
         let shown = if several { Some(&session) } else { None };
@@ -120,7 +120,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     Ok(exit::OK)
 }
 
-/// Says why a `poold` does not answer, as the end of a sentence; empty of one that does.
+/// Says why `poold` does not answer, as the end of a sentence; empty if it answers.
 fn why_unanswered(context: &Context) -> String {
     match context.client().ask_once(Request::Ping, CAUSE_LIMIT) {
         Err(error) if error.code() == ErrorCode::Unavailable => format!(": {error}"),
@@ -180,8 +180,8 @@ fn ask(context: &Context, session: &SessionRef, conditions: &[Condition], sender
     true
 }
 
-/// Decides by the first answer of these threads. If one reports that its conditions cannot hold any more, the others
-/// decide. Before the end of a program counts, the output that it wrote before is searched.
+/// Decides by the first answer of these threads. A thread whose conditions cannot hold any more leaves the decision to
+/// the others. The end of a program counts only after the output that it wrote before has been searched.
 fn decide(
     answers: &Receiver<Answer>,
     threads: usize,

@@ -103,7 +103,7 @@ fn follow(
     tail.skip_to_last_bytes(WINDOW as u64)?;
     let cut = tail.offset();
     match (since, run) {
-        // The screen is not searched: the time at which its text was written is not known.
+        // With `--since` the screen is not searched, because the time of its text is not known.
         (Some(since), _) => tail.skip_to_time(since)?,
         (None, Some(run)) => {
             tail.skip_to_run(run)?;
@@ -128,7 +128,7 @@ fn follow(
     Ok(())
 }
 
-/// Searches the screen of this run. The last screen of a session that does not run may be that of another
+/// Searches the screen of this run. It counts only while the run lives, as a saved last screen may be that of another
 /// run.
 fn search_screen(client: &mut Client, session: &SessionRef, run: Tag, search: &mut Search) {
     let capture = Capture { session: session.clone(), extent: Extent::Visible, ansi: false };
@@ -183,7 +183,7 @@ impl Search {
         self.text = WITHIN_LINE.into();
     }
 
-    /// Searches a text. A match at its end counts only if it `is_whole`: else the line may go on.
+    /// Searches a text. A match at its end counts only if the text `is_whole`: otherwise the line may go on.
     fn search(&mut self, text: &[u8], is_whole: bool) {
         if self.found.is_some() {
             return;

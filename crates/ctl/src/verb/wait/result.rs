@@ -37,7 +37,8 @@ impl WaitResult {
         }
     }
 
-    /// True for a state that a bell hides, which `poold` sees.
+    /// True if the session shows a bell and the condition is a state that may hold apart from the bell, which only
+    /// `poold` knows.
     fn may_hold_below_bell(&self, condition: &Condition) -> bool {
         let Self::Session(view) = self else { return false };
         let rang = view.activity.ask.as_ref().is_some_and(|ask| ask.kind == AskKind::Bell);
@@ -45,7 +46,7 @@ impl WaitResult {
         rang && matches!(&condition.kind, Kind::Daemon(until) if states.contains(until))
     }
 
-    /// True for the start of a session that is over.
+    /// True if the condition is a start or a ready agent, and the session is over, so that the condition cannot hold.
     fn misses(&self, condition: &Condition) -> bool {
         let Self::Session(view) = self else { return false };
         let is_start = matches!(&condition.kind, Kind::Daemon(Until::Started | Until::Ready));

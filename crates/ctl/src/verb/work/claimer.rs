@@ -24,10 +24,12 @@ use crate::{Error, poll, threads};
 /// Time limit for the rest of a frame that has begun to arrive, before orders are looked at again.
 const FRAME_LIMIT: Duration = Duration::from_millis(10);
 
-/// The longest wait of a claim. `poold` answers the host of a worker that late while messages for it wait.
+/// The longest wait of a claim. The host of a worker may wait that long for its answer while messages for it wait for
+/// a free handler.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// Time after the end of its wait from which on an empty answer is late.
+/// Time after the end of a claim's wait after which an empty answer counts as late: `poold` held it back because
+/// messages wait.
 const LATE: Duration = Duration::from_secs(1);
 
 /// An order to the thread.
@@ -210,7 +212,8 @@ impl ClaimThread {
         matches!(self.with.register.scope, ClaimScope::Host(_))
     }
 
-    /// True if more messages wait than were given. Asked only if it matters.
+    /// True if more messages wait than the answer had. For a host a late answer shows it; otherwise `poold` is asked,
+    /// and only with `--until-empty`.
     fn more_waits(&mut self) -> Result<bool, Error> {
         if self.is_host() {
             return Ok(self.waited_at.elapsed() >= LATE);
@@ -218,8 +221,8 @@ impl ClaimThread {
         Ok(self.with.until_empty && self.any_waits()?)
     }
 
-    /// True if a message of the kinds waits, also one that waits for its next attempt. Any number of prompts
-    /// may precede it.
+    /// True if a message of the worker's kinds waits, even if only for its next attempt. Without kinds all queued
+    /// messages are listed, as any number of prompts may come before the first other one.
     fn any_waits(&mut self) -> Result<bool, Error> {
         let Some(sessions) = self.sessions()? else { return Ok(true) };
         let kinds = &self.with.register.kinds;
@@ -249,7 +252,7 @@ impl ClaimThread {
         let (agent, labels) = match self.with.register.scope.clone() {
             ClaimScope::Sessions(Selection::Named(sessions)) => return Ok(Some(sessions)),
             ClaimScope::Sessions(Selection::Matching { agent, labels }) => (agent, labels),
-            // `poold` tells the pool's own workers.
+            // The host of a worker need not ask: `poold` shows by a late answer that messages wait.
             ClaimScope::Host(_) => return Ok(Some(Vec::new())),
         };
         let list = Request::List(List { all: true, agent, labels, ..List::default() });

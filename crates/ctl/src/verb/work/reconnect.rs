@@ -19,8 +19,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(5);
 /// Time limit for establishing a connection: signals wait for it.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// Pause after a storage error. A daemon that cannot write its database has ended by then; one that still
-/// runs could not read this record only.
+/// Pause after a storage error. A daemon that cannot write its database has ended by then; a daemon that still runs
+/// only failed to read this one record.
 pub(super) const STORAGE_PAUSE: Duration = Duration::from_millis(1500);
 /// Time limit for the answer to a request that does not wait.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(10);

@@ -43,7 +43,7 @@ pub(super) struct Worker<'a> {
     orders: Orders,
     leases: Sender<LeaseOrder>,
     running: BTreeMap<Token, MessageInWork>,
-    /// Set while a claim is unanswered; true if messages were in work when it was made.
+    /// The unanswered claim, if there is one: true if messages were in work when it was made.
     claiming: Option<bool>,
     /// Since when no message is in work.
     idle_since: Instant,
