@@ -116,6 +116,7 @@ async fn read_all(daemon: &Arc<Daemon>, mut spool: SpoolDir) -> bool {
 /// there, or in its place: everything is reached by descriptors, and no link is followed.
 struct SpoolDir {
     dir: Dir,
+    session: SessionId,
     /// Files still to be read, in the order of their names, which begin with the time.
     files: VecDeque<CString>,
     /// Number of quarantined files.
@@ -124,8 +125,8 @@ struct SpoolDir {
 
 impl SpoolDir {
     /// Opens the spool directory of a session; `None` if it contains no report.
-    fn open(sessions: &Path, id: SessionId) -> Option<Self> {
-        let (id, spool) = (CString::new(id.to_string()).ok()?, CString::new(SPOOL_DIR).ok()?);
+    fn open(sessions: &Path, session: SessionId) -> Option<Self> {
+        let (id, spool) = (CString::new(session.to_string()).ok()?, CString::new(SPOOL_DIR).ok()?);
         let dir = Dir::open(sessions).ok()?.open_dir(&id).ok()?.open_dir(&spool).ok()?;
         let names: Vec<CString> = dir.names().ok()?.take(NAMES_MAX).filter_map(Result::ok).collect();
         let bad = names.iter().filter(|name| name.to_bytes().ends_with(BAD)).count();
@@ -134,7 +135,7 @@ impl SpoolDir {
             |name: &CString| name.to_bytes().ends_with(b".json") && !name.to_bytes().starts_with(b".");
         let mut files: Vec<CString> = names.into_iter().filter(is_whole).collect();
         files.sort();
-        (!files.is_empty()).then_some(Self { dir, files: files.into(), bad })
+        (!files.is_empty()).then_some(Self { dir, session, files: files.into(), bad })
     }
 
     /// Returns the next batch of files, and their reports. Unreadable files are quarantined.
@@ -177,6 +178,10 @@ impl SpoolDir {
         let spooled: SpooledHook =
             serde_json::from_slice(&text).map_err(|e| Unread::Permanent(e.to_string()))?;
         let mut hook = spooled.hook;
+        // A session's program writes here what it likes, but only about itself.
+        if hook.session != self.session {
+            return Err(Unread::Permanent("it is of another session".to_owned()));
+        }
         if let HookEvent::Permission { wait_ms, .. } = &mut hook.signal {
             // The agent asks at its terminal by now: no hook waits for an answer.
             *wait_ms = 0;
@@ -238,4 +243,37 @@ enum Unread {
 fn is_temporary(error: &io::Error) -> bool {
     let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ESTALE, Errno::EIO, Errno::ETIMEDOUT];
     error.raw_os_error().is_some_and(|code| passing.contains(&Errno::from_raw(code)))
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Tag, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn a_report_counts_only_in_the_spool_of_its_own_session() {
+        let sessions = tempfile::tempdir().unwrap();
+        let spool = sessions.path().join("sess_3").join(SPOOL_DIR);
+        std::fs::create_dir_all(&spool).unwrap();
+        for (name, session) in [("1.json", SessionId(14)), ("2.json", SessionId(3))] {
+            let hook = Hook {
+                session,
+                tag: Tag([7; 16]),
+                id: 1,
+                at: Timestamp(5),
+                awake: None,
+                agent: "claude".to_owned(),
+                conversation: None,
+                transcript: None,
+                signal: HookEvent::TurnOver { turn: None, said: None },
+            };
+            let json = serde_json::to_vec(&SpooledHook { version: SPOOL_VERSION, hook }).unwrap();
+            std::fs::write(spool.join(name), json).unwrap();
+        }
+        let (taken, hooks) = SpoolDir::open(sessions.path(), SessionId(3)).unwrap().next_batch();
+        assert_eq!(hooks.iter().map(|hook| hook.session).collect::<Vec<_>>(), [SessionId(3)]);
+        assert_eq!(taken, [c"2.json".to_owned()]);
+        assert!(spool.join("1.json.bad").exists(), "quarantined");
+    }
 }
