@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use process::log_writer::{Part, Parts, is_shortage, open_file};
+use process::log_writer::{Part, Parts, is_shortage, open_file, refuse_links};
 use process::runtime::untrusted_file::id;
 use protocol::logs;
 
@@ -152,6 +152,7 @@ impl Reader {
 
 /// Returns the parts, and the current file, which begins at their end.
 fn list_files(dir: &Path) -> io::Result<(Parts, Option<File>)> {
+    refuse_links(dir)?;
     loop {
         let current = match open_file(&dir.join(logs::CURRENT)) {
             Err(error) if error.kind() == ErrorKind::NotFound => None,

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
@@ -247,6 +248,16 @@ fn a_pipe_in_place_of_a_log_is_not_waited_for() {
     let read = Reader::new(dir.path(), 0).read(&mut [0]);
     assert!(read.unwrap_err().to_string().contains("is not a file"));
     assert!(!log_writer::has_writer(dir.path()) && log_writer::times::read(dir.path()).is_err());
+}
+
+#[test]
+fn a_link_in_place_of_the_directory_is_not_followed() {
+    let other = log(0, &[], "theirs");
+    let session = tempfile::tempdir().unwrap();
+    let dir = session.path().join("logs");
+    symlink(other.path(), &dir).unwrap();
+    assert!(bounds(&dir).unwrap_err().to_string().contains("is a link"));
+    Reader::new(&dir, 0).read(&mut [0]).unwrap_err();
 }
 
 #[test]

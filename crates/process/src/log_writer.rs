@@ -30,7 +30,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use presence::Presence;
 use rotating_log::RotatingLog;
 
-pub use access::{is_shortage, open_file};
+pub use access::{is_shortage, open_file, refuse_links};
 pub use hold::{hold, is_held};
 pub use log_parts::{Part, Parts};
 pub use presence::{find_writer, has_writer, is_writer_lost};
@@ -73,8 +73,8 @@ pub fn write_from(input: impl io::Read + Send + 'static, options: &WriterOptions
 /// Empties a log, also while it is being written. Offsets continue.
 ///
 /// # Errors
-/// Another process holds its lock, or a file cannot be renamed, created or removed; what is left is
-/// consistent.
+/// A link is in place of the directory, another process holds its lock, or a file cannot be renamed, created or
+/// removed; what is left is consistent.
 pub fn clear(dir: &Path) -> io::Result<()> {
     let files = match LogDir::open(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

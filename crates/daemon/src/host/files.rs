@@ -197,9 +197,12 @@ pub(crate) fn remove_run_files(run: &Path, tag: Tag) {
     }
 }
 
-/// Creates a session's directory and its subdirectories, each with mode 0700.
+/// Creates a session's directory and its subdirectories, each with mode 0700. Fails if the directory or that of the log
+/// is a link. One in place of `work` or `tmp` concerns the session's programs alone: the pool creates nothing there.
 pub(crate) fn make_session_dir(dir: &Path) -> io::Result<()> {
-    for dir in [dir, &dir.join("work"), &dir.join("logs"), &dir.join("tmp")] {
+    let logs = dir.join("logs");
+    process::log_writer::refuse_links(&logs)?;
+    for dir in [dir, &logs, &dir.join("work"), &dir.join("tmp")] {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
     Ok(())
@@ -285,6 +288,23 @@ mod tests {
         write_atomic(&plain, b"new").unwrap();
         assert_eq!(fs::read(&plain).unwrap(), b"new");
         assert!(fs::symlink_metadata(&plain).unwrap().is_file());
+    }
+
+    #[test]
+    fn nothing_is_made_in_the_directory_of_another_session() {
+        let sessions = tempfile::tempdir().unwrap();
+        let [own, other] = ["sess_1", "sess_2"].map(|id| sessions.path().join(id));
+        fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink(&other, &own).unwrap();
+        let refused = make_session_dir(&own).unwrap_err().to_string();
+        assert!(refused.contains("sess_1 is a link"), "{refused}");
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
+        fs::remove_file(&own).unwrap();
+        make_session_dir(&own).unwrap();
+        make_session_dir(&own).unwrap();
+        fs::remove_dir(own.join("logs")).unwrap();
+        std::os::unix::fs::symlink(&other, own.join("logs")).unwrap();
+        make_session_dir(&own).unwrap_err();
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Access to the files of a log. A program in the session can replace any of them, so opening one neither
 //! blocks on a FIFO nor follows a symbolic link.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,6 +9,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use protocol::SessionId;
 
 use crate::runtime::untrusted_file;
 
@@ -24,10 +26,31 @@ pub(super) fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<Fi
     untrusted_file::open_regular(options, OFlag::O_NOFOLLOW, path).map(|(file, _)| file)
 }
 
-/// Opens a directory. Non-blocking, in case a FIFO is in its place.
+/// Opens a directory. Non-blocking, in case a FIFO is in its place; a link is an error.
 pub(super) fn open_directory(dir: &Path) -> io::Result<File> {
-    let flags = (OFlag::O_DIRECTORY | OFlag::O_NONBLOCK).bits();
+    let flags = (OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
     OpenOptions::new().read(true).custom_flags(flags).open(dir)
+}
+
+/// Number of directories that a session's program can replace: its own, that of its log, and that of its standard
+/// error's log.
+const REPLACEABLE: usize = 3;
+
+/// Fails if this directory of a log, or one above it up to the session's, is a link: a program in the session made it,
+/// and it may lead to the log of another session. Directories above the session's may be links.
+pub fn refuse_links(dir: &Path) -> io::Result<()> {
+    let session = dir.ancestors().take(REPLACEABLE).position(is_session_dir);
+    match dir.ancestors().take(session.map_or(1, |above| above + 1)).find(|place| place.is_symlink()) {
+        None => Ok(()),
+        Some(link) => Err(io::Error::new(
+            ErrorKind::NotADirectory,
+            format!("{} is a link, and not followed: put the directory back in its place", link.display()),
+        )),
+    }
+}
+
+fn is_session_dir(dir: &Path) -> bool {
+    dir.file_name().and_then(OsStr::to_str).is_some_and(|name| name.parse::<SessionId>().is_ok())
 }
 
 /// Returns options for appending to a private file.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use protocol::logs::{self, part_name};
 
-use super::access::{appending, open_directory, open_file, open_with, remove};
+use super::access::{appending, open_directory, open_file, open_with, refuse_links, remove};
 use super::log_parts::{Part, Parts};
 use super::times;
 use super::writer_options::WriterOptions;
@@ -39,12 +39,14 @@ impl Drop for LogLock<'_> {
 impl LogDir {
     /// Opens the directory, and creates it if it is missing.
     pub(super) fn create(dir: &Path) -> io::Result<Self> {
+        refuse_links(dir)?;
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         Self::open(dir)
     }
 
     /// Opens an existing directory.
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
+        refuse_links(dir)?;
         Ok(Self { dir: dir.to_owned(), handle: open_directory(dir)? })
     }
 
@@ -56,13 +58,16 @@ impl LogDir {
         self.dir.join(name)
     }
 
-    /// Takes the lock; fails if another process holds it until the timeout. On a file system without locks it
-    /// succeeds without effect, because there is only one writer.
+    /// Takes the lock; fails if another process holds it until the timeout, or if the directory was replaced by a link
+    /// meanwhile: its files are reached by path. On a file system without locks it succeeds without effect, because
+    /// there is only one writer.
     pub(super) fn lock(&self) -> io::Result<LogLock<'_>> {
         if times_out(|| self.handle.try_lock()) {
             return Err(io::Error::new(ErrorKind::TimedOut, "another process holds the lock of the log"));
         }
-        Ok(LogLock(&self.handle))
+        let lock = LogLock(&self.handle);
+        refuse_links(&self.dir)?;
+        Ok(lock)
     }
 
     /// Announces a running writer, until the returned file is dropped. Also returned without the lock, if

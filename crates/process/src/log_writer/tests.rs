@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use flate2::Compression;
@@ -295,4 +296,32 @@ fn a_writer_is_seen_as_long_as_one_is_there() {
     let earlier = File::create(dir.path().join(logs::CURRENT)).unwrap();
     earlier.lock().unwrap();
     assert!(has_writer(dir.path()), "a writer of an earlier release");
+}
+
+#[test]
+fn a_link_in_place_of_a_directory_leads_to_no_other_log() {
+    let state = tempfile::tempdir().unwrap();
+    let [own, other] = ["sess_1", "sess_2"].map(|id| state.path().join(id).join("logs"));
+    let mut theirs = open(&WriterOptions::new(&other));
+    assert_eq!(write_fully(&mut theirs, b"theirs"), 0);
+    theirs.finish();
+    let mut log = open(&WriterOptions::new(&own));
+    for (place, target) in
+        [(own.as_path(), other.as_path()), (own.parent().unwrap(), other.parent().unwrap())]
+    {
+        let old = state.path().join("old");
+        fs::rename(place, &old).unwrap();
+        symlink(target, place).unwrap();
+        assert_eq!(write_fully(&mut log, b"more"), 4, "nothing is written through {place:?}");
+        for dir in [own.clone(), own.join(logs::STDERR)] {
+            assert!(LogDir::create(&dir).unwrap_err().to_string().contains("is a link"));
+            assert!(clear(&dir).unwrap_err().to_string().contains("is a link"));
+        }
+        fs::remove_file(place).unwrap();
+        fs::rename(&old, place).unwrap();
+        assert_eq!(write_fully(&mut log, b"own "), 0);
+    }
+    assert_eq!(kept(&own), (0, b"own own ".to_vec()));
+    assert_eq!(kept(&other), (0, b"theirs".to_vec()));
+    assert!(!other.join(logs::STDERR).exists());
 }
