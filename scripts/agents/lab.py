@@ -173,6 +173,7 @@ stream_max_retries = 1
         tables = [f"[agents.{name}]\n" + toml({"command": self.agent, "env": {**self.agent_environment, **keys}, **more})
                   for name, (more, keys) in kinds.items()]
         (self.dir / "config.toml").write_text("\n".join(tables))
+        (self.dir / "config.toml").chmod(0o600)  # whatever the umask is
 
     def __enter__(self):
         command = [HERE.parent / "dev" / "mock-model-api", self.port, MODEL_DELAY_S, self.dir / "model.log", self.made]

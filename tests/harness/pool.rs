@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -70,8 +71,9 @@ impl Pool {
         for name in ["home", "work"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
-        fs::write(dir.path().join("config.toml"), of_a_roomy_machine(config)).unwrap();
-        Self { dir, daemons: Mutex::default(), user: None }
+        let pool = Self { dir, daemons: Mutex::default(), user: None };
+        pool.configure(config);
+        pool
     }
 
     /// [`Pool::bare`] as a user without root's privileges, whoever runs the test.
@@ -142,7 +144,10 @@ impl Pool {
 
     /// Replaces the configuration file without telling the running daemons.
     pub(crate) fn configure(&self, text: &str) {
-        fs::write(self.path("config.toml"), of_a_roomy_machine(text)).unwrap();
+        let path = self.path("config.toml");
+        fs::write(&path, of_a_roomy_machine(text)).unwrap();
+        // Whatever the umask is: a file that others can write is refused.
+        fs::set_permissions(path, PermissionsExt::from_mode(0o644)).unwrap();
     }
 
     /// Replaces the configuration file, and has `poold` read it.

@@ -32,7 +32,10 @@ impl Pool {
         let dir = tempfile::Builder::new().prefix("pool-bench.").tempdir_in(parent)?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700))?;
         let config = format!("[pool]\nmax_sessions = {}\n{config}", sessions + 1);
-        fs::write(dir.path().join("config.toml"), config)?;
+        let path = dir.path().join("config.toml");
+        fs::write(&path, config)?;
+        // A file that others can write is refused.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         Ok(Self { bin_dir: bin_dir.to_owned(), dir })
     }
 

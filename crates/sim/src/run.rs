@@ -91,6 +91,8 @@ fn land(seed: u64, plan: Plan, dir: &Path, is_verbose: bool) -> anyhow::Result<L
         prepare_dir(part)?;
     }
     std::fs::write(&paths.config, config(&climate))?;
+    // A file that others can write is refused.
+    std::fs::set_permissions(&paths.config, Permissions::from_mode(0o600))?;
     // `status` looks for them, and nobody runs them.
     for name in ["reaper", "poolctl"] {
         let path = paths.state.join(name);

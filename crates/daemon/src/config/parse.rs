@@ -1,11 +1,12 @@
 //! Reads and checks the configuration file.
 
-use std::fs::OpenOptions;
+use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use nix::fcntl::OFlag;
+use nix::unistd::{Gid, Group, Uid, User, geteuid};
 
 use crate::config::file::{Config, check_keys};
 use crate::config::values::{ConfigError, invalid};
@@ -61,17 +62,55 @@ fn dangling_link(path: &Path) -> Option<&Path> {
 fn read_text(path: &Path) -> io::Result<String> {
     let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
-    let kind = file.metadata()?.file_type();
-    if kind.is_fifo() || kind.is_socket() {
+    let found = file.metadata()?;
+    if found.file_type().is_fifo() || found.file_type().is_socket() {
         return Err(wrong("a pipe or a socket is no configuration file"));
+    }
+    if let Some(why) = untrusted(path, &found) {
+        return Err(wrong(&why));
     }
     let mut text = String::new();
     file.take(LENGTH_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > LENGTH_MAX { Err(wrong("it has more than 1 MiB")) } else { Ok(text) }
 }
 
+/// Returns why a file is not obeyed: another user could have commands run as this one. A device, as `/dev/null`, is
+/// the system's.
+fn untrusted(path: &Path, found: &Metadata) -> Option<String> {
+    let (uid, mode) = (found.uid(), found.mode() & 0o7777);
+    if !found.is_file() {
+        return None;
+    }
+    if uid != 0 && uid != geteuid().as_raw() {
+        return Some(format!(
+            "it belongs to user {uid}, and names commands that run as you: put a file of your own in its place"
+        ));
+    }
+    let is_shared = mode & 0o002 != 0 || (mode & 0o020 != 0 && !has_private_group(found));
+    is_shared.then(|| {
+        format!(
+            "other users can write to it (mode {mode:04o}), and it names commands that run as you: run \
+             `chmod go-w {}`",
+            path.display()
+        )
+    })
+}
+
+/// True if nobody but its owner is in a file's group. Many systems give each user such a group, and a umask by which
+/// the group can write to new files.
+fn has_private_group(found: &Metadata) -> bool {
+    let owner = User::from_uid(Uid::from_raw(found.uid())).ok().flatten();
+    let group = Group::from_gid(Gid::from_raw(found.gid())).ok().flatten();
+    owner.zip(group).is_some_and(|(owner, group)| {
+        let names_owner = |member: &String| *member == owner.name;
+        owner.gid == group.gid && names_owner(&group.name) && group.mem.iter().all(names_owner)
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -92,6 +131,34 @@ mod tests {
             assert!(refused.contains(why), "{refused}");
         }
         assert_eq!(Config::read(&dir.path().join("none")).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn a_file_that_others_own_or_can_write_is_not_obeyed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("c.toml");
+        std::fs::write(&file, "[pool]\nmax_sessions = 3\n").unwrap();
+        let read = |mode| {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            Config::read(&file).map(|config| config.pool.max_sessions).map_err(|error| error.to_string())
+        };
+        for mode in [0o600, 0o644] {
+            assert_eq!(read(mode), Ok(3));
+        }
+        for mode in [0o646, 0o666] {
+            let refused = read(mode).unwrap_err();
+            let cure = format!("run `chmod go-w {}`", file.display());
+            assert!(refused.contains("other users can write to it") && refused.ends_with(&cure), "{refused}");
+        }
+        if !geteuid().is_root() {
+            return;
+        }
+        nix::unistd::chown(&file, None, Some(65534.into())).unwrap();
+        assert_eq!(read(0o644), Ok(3));
+        assert!(read(0o664).is_err(), "its group is not its owner's");
+        nix::unistd::chown(&file, Some(65534.into()), None).unwrap();
+        let refused = read(0o644).unwrap_err();
+        assert!(refused.contains("it belongs to user 65534"), "{refused}");
     }
 
     #[test]
