@@ -42,13 +42,33 @@ impl Config {
     /// # Errors
     /// The first problem, with its section and key.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let table: toml::Table = toml::from_str(text).map_err(|e| ConfigError(e.to_string()))?;
+        let table: toml::Table = toml::from_str(text).map_err(|e| mistake(text, &e))?;
         check_keys(&table)?;
-        let config: Self = toml::from_str(text).map_err(|e| ConfigError(e.to_string()))?;
+        let config: Self = toml::from_str(text).map_err(|e| mistake(text, &e))?;
         config.settings(Path::new("/"), 0)?;
         config.daemon_settings()?;
         config.tmux_socket(Path::new("/"))?;
         Ok(config)
+    }
+}
+
+/// Returns a mistake with its place, but without the text there, which may be a secret: `status` shows it as well.
+fn mistake(text: &str, error: &toml::de::Error) -> ConfigError {
+    let what = without_value(error.message());
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return ConfigError(what) };
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    ConfigError(format!("TOML parse error at line {line}, column {column}: {what}"))
+}
+
+/// Removes the value from a message like `invalid type: string "VALUE", expected a map`.
+fn without_value(message: &str) -> String {
+    match message.rsplit_once(", expected ") {
+        Some((found, expected)) if found.starts_with("invalid ") => {
+            let kind = found.split(['"', '`']).next().unwrap_or_default().trim_end();
+            format!("{kind}, expected {expected}")
+        }
+        _ => message.to_owned(),
     }
 }
 
@@ -182,6 +202,24 @@ mod tests {
                     [workers.w]\ncommand = ['x', '--password=hunter2']\n[reaper]\nbefore = ['x', '--token', 'hunter2']";
         let shown = Config::parse(text).unwrap().to_toml().unwrap();
         assert!(shown.contains("--token") && !shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn a_mistake_is_told_by_its_place_without_the_secrets_there() {
+        let told = |text: &str| Config::parse(text).unwrap_err().0;
+        let place = "TOML parse error at line 2, column";
+        let map = told("[agents.a]\nenv = 'K=hunter2'");
+        assert_eq!(map, format!("{place} 7: invalid type: string, expected a map"));
+        let number = told("[agents.a]\nenv = { '\u{e4}' = 1234567 }");
+        assert_eq!(number, format!("{place} 15: invalid type: integer, expected a string"));
+        for line in
+            ["env = { K = 'hunter2', X = oops }", "args = '--key \"a\", expected hunter2'", "K hunter2"]
+        {
+            let told = told(&format!("[agents.a]\n{line}\n"));
+            assert!(told.starts_with(place) && !told.contains("hunter2") && !told.contains('\n'), "{told}");
+        }
+        assert!(!told("[reaper]\nbefore = 'x --key hunter2'").contains("hunter2"));
+        assert!(told("[env]\npass = ['K=hunter2']").starts_with("[env] \"K=\" is neither"));
     }
 
     #[test]

@@ -78,8 +78,10 @@ impl Config {
             name.contains(['*', '=', '\0']) || pattern.is_empty()
         };
         match pass.iter().chain(drop).find(is_invalid) {
+            // A value behind the name may be a secret.
             Some(pattern) => invalid(format!(
-                "[env] {pattern:?} is neither the name of a variable nor a prefix followed by *"
+                "[env] {:?} is neither the name of a variable nor a prefix followed by *",
+                pattern.split_inclusive('=').next().unwrap_or_default()
             )),
             None => Ok(EnvFilter { pass: pass.clone(), drop: drop.clone() }),
         }
