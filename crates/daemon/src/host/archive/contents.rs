@@ -23,6 +23,10 @@ pub(crate) struct Contents<'a> {
     pub(crate) work: bool,
 }
 
+/// Maximum number of zero bytes that an archive stores in place of holes, or of the end of a file that shrank
+/// meanwhile. Writing and verifying them takes some 10 s for each GiB, in which the session is locked.
+pub(crate) const ZEROS_MAX: u64 = 4 << 30;
+
 /// The reason why an archive was not written. No file is left then.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArchiveError {
@@ -39,6 +43,16 @@ pub(crate) enum ArchiveError {
         path: String,
         /// The cause.
         source: io::Error,
+    },
+    /// The files have more than [`ZEROS_MAX`] bytes in holes.
+    #[error(
+        "{path} is a sparse file, and the archive would hold over {} GiB of zeros: move or remove the file, or \
+         leave out --archive",
+        ZEROS_MAX >> 30
+    )]
+    Sparse {
+        /// Path in the archive of the file with which there are too many.
+        path: String,
     },
     /// The archive could not be written, mostly because the disk is full.
     #[error("cannot write {}: {source}", .path.display())]

@@ -37,7 +37,7 @@ pub(crate) fn unused_name(archives: &Path, name: &str) -> String {
 /// Its entries, below `NAME/`: `session.json`, `messages.jsonl`, `screen`, `logs/`, and if asked for `work/`
 /// and, in `other/`, everything else in the session's directory. Links are stored as links, other special
 /// files not at all, and a file with the length that it had when it was opened; `skipped.txt` lists the
-/// exceptions.
+/// exceptions. Holes are stored as zeros, and nothing is archived if they are more than [`contents::ZEROS_MAX`].
 pub(crate) fn write(archives: &Path, name: &str, contents: Contents<'_>) -> Result<PathBuf, ArchiveError> {
     write_then(archives, name, contents, &mut |_| ())
 }

@@ -1,14 +1,16 @@
 //! Collects the contents of an archive, and notes in `skipped.txt` what was not stored as it was.
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::readlinkat;
+use nix::unistd::{Whence, lseek};
 
-use crate::host::archive::contents::{ArchiveError, Contents};
+use crate::host::archive::contents::{ArchiveError, Contents, ZEROS_MAX};
 use crate::host::archive::scratch_file::ScratchFile;
 use crate::host::archive::tar_writer::{SizeChange, TarWriter};
 use crate::host::dir_tree::{Dir, FileKind, Walk, kind, present, shown};
@@ -37,7 +39,7 @@ pub(crate) fn pack(
         messages.add(&lines).map_err(|error| entries.failed(error))?;
     }
     entries.add_scratch(&name.join("messages.jsonl"), messages)?;
-    let mut pack = Pack { entries, name: name.to_owned(), notes: scratch("notes")? };
+    let mut pack = Pack { entries, name: name.to_owned(), notes: scratch("notes")?, holes: 0 };
     pack.session(&contents)?;
     let Pack { mut entries, notes, .. } = pack;
     if notes.length > 0 {
@@ -57,6 +59,8 @@ struct Pack {
     name: PathBuf,
     /// The lines of `skipped.txt`.
     notes: ScratchFile,
+    /// Bytes in holes of the files so far.
+    holes: u64,
 }
 
 impl Pack {
@@ -147,6 +151,10 @@ impl Pack {
         if !meta.is_file() {
             return self.note(path, "no file any more");
         }
+        self.holes += holes(&file, &meta).map_err(cannot_read(path))?;
+        if self.holes > ZEROS_MAX {
+            return Err(ArchiveError::Sparse { path: shown(path) });
+        }
         match self.entries.add_file(path, &meta, file)? {
             SizeChange::None => Ok(()),
             SizeChange::Grew => self.note(path, "it grew while it was read: stored without that"),
@@ -175,6 +183,25 @@ impl Pack {
         let line = format!("{}: {what}\n", path.as_os_str().as_bytes().escape_ascii());
         self.notes.add(line.as_bytes()).map_err(|error| self.entries.failed(error))
     }
+}
+
+/// Returns the number of bytes in a file's holes, not counting on beyond [`ZEROS_MAX`]. A file that is compressed on
+/// disk has fewer blocks than bytes, and no holes. The file is left at its beginning.
+fn holes(file: &File, meta: &Metadata) -> io::Result<u64> {
+    if meta.blocks().saturating_mul(512) >= meta.len() {
+        return Ok(0);
+    }
+    let length = i64::try_from(meta.len()).unwrap_or(i64::MAX);
+    let (mut at, mut holes) = (0, 0);
+    while at < length && holes <= ZEROS_MAX {
+        // A file system that does not tell of holes stores none.
+        let Ok(begin) = lseek(file, at, Whence::SeekHole) else { break };
+        // An error says that no data follows.
+        at = lseek(file, begin, Whence::SeekData).map_or(length, |data| data.min(length));
+        holes += u64::try_from(at - begin).unwrap_or(0);
+    }
+    lseek(file, 0, Whence::SeekSet)?;
+    Ok(holes)
 }
 
 /// Returns the names in a directory in descending order; fails if there are more than `max`.

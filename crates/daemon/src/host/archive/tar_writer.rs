@@ -13,7 +13,7 @@ use nix::sys::stat::FileStat;
 use protocol::Timestamp;
 use tar::{Builder, EntryType, Header};
 
-use crate::host::archive::contents::ArchiveError;
+use crate::host::archive::contents::{ArchiveError, ZEROS_MAX};
 use crate::host::archive::scratch_file::ScratchFile;
 use crate::host::archive::verify::EntryRecord;
 use crate::host::dir_tree::shown;
@@ -203,6 +203,10 @@ impl<R: Read> Read for ExactReader<R> {
             })?;
         }
         if read == 0 {
+            if self.left > ZEROS_MAX {
+                self.error = Some(io::Error::other("it shrank while it was read; try again"));
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
             buffer.fill(0);
             self.padded += most as u64;
             read = most;
@@ -230,5 +234,8 @@ mod tests {
         assert_eq!(exact(b"abc", 2), (b"ab".to_vec(), SizeChange::Grew));
         assert_eq!(exact(b"abc", 5), (b"abc\0\0".to_vec(), SizeChange::Shrank(2)));
         assert_eq!(exact(b"", 0), (vec![], SizeChange::None));
+        let mut shrunk = ExactReader::new(&b"abc"[..], ZEROS_MAX + 4, b"");
+        shrunk.read_to_end(&mut Vec::new()).unwrap_err();
+        assert!(shrunk.error.is_some(), "it would be padded for minutes");
     }
 }

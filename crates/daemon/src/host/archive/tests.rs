@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +15,7 @@ use flate2::read::GzDecoder;
 use protocol::{SessionId, Timestamp};
 use tempfile::TempDir;
 
+use crate::host::archive::contents::ZEROS_MAX;
 use crate::host::archive::scratch_file::ScratchFile;
 use crate::host::archive::tar_writer::{SizeChange, TarWriter};
 use crate::host::archive::verify::verify;
@@ -509,6 +510,27 @@ fn what_cannot_be_read_is_an_error_that_names_it() {
     let error = write(&fixture.archives, "other", contents).unwrap_err().to_string();
     assert_eq!(error, "cannot read the messages: the database is gone");
     assert_eq!(fixture.left().len(), 1);
+}
+
+#[test]
+fn a_file_that_is_nearly_all_holes_is_refused_by_name_and_not_read() {
+    let fixture = fixture();
+    let write_sparse = |name: &str, length: u64| {
+        let file = File::create(fixture.session.join("work").join(name)).unwrap();
+        file.set_len(length).unwrap();
+        file.write_all_at(b"begin", 0).unwrap();
+        file.write_all_at(b"end", length - 3).unwrap();
+    };
+    write_sparse("a", 1 << 20);
+    let path = fixture.write(true).unwrap();
+    let stored = read(&path).remove(&b"work/a"[..]).unwrap();
+    assert!(stored.len() == 1 << 20 && stored.starts_with(b"begin\0") && stored.ends_with(b"\0end"));
+    fs::remove_file(path).unwrap();
+    write_sparse("b", ZEROS_MAX + (1 << 20));
+    let error = fixture.write(true).unwrap_err();
+    assert!(matches!(&error, ArchiveError::Sparse { path } if path.ends_with("work/b")), "{error}");
+    assert!(error.to_string().contains("over 4 GiB of zeros: move or remove the file"), "{error}");
+    assert!(fixture.left().is_empty());
 }
 
 #[test]
