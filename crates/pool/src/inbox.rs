@@ -109,9 +109,13 @@ struct SessionItems<'a> {
 
 impl SessionItems<'_> {
     fn item(&self, kind: &str, since: Timestamp, (text, next): (String, String)) -> InboxItem {
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         // Redacted before it is cut: a part of a key is not recognised.
-        let text = protocol::bounds::cut(&protocol::redact::text(&line), TEXT_MAX).to_owned();
+        self.unredacted(kind, since, (protocol::redact::text(&one_line(&text)), next))
+    }
+
+    /// Returns an item of a question: a redacted part of it would be allowed unseen.
+    fn unredacted(&self, kind: &str, since: Timestamp, (text, next): (String, String)) -> InboxItem {
+        let text = protocol::bounds::cut(&one_line(&text), TEXT_MAX).to_owned();
         let (session, name) = (self.session.id, self.session.name.clone());
         InboxItem { session, name, kind: kind.to_owned(), since, text, next }
     }
@@ -151,7 +155,7 @@ impl SessionItems<'_> {
             }
             _ => self.attach(),
         };
-        Some(self.item(ask.kind.as_str(), shown.since, (ask.text, next)))
+        Some(self.unredacted(ask.kind.as_str(), shown.since, (ask.text, next)))
     }
 
     /// The agent's user is logged out.
@@ -278,4 +282,8 @@ impl SessionItems<'_> {
 /// Returns that so many prompts wait for a session.
 fn prompts_wait(waiting: u64) -> String {
     if waiting == 1 { "1 prompt waits for it".to_owned() } else { format!("{waiting} prompts wait for it") }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

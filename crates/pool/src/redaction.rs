@@ -41,7 +41,11 @@ pub fn event(event: &mut Event) {
 
 fn agent(event: &mut AgentEvent) {
     match event {
-        AgentEvent::ActivityChanged { activity, .. } => self::activity(activity),
+        AgentEvent::ActivityChanged { activity, .. } => {
+            self::activity(activity);
+            let permission = |ask: &&mut Ask| ask.kind == AskKind::Permission;
+            activity.ask.iter_mut().filter(permission).for_each(|ask| text(&mut ask.text));
+        }
         AgentEvent::ThoughtPublished { thought, .. } => {
             thought.text.iter_mut().chain(&mut thought.objective).for_each(text);
         }
@@ -50,11 +54,10 @@ fn agent(event: &mut AgentEvent) {
     }
 }
 
-/// Redacts an activity. The texts of questions stay: answers have to match them.
+/// Redacts an activity as it is shown to a person who answers. The open question stays whole: a redacted part of
+/// a command would be allowed unseen.
 pub fn activity(activity: &mut Activity) {
     activity.detail.iter_mut().for_each(text);
-    let permission = |ask: &&mut Ask| ask.kind == AskKind::Permission;
-    activity.ask.iter_mut().filter(permission).for_each(|ask| text(&mut ask.text));
 }
 
 fn outcome(outcome: &mut Outcome) {
@@ -111,6 +114,16 @@ mod tests {
     fn shown(mut told: Event) -> String {
         event(&mut told);
         format!("{told:?}")
+    }
+
+    #[test]
+    fn who_answers_a_request_is_shown_all_of_it() {
+        let (command, kind) = ("API_TOKEN=$(sh<evil.sh) npm test", AskKind::Permission);
+        let ask = Ask { id: 1, kind, text: command.into(), tool: None, answerable: true };
+        let mut shown = Activity { ask: Some(ask), detail: Some(command.into()), ..Activity::default() };
+        activity(&mut shown);
+        assert_eq!(shown.ask.unwrap().text, command);
+        assert!(!shown.detail.unwrap().contains("evil"), "nobody answers what it does");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use protocol::{
 };
 
 use crate::queue::{self, asked};
-use crate::stage::Stage;
+use crate::stage::{Stage, signal};
 use crate::turn::hosts;
 use crate::world::{World, server};
 
@@ -35,6 +35,23 @@ fn told(stage: &Stage, why: &Blocked, is_worked: bool) -> Vec<(String, String)> 
     }
     let items = inbox::items(stage.pool(), &volatile, &stage.rules, stage.now());
     items.into_iter().map(|item| (item.kind, item.next)).collect()
+}
+
+/// The text of the item of an agent that asks whether it may run a command.
+fn asked_for(command: &str) -> String {
+    let mut stage = Stage::new("claude");
+    stage.says(signal::prompt());
+    stage.says(signal::wants(command, 60_000));
+    let volatile = Volatile::new(LockTable::new(Epoch(1)), stage.now());
+    let mut items = inbox::items(stage.pool(), &volatile, &stage.rules, stage.now());
+    assert_eq!(items.len(), 1, "{items:?}");
+    items.remove(0).text
+}
+
+#[test]
+fn a_request_is_listed_with_all_that_would_be_allowed() {
+    let command = "API_TOKEN=$(sh<evil.sh) npm test";
+    assert_eq!(asked_for(command), command);
 }
 
 /// No reason that a person could do anything about.
