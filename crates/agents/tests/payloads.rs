@@ -155,7 +155,9 @@ fn questions_are_shown_as_lines_and_a_plan_as_it_is() {
         assert_eq!(asked("AskUserQuestion", &broken), "", "nobody can answer it from outside");
     }
     let long = json!({"questions": vec![json!({"question": "x".repeat(3000)}); 4]});
-    assert_eq!(asked("AskUserQuestion", &long).lines().count(), 4, "none is lost");
+    let lines = asked("AskUserQuestion", &long);
+    assert_eq!(lines.lines().count(), 4, "none is lost");
+    assert!(lines.lines().all(|line| line.ends_with(" more bytes; see its terminal)")), "{lines}");
     assert_eq!(asked("ExitPlanMode", &json!({"plan": "# Plan\n1. do it"})), "# Plan\n1. do it");
     assert_eq!(asked("ExitPlanMode", &json!({})), "{}");
 }

@@ -376,6 +376,19 @@ fn a_dialog_says_what_is_asked() {
 }
 
 #[test]
+fn a_dialog_that_is_cut_says_so() {
+    let asks = "Do you want to proceed?\n❯ 1. Yes\n  2. No\nEsc to cancel";
+    let text = |command: &str| {
+        let shown = Screen::new(format!("Bash command\n{command}\n{asks}").as_bytes());
+        screen::dialog(Claude, &shown).unwrap().text
+    };
+    assert!(text("make").ends_with("Esc to cancel"));
+    let long = text(&"make ".repeat(1000));
+    assert!(long.len() <= protocol::activity::ASK_MAX && long.starts_with("Bash command\nmake make"));
+    assert!(long.ends_with(" more bytes; see its terminal)"), "{long}");
+}
+
+#[test]
 fn what_somebody_writes_is_no_dialog() {
     let rule = "─".repeat(40);
     let screen = Screen::new(format!("{rule}\n❯ 1. Yes\n  Do you want to? Esc to cancel\n{rule}").as_bytes());

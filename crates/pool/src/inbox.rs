@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use protocol::bounds::cut_with_mark;
 use protocol::policy::RestartPolicy;
 use protocol::reply::InboxItem;
 use protocol::{
@@ -109,15 +110,19 @@ struct SessionItems<'a> {
 
 impl SessionItems<'_> {
     fn item(&self, kind: &str, since: Timestamp, (text, next): (String, String)) -> InboxItem {
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         // Redacted before it is cut: a part of a key is not recognised.
-        self.unredacted(kind, since, (protocol::redact::text(&one_line(&text)), next))
-    }
-
-    /// Returns an item of a question: a redacted part of it would be allowed unseen.
-    fn unredacted(&self, kind: &str, since: Timestamp, (text, next): (String, String)) -> InboxItem {
-        let text = protocol::bounds::cut(&one_line(&text), TEXT_MAX).to_owned();
+        let text = cut_with_mark(&protocol::redact::text(&line), TEXT_MAX, "");
         let (session, name) = (self.session.id, self.session.name.clone());
         InboxItem { session, name, kind: kind.to_owned(), since, text, next }
+    }
+
+    /// Returns the item of a question. Its text keeps what would be allowed: secrets, blanks and line ends.
+    fn question(&self, kind: AskKind, since: Timestamp, (text, next): (&str, String)) -> InboxItem {
+        let place = format!(" in `poolctl show {}`", self.session.name);
+        let (text, kind) = (cut_with_mark(text, TEXT_MAX, &place), kind.as_str().to_owned());
+        let (session, name) = (self.session.id, self.session.name.clone());
+        InboxItem { session, name, kind, since, text, next }
     }
 
     /// Returns an item if a session that is to start automatically has waited for a slot for `[queue] stuck_after`,
@@ -155,7 +160,7 @@ impl SessionItems<'_> {
             }
             _ => self.attach(),
         };
-        Some(self.unredacted(ask.kind.as_str(), shown.since, (ask.text, next)))
+        Some(self.question(ask.kind, shown.since, (ask.text.as_str(), next)))
     }
 
     /// The agent's user is logged out.
@@ -282,8 +287,4 @@ impl SessionItems<'_> {
 /// Returns that so many prompts wait for a session.
 fn prompts_wait(waiting: u64) -> String {
     if waiting == 1 { "1 prompt waits for it".to_owned() } else { format!("{waiting} prompts wait for it") }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

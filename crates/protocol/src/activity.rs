@@ -92,7 +92,8 @@ pub struct Ask {
     pub id: u64,
     /// The kind of question.
     pub kind: AskKind,
-    /// The question, at most [`ASK_MAX`] bytes. Questions that `approve` can answer have one line each.
+    /// The question, at most [`ASK_MAX`] bytes; one that is cut says so at its end. Questions that `approve` can
+    /// answer have one line each.
     pub text: String,
     /// The tool that needs a permission, for [`AskKind::Permission`].
     pub tool: Option<String>,

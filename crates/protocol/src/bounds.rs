@@ -5,6 +5,7 @@
 
 use std::ops::RangeInclusive;
 
+use crate::activity::ASK_MAX;
 use crate::hook::{Hook, HookEvent, ToolUse};
 use crate::ids::MessageId;
 use crate::reap::Outcome;
@@ -254,6 +255,23 @@ pub fn cut(text: &str, max: usize) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
+/// Returns at most `max` bytes of a text. If it is cut, it ends with a mark, such as `... (12 more bytes)`; `place`
+/// follows the word "bytes".
+pub fn cut_with_mark(text: &str, max: usize, place: &str) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let mark = |more: usize| format!("... ({more} more bytes{place})");
+    // No mark is longer than that of the whole length.
+    let kept = cut(text, max.saturating_sub(mark(text.len()).len()));
+    cut(&format!("{kept}{}", mark(text.len() - kept.len())), max).to_owned()
+}
+
+/// Returns at most [`ASK_MAX`] bytes of a question. A cut one ends with a mark: who answers has to know of the rest.
+pub fn cut_question(text: &str) -> String {
+    cut_with_mark(text, ASK_MAX, "; see its terminal")
+}
+
 fn shorten(text: &mut String, max: usize) {
     text.truncate(cut(text, max).len());
 }
@@ -288,9 +306,9 @@ impl Hook {
             }
             HookEvent::Permission { tool, text, wait_ms: _ } => {
                 shorten(tool, WORD_MAX);
-                shorten(text, TEXT_MAX);
+                *text = cut_question(text);
             }
-            HookEvent::Notified { kind: _, text } => shorten(text, TEXT_MAX),
+            HookEvent::Notified { kind: _, text } => *text = cut_question(text),
             HookEvent::TurnOver { turn, said } => {
                 shorten_all(turn, WORD_MAX);
                 shorten_all(said, TEXT_MAX);
@@ -367,6 +385,19 @@ impl crate::tmux::TmuxPane {
 mod tests {
     use super::*;
     use crate::request::List;
+
+    #[test]
+    fn a_text_that_is_cut_says_how_much_is_missing() {
+        assert_eq!(cut_with_mark("npm test", 8, ""), "npm test");
+        assert_eq!(cut_with_mark(&"x".repeat(40), 30, ""), "xxxxxxxxxxx... (29 more bytes)");
+        assert_eq!(cut_with_mark(&"é".repeat(20), 30, " there"), "éé... (36 more bytes there)");
+        assert_eq!(cut_with_mark("npm test", 3, ""), "...");
+        let long = format!("npm test #{};rm -rf x", " ".repeat(9000));
+        let question = cut_question(&long);
+        assert!(question.len() <= ASK_MAX && question.starts_with("npm test #"));
+        assert!(question.ends_with(" more bytes; see its terminal)"), "{question}");
+        assert_eq!(cut_question(&question), question);
+    }
 
     #[test]
     fn a_label_has_one_limit() {

@@ -34,7 +34,7 @@ fn signal(event: &str, fields: &Fields) -> Option<HookEvent> {
         "PostToolUseFailure" => Some(fields.tool_ended("error", true)),
         "Notification" => Some(HookEvent::Notified {
             kind: notice(fields.text("notification_type").unwrap_or_default())?,
-            text: fields.word_or_default("message"),
+            text: fields.question("message"),
         }),
         "StopFailure" => Some(failed(fields)),
         _ => common(event, fields),

@@ -1,6 +1,7 @@
 //! Typed access to the fields of a payload; a field of another type counts as missing.
 
 use protocol::activity::ASK_MAX;
+use protocol::bounds::{cut, cut_question, cut_with_mark};
 use protocol::hook::{HookEvent, PROMPT_MAX, TEXT_MAX, ToolUse};
 use serde_json::{Map, Value};
 
@@ -33,6 +34,9 @@ const WRITING_TOOLS: [&str; 8] =
 /// Their arguments that name it.
 const FILE_KEYS: [&str; 3] = ["file_path", "filePath", "notebook_path"];
 
+/// The end of a question whose payload was cut off.
+const CUT_OFF: &str = "... (the rest is cut off; see its terminal)";
+
 /// The fields of a payload.
 pub(super) struct Fields {
     /// The complete values.
@@ -40,14 +44,16 @@ pub(super) struct Fields {
     /// The complete values and the text in which the input was cut off. A truncated id or word would be a
     /// wrong one, but the beginning of a prompt is useful.
     cut: Option<Map<String, Value>>,
+    /// False if the input was cut off.
+    is_whole: bool,
 }
 
 impl Fields {
     pub(super) fn read(input: &[u8]) -> Option<Self> {
         match serde_json::from_slice(input) {
-            Ok(Value::Object(map)) => Some(Self { map, cut: None }),
+            Ok(Value::Object(map)) => Some(Self { map, cut: None, is_whole: true }),
             Ok(_) => None,
-            Err(_) => repair_json(input).map(|Repaired { map, cut }| Self { map, cut }),
+            Err(_) => repair_json(input).map(|Repaired { map, cut, is_whole }| Self { map, cut, is_whole }),
         }
     }
 
@@ -77,6 +83,23 @@ impl Fields {
     /// Returns a text of at most [`TEXT_MAX`] bytes.
     pub(super) fn long(&self, key: &str) -> Option<String> {
         self.text(key).map(|text| clip(text, TEXT_MAX))
+    }
+
+    /// Returns the text of a question, of at most [`ASK_MAX`] bytes. It says whether something is missing.
+    pub(super) fn question(&self, key: &str) -> String {
+        self.as_question(self.beginning(key).and_then(Value::as_str).unwrap_or_default())
+    }
+
+    /// Returns a value, of which the end may be cut off.
+    fn beginning(&self, key: &str) -> Option<&Value> {
+        self.cut.as_ref().unwrap_or(&self.map).get(key)
+    }
+
+    fn as_question(&self, text: &str) -> String {
+        if self.is_whole {
+            return cut_question(text);
+        }
+        format!("{}{CUT_OFF}", cut(text, ASK_MAX - CUT_OFF.len()))
     }
 
     /// Returns an id. One that is too long is ignored, because a truncated id would be a wrong one.
@@ -134,18 +157,21 @@ impl Fields {
     /// Returns the event of a permission request.
     pub(super) fn permission(&self) -> HookEvent {
         let tool = self.word_or_default("tool_name");
-        let text = match self.map.get("tool_input") {
+        let text = match (self.beginning("tool_input"), tool.as_str()) {
+            (None, _) => String::new(),
             // Truncated questions cannot be answered.
-            Some(_) if tool == QUESTIONS_TOOL && self.cut.is_some() => String::new(),
-            Some(input) => match tool.as_str() {
-                QUESTIONS_TOOL => Some(questions(input).unwrap_or_default()),
-                PLAN_TOOL => input.get("plan").and_then(Value::as_str).map(str::to_owned),
-                _ => summary(input).map(str::to_owned),
+            (Some(_), QUESTIONS_TOOL) if !self.is_whole => String::new(),
+            (Some(input), QUESTIONS_TOOL) => questions(input).unwrap_or_default(),
+            (Some(input), PLAN_TOOL) => {
+                let plan = input.get("plan").and_then(Value::as_str).map(str::to_owned);
+                self.as_question(&plan.unwrap_or_else(|| input.to_string()))
             }
-            .unwrap_or_else(|| input.to_string()),
-            None => String::new(),
+            (Some(input), _) => {
+                let does = summary(input).map(str::to_owned);
+                self.as_question(&does.unwrap_or_else(|| input.to_string()))
+            }
         };
-        HookEvent::Permission { tool, text: clip(&text, ASK_MAX), wait_ms: 0 }
+        HookEvent::Permission { tool, text, wait_ms: 0 }
     }
 
     /// Returns a value as JSON of at most [`TEXT_MAX`] bytes, or an empty text. Of an object that is longer, the short
@@ -190,7 +216,7 @@ fn questions(input: &Value) -> Option<String> {
             (labels, false) => format!("{text} ({labels})"),
             (labels, true) => format!("{text} (some of {labels})"),
         };
-        Some(clip(&line, limit)).filter(|line| !line.is_empty())
+        Some(cut_with_mark(&line, limit, "; see its terminal")).filter(|line| !line.is_empty())
     };
     Some(questions.iter().map(one).collect::<Option<Vec<_>>>()?.join("\n"))
 }
@@ -208,7 +234,7 @@ fn summary(input: &Value) -> Option<&str> {
 /// See [`super::tool_summary`]. The JSON may have been cut off.
 pub(super) fn tool_summary(input: &str) -> Option<String> {
     let repaired =
-        || repair_json(input.as_bytes()).map(|Repaired { map, cut }| Value::Object(cut.unwrap_or(map)));
+        || repair_json(input.as_bytes()).map(|Repaired { map, cut, .. }| Value::Object(cut.unwrap_or(map)));
     let input = serde_json::from_str(input).ok().or_else(repaired)?;
     summary(&input).map(|summary| clip(summary, ASK_MAX))
 }
@@ -234,7 +260,7 @@ fn first_line(text: &str) -> &str {
 
 /// Cuts a text to `max` bytes, between characters.
 pub(super) fn clip(text: &str, max: usize) -> String {
-    protocol::bounds::cut(text, max).to_owned()
+    cut(text, max).to_owned()
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ fn signal(event: &str, fields: &Fields) -> Option<HookEvent> {
         "Notification" => {
             let permission = fields.text("notification_type") == Some("ToolPermission");
             let kind = if permission { Notice::Permission } else { Notice::Question };
-            Some(HookEvent::Notified { kind, text: fields.word_or_default("message") })
+            Some(HookEvent::Notified { kind, text: fields.question("message") })
         }
         "SessionEnd" => Some(HookEvent::Ended { reason: fields.word_or_default("reason") }),
         // PreCompress is ignored: as no event marks its end, the agent would stay busy.

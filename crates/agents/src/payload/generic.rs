@@ -26,9 +26,10 @@ fn signal(event: &str, fields: &Fields) -> Option<HookEvent> {
             cwd: None,
         }))),
         "permission" => {
-            Some(HookEvent::Permission { tool: fields.word_or_default("tool"), text: text(), wait_ms: 0 })
+            let (tool, text) = (fields.word_or_default("tool"), fields.question("text"));
+            Some(HookEvent::Permission { tool, text, wait_ms: 0 })
         }
-        "attention" => Some(HookEvent::Notified { kind: Notice::Question, text: text() }),
+        "attention" => Some(HookEvent::Notified { kind: Notice::Question, text: fields.question("text") }),
         "idle" => Some(HookEvent::TurnOver { turn: None, said: fields.long("text") }),
         "interrupted" => Some(HookEvent::Interrupted),
         "error" => Some(HookEvent::TurnFailed { error: text(), limited: false, until: None }),
@@ -42,6 +43,26 @@ mod tests {
     use super::*;
     use crate::adapter::Adapter;
     use crate::payload::parse;
+
+    #[test]
+    fn a_question_that_is_cut_says_so() {
+        let long = "x".repeat(9000);
+        for event in ["permission", "attention"] {
+            let whole = format!(r#"{{"event":"{event}","text":"npm test #{long}; rm -rf x"}}"#);
+            for (written, end) in [
+                (whole.as_str(), " more bytes; see its terminal)"),
+                (&whole[..99], "... (the rest is cut off; see its terminal)"),
+            ] {
+                let signal = parse(Adapter::None, written.as_bytes()).unwrap().signal;
+                let Some(HookEvent::Permission { text, .. } | HookEvent::Notified { text, .. }) = signal
+                else {
+                    panic!("{event}")
+                };
+                assert!(text.starts_with("npm test #xx") && text.ends_with(end), "{text}");
+                assert!(text.len() <= protocol::activity::ASK_MAX);
+            }
+        }
+    }
 
     #[test]
     fn every_event_of_a_script_has_a_meaning() {

@@ -11,6 +11,8 @@ pub(super) struct Repaired {
     pub(super) map: Map<String, Value>,
     /// The complete values and the beginning of the string in which the input was cut off.
     pub(super) cut: Option<Map<String, Value>>,
+    /// False if the input ended within the object.
+    pub(super) is_whole: bool,
 }
 
 /// Reads the object in malformed JSON; text after the object is ignored. None if there is no object.
@@ -19,7 +21,8 @@ pub(super) fn repair_json(input: &[u8]) -> Option<Repaired> {
     let mut repairer = Repairer::default();
     repairer.read(text.trim_start().as_bytes());
     let cut = repairer.in_string.then(|| parse(&repairer.close(repairer.out.len(), true))).flatten();
-    Some(Repaired { map: parse(&repairer.close(repairer.complete, false))?, cut })
+    let is_whole = repairer.open.is_empty();
+    Some(Repaired { map: parse(&repairer.close(repairer.complete, false))?, cut, is_whole })
 }
 
 fn parse(json: &[u8]) -> Option<Map<String, Value>> {
@@ -172,6 +175,9 @@ mod tests {
         assert_eq!(Value::Object(repair_json(b"{\"a\":\"x\xff\"}").unwrap().map), json!({"a": "x\u{fffd}"}));
         let cut_character = repair_json(b"{\"a\":\"x\xe2\x82").unwrap().cut.unwrap();
         assert_eq!(Value::Object(cut_character), json!({"a": "x"}));
+        let is_whole = |input: &[u8]| repair_json(input).unwrap().is_whole;
+        assert!(is_whole(b"{\"a\":\"b\nc\"}") && is_whole(b"{\"a\":1} trailing"));
+        assert!(!is_whole(b"{\"a\":\"b") && !is_whole(b"{\"a\":{}") && !is_whole(b"{"));
     }
 
     #[test]

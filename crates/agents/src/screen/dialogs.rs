@@ -1,7 +1,6 @@
 //! The known dialogs of each agent, recognised by their texts.
 
-use protocol::activity::ASK_MAX;
-use protocol::bounds::cut;
+use protocol::bounds::cut_question;
 
 use super::claude::is_rule;
 use super::{Dialog, Screen, gemini, one_line, opencode};
@@ -176,8 +175,8 @@ fn title_row(known: &KnownDialog, lines: &[String]) -> Option<usize> {
     known.contains.iter().all(|words| text.contains(words)).then_some(start)
 }
 
-/// Joins the lines that are not empty, cut to [`ASK_MAX`] bytes.
+/// Joins the lines that are not empty. A text that is too long says that it is cut.
 fn text(lines: &[String]) -> String {
     let lines = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
-    cut(&lines.collect::<Vec<_>>().join("\n"), ASK_MAX).to_owned()
+    cut_question(&lines.collect::<Vec<_>>().join("\n"))
 }

@@ -4,8 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use protocol::Timestamp;
-use protocol::activity::ASK_MAX;
-use protocol::bounds::cut;
+use protocol::bounds::cut_question;
 use regex::{Captures, Regex, RegexBuilder};
 
 use super::{Composer, Dialog, Screen, aider};
@@ -124,8 +123,7 @@ impl Patterns {
 
     fn dialog(&self, text: &str) -> Option<Dialog> {
         let found = self.dialog.as_ref()?.0.find_iter(text).last()?;
-        let text = cut(found.as_str(), ASK_MAX).to_owned();
-        Some(Dialog { name: "menu".to_owned(), text, is_startup: false })
+        Some(Dialog { name: "menu".to_owned(), text: cut_question(found.as_str()), is_startup: false })
     }
 
     fn background(&self, text: &str) -> Option<String> {

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::activity::ASK_MAX;
-use protocol::bounds::{LIST_MAX, cut};
+use protocol::bounds::{LIST_MAX, cut_question};
 use protocol::hook::{Hook, HookEvent, Notice, Start, ToolUse};
 use protocol::request::Approve;
 use protocol::{
@@ -31,7 +30,7 @@ pub(crate) fn asks_after(
 ) -> Vec<Ask> {
     let mut open = open.to_vec();
     let ask = |kind, text: &str, tool: Option<&str>, answerable| {
-        let (text, tool) = (cut(text, ASK_MAX).to_owned(), tool.map(str::to_owned));
+        let (text, tool) = (cut_question(text), tool.map(str::to_owned));
         Ask { id: hook.id, kind, text, tool, answerable }
     };
     match &hook.signal {
