@@ -8,7 +8,7 @@
 //! `screen` finds the composer and open dialogs in a capture of the pane, and `prompt` escapes the text;
 //! afterwards `prompt` compares it with the text that a hook reports, in which `attached_images` stand for their
 //! paths. Without a report, `transcript` (the agent's own record) and `terminal_marks` (escape sequences in its
-//! output) tell what became of it. `theme` has the colours of a repository.
+//! output) tell what became of it. `theme` has the colours of a repository; `shell_word` quotes for a shell.
 //!
 //! The words of one agent are in this crate only. The README says how to add an agent.
 
@@ -21,6 +21,7 @@ pub mod install;
 pub mod payload;
 pub mod prompt;
 pub mod screen;
+mod shell_word;
 pub mod terminal_marks;
 pub mod theme;
 pub mod transcript;

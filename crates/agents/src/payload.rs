@@ -2,7 +2,7 @@
 //! of events, sources, notices and tools) are translated here into [`HookEvent`]s.
 //!
 //! `fields` reads the JSON, with `repair_json` if it is malformed; one module per agent translates it;
-//! `limit_reset`, `outage` and `skill` interpret texts in it.
+//! `tool_use` describes what a tool does; `limit_reset`, `outage` and `skill` interpret texts in it.
 //!
 //! Any other program can report in a generic form, one JSON object:
 //!
@@ -15,7 +15,8 @@
 //! - `prompt`: a prompt was taken; `text` is the whole prompt, by which a message is confirmed,
 //! - `working` and `tool`: work in progress, and a tool that was used (`input`, `response` and `failed` if
 //!   known),
-//! - `permission`: a permission request for the tool in `tool`, to do `text`,
+//! - `permission`: a permission request for the tool in `tool`, to do `text`, or what its arguments say (`input`, if
+//!   known),
 //! - `attention`: the program waits for its user for another reason,
 //! - `idle`, `interrupted`, `error`: the turn ended; `text` is the answer or the error,
 //! - `ended`.
@@ -29,6 +30,7 @@ mod limit_reset;
 mod outage;
 mod repair_json;
 mod skill;
+mod tool_use;
 
 use protocol::OsBytes;
 use protocol::hook::HookEvent;
@@ -39,6 +41,7 @@ use fields::Fields;
 pub use limit_reset::limit_reset;
 pub(crate) use limit_reset::rfc3339;
 pub use skill::last_skill;
+pub use tool_use::Operation;
 
 /// True if an agent's error says that its user is not logged in: Claude Code 2.1.197 (`Please run /login`),
 /// Codex 0.169.0 (`sign in again`).
@@ -90,12 +93,6 @@ pub fn parse(adapter: Adapter, input: &[u8]) -> Option<Report> {
         Adapter::Gemini => gemini::report(&fields),
         Adapter::Opencode | Adapter::Aider | Adapter::None => generic::report(&fields),
     }
-}
-
-/// Summarises the use of a tool by its most telling argument, in the same words as its permission request.
-/// `input` is the arguments as JSON. None if no argument is telling.
-pub fn tool_summary(input: &str) -> Option<String> {
-    fields::tool_summary(input)
 }
 
 /// Returns the file that a tool writes. `input` is the arguments as JSON.

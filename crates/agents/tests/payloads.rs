@@ -163,6 +163,39 @@ fn questions_are_shown_as_lines_and_a_plan_as_it_is() {
 }
 
 #[test]
+fn a_request_for_a_permission_shows_every_argument_that_counts() {
+    for (tool, input, text) in [
+        ("Bash", json!({"command": "npm test", "description": "x", "timeout": 5, "y": null}), "npm test"),
+        (
+            "Bash",
+            json!({"command": "npm test", "description": "x", "dangerouslyDisableSandbox": true}),
+            "npm test\n{\"dangerouslyDisableSandbox\":true}",
+        ),
+        ("shell", json!({"command": ["rm", "-rf", "/home/me"]}), "rm -rf /home/me"),
+        ("shell", json!({"command": ["sh", "-c", "a; b"], "cwd": "/"}), "sh -c 'a; b'\n{\"cwd\":\"/\"}"),
+        ("x", json!({"command": [1], "n": 3}), "{\"n\":3,\"command\":[1]}"),
+        (
+            "mcp__db__run",
+            json!({"description": "list users", "sql": "DROP TABLE users"}),
+            "list users\n{\"sql\":\"DROP TABLE users\"}",
+        ),
+        (
+            "Write",
+            json!({"file_path": "/x", "content": "long one", "mode": "a"}),
+            "/x\n{\"mode\":\"a\",\"content\":\"long one\"}",
+        ),
+        ("ExitPlanMode", json!({"plan": "do it", "planFilePath": "/p.md"}), "do it"),
+        (
+            "ExitPlanMode",
+            json!({"plan": "do it", "allowedPrompts": [{"prompt": "rm"}]}),
+            "do it\n{\"allowedPrompts\":[{\"prompt\":\"rm\"}]}",
+        ),
+    ] {
+        assert_eq!(asked(tool, &input), text);
+    }
+}
+
+#[test]
 fn a_request_for_a_permission_shows_what_would_be_done() {
     let asked = HookEvent::Permission { tool: "Bash".into(), text: "touch made".into(), wait_ms: 0 };
     assert_eq!([signal(CLAUDE_PERMISSION), signal(CODEX_PERMISSION)], [asked.clone(), asked]);

@@ -160,7 +160,11 @@ impl SessionItems<'_> {
             }
             _ => self.attach(),
         };
-        Some(self.question(ask.kind, shown.since, (ask.text.as_str(), next)))
+        let text = match &ask.tool {
+            Some(tool) if ask.kind == AskKind::Permission => format!("{tool}: {}", ask.text),
+            _ => ask.text,
+        };
+        Some(self.question(ask.kind, shown.since, (text.as_str(), next)))
     }
 
     /// The agent's user is logged out.

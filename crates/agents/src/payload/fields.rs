@@ -6,27 +6,13 @@ use protocol::hook::{HookEvent, PROMPT_MAX, TEXT_MAX, ToolUse};
 use serde_json::{Map, Value};
 
 use super::repair_json::{Repaired, repair_json};
+use super::tool_use::{TELLING, describe, summary};
 use super::{ID_MAX, PLAN_TOOL, QUESTIONS_TOOL};
 
 /// The longest word or short sentence, in bytes.
 const WORD_MAX: usize = 1024;
 /// The longest description of work in progress, in bytes: one line for people.
 const WHAT_MAX: usize = 200;
-/// The arguments of tools that summarise their use, the most telling first.
-const SUMMARY_KEYS: [&str; 12] = [
-    "command",
-    "file_path",
-    "filePath",
-    "notebook_path",
-    "path",
-    "url",
-    "pattern",
-    "query",
-    "skill",
-    "description",
-    "prompt",
-    "name",
-];
 
 /// The tools of Claude Code, Gemini CLI and OpenCode that write a file.
 const WRITING_TOOLS: [&str; 8] =
@@ -136,7 +122,7 @@ impl Fields {
         };
         let skill = skill.map(|name| clip(name.trim_start_matches('/'), WORD_MAX));
         let what = match input.and_then(summary) {
-            Some(summary) => format!("{tool}: {}", first_line(summary)),
+            Some(summary) => format!("{tool}: {}", first_line(&summary)),
             None => tool,
         };
         HookEvent::Working { what: Some(clip(&what, WHAT_MAX)).filter(|what| !what.is_empty()), skill }
@@ -162,16 +148,17 @@ impl Fields {
             // Truncated questions cannot be answered.
             (Some(_), QUESTIONS_TOOL) if !self.is_whole => String::new(),
             (Some(input), QUESTIONS_TOOL) => questions(input).unwrap_or_default(),
-            (Some(input), PLAN_TOOL) => {
-                let plan = input.get("plan").and_then(Value::as_str).map(str::to_owned);
-                self.as_question(&plan.unwrap_or_else(|| input.to_string()))
-            }
-            (Some(input), _) => {
-                let does = summary(input).map(str::to_owned);
-                self.as_question(&does.unwrap_or_else(|| input.to_string()))
-            }
+            (Some(input), PLAN_TOOL) => self.as_question(&describe(input, &["plan"])),
+            (Some(input), _) => self.as_question(&describe(input, &TELLING)),
         };
         HookEvent::Permission { tool, text, wait_ms: 0 }
+    }
+
+    /// Returns what a tool does with its arguments, for the person who permits it. None without arguments.
+    pub(super) fn operation(&self, key: &str) -> Option<String> {
+        let input = self.beginning(key)?;
+        let has_arguments = input.as_object().is_some_and(|arguments| !arguments.is_empty());
+        has_arguments.then(|| self.as_question(&describe(input, &TELLING)))
     }
 
     /// Returns a value as JSON of at most [`TEXT_MAX`] bytes, or an empty text. Of an object that is longer, the short
@@ -221,24 +208,6 @@ fn questions(input: &Value) -> Option<String> {
     Some(questions.iter().map(one).collect::<Option<Vec<_>>>()?.join("\n"))
 }
 
-/// Returns the most telling argument of a tool; of a command that is a list, its last element.
-fn summary(input: &Value) -> Option<&str> {
-    let map = input.as_object()?;
-    SUMMARY_KEYS.into_iter().find_map(|key| match map.get(key)? {
-        Value::String(text) if !text.is_empty() => Some(text.as_str()),
-        Value::Array(parts) => parts.last()?.as_str(),
-        _ => None,
-    })
-}
-
-/// See [`super::tool_summary`]. The JSON may have been cut off.
-pub(super) fn tool_summary(input: &str) -> Option<String> {
-    let repaired =
-        || repair_json(input.as_bytes()).map(|Repaired { map, cut, .. }| Value::Object(cut.unwrap_or(map)));
-    let input = serde_json::from_str(input).ok().or_else(repaired)?;
-    summary(&input).map(|summary| clip(summary, ASK_MAX))
-}
-
 /// See [`super::written_file`]. The JSON may have been cut off.
 pub(super) fn written_file(tool: &str, input: &str) -> Option<String> {
     if !WRITING_TOOLS.contains(&tool) {
@@ -266,6 +235,7 @@ pub(super) fn clip(text: &str, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::payload::tool_use::Operation;
 
     fn fields(input: Value) -> Fields {
         Fields::read(input.to_string().as_bytes()).unwrap()
@@ -284,7 +254,7 @@ mod tests {
         let what = |tool, input| begins(tool, json(input)).0.unwrap();
         assert_eq!(what("Bash", r#"{"command":"make all\nmake more","description":"x"}"#), "Bash: make all");
         assert_eq!(what("Edit", r#"{"old_string":"a","file_path":"/src/x.rs"}"#), "Edit: /src/x.rs");
-        assert_eq!(what("shell", r#"{"command":["bash","-lc","ls"]}"#), "shell: ls");
+        assert_eq!(what("shell", r#"{"command":["bash","-lc","ls"]}"#), "shell: bash -lc ls");
         assert_eq!(what("Odd", r#"{"n":3}"#), "Odd");
         assert_eq!(what("Odd", r#""text""#), "Odd");
         let long = format!(r#"{{"command":"{}"}}"#, "é".repeat(300));
@@ -363,10 +333,10 @@ mod tests {
             let HookEvent::Permission { text, .. } = fields(input.clone()).permission() else { panic!() };
             let HookEvent::ToolUsed(used) = fields(input).tool_ended("none", false) else { panic!() };
             assert!(used.input.len() <= TEXT_MAX);
-            assert_eq!(tool_summary(&used.input), Some(text));
+            let operation = Operation::read(&used.input);
+            assert!(operation.resembles(&text) && !operation.resembles("make"));
+            assert_eq!(operation.is_asked_by(&text), command != long, "both are cut");
         }
-        assert_eq!(tool_summary(r#"{"n":3}"#), None);
-        assert_eq!(tool_summary(""), None);
     }
 
     #[test]

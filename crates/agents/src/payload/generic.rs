@@ -26,8 +26,8 @@ fn signal(event: &str, fields: &Fields) -> Option<HookEvent> {
             cwd: None,
         }))),
         "permission" => {
-            let (tool, text) = (fields.word_or_default("tool"), fields.question("text"));
-            Some(HookEvent::Permission { tool, text, wait_ms: 0 })
+            let text = fields.operation("input").unwrap_or_else(|| fields.question("text"));
+            Some(HookEvent::Permission { tool: fields.word_or_default("tool"), text, wait_ms: 0 })
         }
         "attention" => Some(HookEvent::Notified { kind: Notice::Question, text: fields.question("text") }),
         "idle" => Some(HookEvent::TurnOver { turn: None, said: fields.long("text") }),
@@ -61,6 +61,21 @@ mod tests {
                 assert!(text.starts_with("npm test #xx") && text.ends_with(end), "{text}");
                 assert!(text.len() <= protocol::activity::ASK_MAX);
             }
+        }
+    }
+
+    #[test]
+    fn a_permission_is_for_all_arguments_of_the_tool() {
+        let asked = |input: &str| {
+            let json = format!(r#"{{"event":"permission","tool":"edit","text":"/x","input":{input}}}"#);
+            match parse(Adapter::Opencode, json.as_bytes()).unwrap().signal {
+                Some(HookEvent::Permission { text, .. }) => text,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(asked(r#"{"filePath":"/x","newString":"evil"}"#), "/x\n{\"newString\":\"evil\"}");
+        for none in ["{}", "null", "3"] {
+            assert_eq!(asked(none), "/x");
         }
     }
 

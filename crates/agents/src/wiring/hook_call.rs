@@ -1,8 +1,7 @@
 //! The command line of a hook.
 
-use std::borrow::Cow;
-
 use crate::adapter::Adapter;
+use crate::shell_word::quoted;
 
 /// A call of `poolctl hook`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,15 +31,6 @@ impl<'a> HookCall<'a> {
     pub(crate) fn line(&self) -> String {
         format!("{} {}", quoted(self.poolctl), self.args.join(" "))
     }
-}
-
-/// Quotes a text as one word of a POSIX shell.
-fn quoted(word: &str) -> Cow<'_, str> {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+,:@%".contains(&b);
-    if !word.is_empty() && word.bytes().all(plain) {
-        return word.into();
-    }
-    format!("'{}'", word.replace('\'', r"'\''")).into()
 }
 
 #[cfg(test)]

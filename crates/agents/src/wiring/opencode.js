@@ -37,7 +37,7 @@ function sendNow(report) {
 const textOf = (parts) =>
   parts.filter((part) => part.type === "text" && !part.synthetic && !part.ignored).map((part) => part.text).join("\n")
 
-// Returns the most telling argument of a tool, in the same words as its permission request.
+// Returns the most telling argument of a tool.
 const summary = (args) => {
   const found = ["command", "filePath", "path", "url", "pattern", "query", "description"].find((key) => args?.[key])
   return found && String(args[found])
@@ -66,7 +66,8 @@ export const TmuxPool = async ({ client }) => {
   const ask = (asked) => {
     const use = calls.get(asked.tool?.callID)
     const text = summary(use?.args) ?? asked.metadata?.command ?? (asked.patterns ?? []).join(", ")
-    const request = { event: "permission", conversation, tool: use?.tool ?? asked.permission, text }
+    // Where the arguments are known, `poolctl` describes them in place of the text.
+    const request = { event: "permission", conversation, tool: use?.tool ?? asked.permission, text, input: use?.args }
     if (!APPROVE_MS) return send(request)
     const { hook, answer } = call(request, ["--wait", `${APPROVE_MS}ms`])
     asking.set(asked.id, hook)

@@ -167,7 +167,7 @@ fn hooks() {
         }
         used(serde_json::from_slice::<SpooledHook>(input));
         let text = text(input);
-        used(payload::tool_summary(&text));
+        used(payload::Operation::read(&text).resembles(&text));
         used(payload::last_skill(&text));
         for adapter in ADAPTERS {
             used(payload::is_outage(adapter, &text));

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use agents::payload::Operation;
 use protocol::bounds::{LIST_MAX, cut_question};
 use protocol::hook::{Hook, HookEvent, Notice, Start, ToolUse};
 use protocol::request::Approve;
@@ -55,7 +56,7 @@ pub(crate) fn asks_after(
         }
         HookEvent::ToolUsed(used) => {
             open.retain(|ask| ask.tool.is_some());
-            if let Some(at) = open.iter().position(|ask| is_for(ask, used)) {
+            if let Some(at) = request_for(&open, used) {
                 open.remove(at);
             }
         }
@@ -88,10 +89,20 @@ pub(crate) fn asks_after(
     open
 }
 
-/// True if the used tool is the one that permission was asked for. Other uses of the same tool may run beside it.
-fn is_for(ask: &Ask, used: &ToolUse) -> bool {
-    let does = || agents::payload::tool_summary(&used.input).filter(|_| ask.kind == AskKind::Permission);
-    ask.tool.as_ref() == Some(&used.tool) && does().is_none_or(|does| does == ask.text)
+/// Returns the place of the request for this use of a tool. Other uses of the same tool may run beside it: a request
+/// with the same arguments comes before one that only resembles it.
+fn request_for(open: &[Ask], used: &ToolUse) -> Option<usize> {
+    let asked: Vec<usize> =
+        (0..open.len()).filter(|at| open[*at].tool.as_ref() == Some(&used.tool)).collect();
+    if asked.is_empty() {
+        return None;
+    }
+    let operation = Operation::read(&used.input);
+    let is_question = |at: &usize| open[*at].kind != AskKind::Permission;
+    let is_same = |at: &usize| is_question(at) || operation.is_asked_by(&open[*at].text);
+    let may_be = |at: &usize| operation.resembles(&open[*at].text);
+    let same = asked.iter().copied().find(is_same);
+    same.or_else(|| asked.iter().copied().find(may_be))
 }
 
 /// Checks that an answer fits the question.

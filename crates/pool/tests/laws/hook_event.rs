@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use protocol::activity::ASK_MAX;
 use protocol::clock::ClockStep;
-use protocol::hook::{Hook, HookEvent, Notice, Start};
+use protocol::hook::{Hook, HookEvent, Notice, Start, ToolUse};
 use protocol::message::RESULT_MAX;
 use protocol::policy::{OnFailedTurn, OnInterrupted};
 use protocol::request::Send;
@@ -801,6 +801,26 @@ fn requests_of_several_are_shown_one_after_the_other_and_each_has_its_own_answer
     assert_eq!(stage.activity().detail, None);
     assert_eq!(answered(&stage.says(signal::over())), [(ids[2], false)], "nobody allowed it");
     assert_eq!((texts(&stage), stage.state()), (vec![], Idle));
+}
+
+#[test]
+fn a_use_answers_the_request_with_the_same_arguments_before_one_that_resembles_it() {
+    let mut stage = Stage::new("claude");
+    stage.says(signal::prompt());
+    let background = "make\n{\"run_in_background\":true}";
+    for command in ["make", background, "make\n{\"cwd\":\"/\"}"] {
+        stage.pass(1);
+        stage.says(signal::wants(command, 60_000));
+    }
+    let HookEvent::ToolUsed(used) = signal::used("Bash") else { unreachable!() };
+    let input = r#"{"run_in_background":true,"command":"make"}"#.to_owned();
+    stage.says(HookEvent::ToolUsed(Box::new(ToolUse { input, ..*used })));
+    assert_eq!(texts(&stage), ["make", "make\n{\"cwd\":\"/\"}"]);
+    // Some agents report fewer arguments with the use than with the request.
+    for left in [&["make\n{\"cwd\":\"/\"}"][..], &[]] {
+        stage.says(signal::ran("make"));
+        assert_eq!(texts(&stage), left);
+    }
 }
 
 #[test]

