@@ -42,7 +42,7 @@ fn g07_on_a_machine_short_of_memory_the_idlest_is_parked_one_at_a_time_and_no_pr
     );
     // The next one has to wait, which takes longer than this test.
     wait_until("the pause is told", PATIENCE, || {
-        explained(&pool, &second)["host_memory"]["why"].as_str().unwrap().contains("at least 30 s")
+        explained(&pool, &second)["host_memory"]["why"].as_str().unwrap().contains("waits for 30 s")
     });
     assert!(explained(&pool, &pinned)["host_memory"]["why"].as_str().unwrap().contains("it is pinned"));
     let status = pool.json(&["status"]);

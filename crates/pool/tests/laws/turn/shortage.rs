@@ -117,7 +117,7 @@ fn g07_one_at_a_time_after_a_pause_and_a_sample_that_still_shows_the_shortage() 
     engine.gone(TWO);
     engine.pass(29_000);
     assert_eq!(engine.judge(OF_MEMORY).0, [], "what it used may still come free");
-    assert!(engine.why_not(THREE, Rule::HostMemory).contains("at least 30 s"));
+    assert!(engine.why_not(THREE, Rule::HostMemory).contains("waits for 30 s"));
     engine.pass(1000);
     assert_eq!(engine.judge(ENOUGH).0, [], "it has");
     assert_eq!(engine.judge(OF_MEMORY).0, [THREE]);
