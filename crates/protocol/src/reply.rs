@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::Stamped;
 use crate::hook::Decision;
-use crate::ids::{Seq, SessionId};
+use crate::ids::{Seq, ServerId, SessionId};
 use crate::message::{Claimed, Message};
 use crate::reap::{Candidate, Lease};
 use crate::refusal::Refusal;
@@ -125,6 +125,8 @@ pub struct WatchSetup {
     pub means: Option<TmuxTransport>,
     /// Time between two complete listings, in milliseconds; by default it depends on the number of panes.
     pub sweep_ms: Option<u64>,
+    /// The server on record, unless it is proved dead. It may live although nothing answers at the socket.
+    pub server: Option<ServerId>,
 }
 
 /// The answer to a successful request.

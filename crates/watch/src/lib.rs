@@ -120,6 +120,7 @@ async fn serve(options: &Options, source: &mut Option<Source>, role: &mut Role) 
         Some(kept) => kept,
         None => Source::new(device, plan).map_err(Error::Start)?,
     });
+    source.suppose(setup.server);
     Stream::new(link, source, heartbeat(setup.heartbeat_ms)).run().await
 }
 

@@ -22,7 +22,7 @@ use crate::stamp::stamp_process;
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     state: TmuxState,
-    /// Server that the state belongs to, also while it does not answer.
+    /// Server that the state belongs to, also while it does not answer; at first the one on record, if any.
     server: Option<ServerId>,
     changes: ChangeSet,
     queue: ReadQueue,
@@ -35,9 +35,15 @@ impl Model {
         &self.state
     }
 
-    /// The server seen last, unless it is proved dead.
+    /// The server seen last, or on record, unless it is proved dead.
     pub(crate) fn server(&self) -> Option<ServerId> {
         self.server
+    }
+
+    /// Takes the server on record for the one seen last, unless one was seen. The state does not show it before it
+    /// answers.
+    pub(crate) fn suppose(&mut self, server: Option<ServerId>) {
+        self.server = self.server.or(server);
     }
 
     /// Takes the parts that may have changed since the last call.

@@ -131,6 +131,11 @@ impl Source {
         same && self.device.own == device.own && self.plan == *plan
     }
 
+    /// Takes the server on record for the one seen last, unless one was seen.
+    pub(crate) fn suppose(&mut self, server: Option<ServerId>) {
+        self.model.suppose(server);
+    }
+
     /// The known state of tmux.
     pub(crate) fn state(&self) -> &TmuxState {
         self.model.state()

@@ -216,8 +216,15 @@ impl Peer {
     async fn set_up(&mut self, tmux: &Tmux, change: impl FnOnce(&mut WatchSetup)) {
         let bytes = |path: &std::path::Path| OsBytes(path.as_os_str().as_encoded_bytes().to_vec());
         let (binary, socket) = (bytes(&tmux.device.binary), bytes(&tmux.device.socket));
-        let mut setup =
-            WatchSetup { binary, socket, heartbeat_ms: 1000, own: true, means: None, sweep_ms: None };
+        let mut setup = WatchSetup {
+            binary,
+            socket,
+            heartbeat_ms: 1000,
+            own: true,
+            means: None,
+            sweep_ms: None,
+            server: None,
+        };
         change(&mut setup);
         self.command(WatcherCommand::Watch(setup)).await;
     }

@@ -131,6 +131,7 @@ fn feed_prints_what_is_asked() {
         own: true,
         means: None,
         sweep_ms: None,
+        server: None,
     };
     let pool = Pool::new(move |call| match &call.request {
         Request::Observe(Observe { asked: 0, view: View::Diff(_), .. }) => ok(Response::SendSnapshot),

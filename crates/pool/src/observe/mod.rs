@@ -20,7 +20,7 @@ pub(crate) mod tmux_name;
 
 pub use foreign::{ForeignSessions, foreign_changes, foreign_sessions, panes_to_adopt};
 pub use health::transport_health;
-pub use other_servers::{OutOfReach, is_replaced, out_of_reach};
+pub use other_servers::{OutOfReach, is_replaced, out_of_reach, server_on_record};
 pub use reconcile::{
     ABSENCE_PROOF, DiffScope, Observation, diff_scope, ended_by_tmux, reconcile, unconfirmed_runs,
 };

@@ -30,12 +30,23 @@ pub fn out_of_reach(pool: &Pool, volatile: &Volatile) -> OutOfReach {
         }
         Server::Absent => {
             let missing: Vec<&Session> = missing(pool, volatile).collect();
-            let exited = volatile.reaping.exited();
-            let last = pool.server().filter(|server| !exited.contains(&server.process));
+            let last = seen_last(pool, volatile);
             let used: Vec<ServerId> = missing.iter().copied().filter_map(server_of).collect();
             OutOfReach { sessions: missing.len(), servers: by_sessions(&used, last) }
         }
     }
+}
+
+/// The server that may live although nothing answers at the socket: the one with the most sessions, or else the one
+/// seen last. The latter counts only if the socket is the pool's `own`: another one may have been configured since.
+pub fn server_on_record(pool: &Pool, volatile: &Volatile, own: bool) -> Option<ServerId> {
+    let used: Vec<ServerId> = running(pool, volatile).filter_map(server_of).collect();
+    by_sessions(&used, seen_last(pool, volatile).filter(|_| own)).first().copied()
+}
+
+/// The server that was seen last, unless it is proved dead.
+fn seen_last(pool: &Pool, volatile: &Volatile) -> Option<ServerId> {
+    pool.server().filter(|server| !volatile.reaping.exited().contains(&server.process))
 }
 
 /// Returns the servers of sessions, and `last`, each once, those with the most sessions first.

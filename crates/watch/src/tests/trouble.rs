@@ -86,6 +86,41 @@ async fn t06_a_server_whose_socket_was_replaced_is_reached_again() {
     .await;
 }
 
+/// Returns a tmux with the session "one", and its server.
+async fn running() -> (Tmux, ServerId) {
+    let mut tmux = Tmux::new();
+    let started_at = tmux.create("one", "exec sleep 1000").await.pane.server.started_at;
+    let process = tmux.server.unwrap();
+    (tmux, ServerId { process, started_at })
+}
+
+#[tokio::test]
+async fn t06_a_server_on_record_that_lost_its_socket_before_it_was_seen_is_reached_again() {
+    let ((tmux, server), poold) = (running().await, Poold::new());
+    fs::remove_file(&tmux.device.socket).unwrap();
+    poold.watcher();
+    let mut peer = poold.welcome_to(&tmux, |setup| setup.server = Some(server)).await;
+    let first = peer.observe().await;
+    assert!(is_snapshot(&first) && !first.complete, "that it is on record does not show it");
+    assert_eq!(trouble(&peer.state), Some(ServerProblem::Unreachable));
+    peer.until("it is back", |state| up(state) == Some(server)).await;
+    assert!(of(&peer.state, "one").is_some());
+}
+
+#[tokio::test]
+async fn a_server_on_record_that_has_ended_is_absent_and_another_process_is_not_it() {
+    let ((tmux, server), poold) = (running().await, Poold::new());
+    tmux.end();
+    let me = identity::me().unwrap();
+    poold.watcher();
+    for process in [server.process, ProcId { start: me.start + 1, ..me }] {
+        let on_record = Some(ServerId { process, ..server });
+        let mut peer = poold.welcome_to(&tmux, |setup| setup.server = on_record).await;
+        assert!(peer.observe().await.complete);
+        assert_eq!(peer.state.server, Server::Absent);
+    }
+}
+
 /// Lets a server lose its socket in this way: it is out of reach, keeps what it has, and is back.
 async fn loses_its_socket(lose: impl FnOnce(&Path)) {
     let (tmux, _poold, mut peer) = watched(|_| {}).await;

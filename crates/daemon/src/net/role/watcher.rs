@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::observe::{Observer, Peer, Report};
+use pool::observe::{self, Observer, Peer, Report};
 use protocol::diff::Change;
 use protocol::reply::{WatchSetup, WatcherCommand};
 use protocol::request::{Observe, View};
@@ -14,6 +14,7 @@ use protocol::{
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::config::DaemonSettings;
 use crate::engine::{Daemon, ObservedTmux, Turn};
 use crate::net::answer::answer_call;
 use crate::net::connection::Connection;
@@ -75,22 +76,13 @@ fn watcher_name(pid: Option<u32>) -> String {
 async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
     let mut config = daemon.config.subscribe();
     let own = daemon.loaded();
-    let settings = &own.daemon;
-    let heartbeat = settings.watch_heartbeat;
-    let setup = WatchSetup {
-        binary: daemon.device.binary.clone().into(),
-        socket: daemon.tmux_socket(),
-        heartbeat_ms: protocol::time::millis(heartbeat),
-        own: daemon.device.own,
-        means: settings.watch_transport,
-        sweep_ms: settings.watch_sweep_ms,
-    };
+    let setup = setup(daemon, &own.daemon).await;
     let mut asked = daemon.snapshots.subscribe();
     if *asked.borrow() > 0 {
         // A request that the previous watcher did not answer may still be waited for.
         asked.mark_changed();
     }
-    let silence = SILENCE.max(heartbeat * 5);
+    let silence = SILENCE.max(own.daemon.watch_heartbeat * 5);
     let mut deadline = Instant::now() + silence;
     let (mine, mut watched) = (connection.id, daemon.watcher_connection.subscribe());
     let mut stream = Stream { connection: connection.id, ..Stream::default() };
@@ -142,6 +134,22 @@ async fn watch(daemon: &Arc<Daemon>, connection: &mut Connection) -> String {
         if answer_call(daemon, &connection.outbox, (call.id, reply)).is_err() || replaced {
             return "it disconnected".to_owned();
         }
+    }
+}
+
+/// Returns the parameters of watching.
+async fn setup(daemon: &Daemon, settings: &DaemonSettings) -> WatchSetup {
+    let own = daemon.device.own;
+    let on_record = move |turn: &mut Turn<'_>| observe::server_on_record(turn.pool(), turn.volatile, own);
+    WatchSetup {
+        binary: daemon.device.binary.clone().into(),
+        socket: daemon.tmux_socket(),
+        heartbeat_ms: protocol::time::millis(settings.watch_heartbeat),
+        own,
+        means: settings.watch_transport,
+        sweep_ms: settings.watch_sweep_ms,
+        // A stopping engine does not answer.
+        server: daemon.engine.turn(on_record).await.ok().flatten(),
     }
 }
 

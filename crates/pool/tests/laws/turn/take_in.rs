@@ -347,3 +347,23 @@ fn a_server_without_sessions_is_out_of_reach_until_it_is_proved_dead() {
     assert_eq!(see(&mut engine, TmuxState::default(), &[]), [server(1)]);
     assert_eq!(see(&mut engine, TmuxState::default(), &[server(1).process]), []);
 }
+
+#[test]
+fn the_server_on_record_is_that_of_most_sessions_until_it_is_proved_dead() {
+    let mut engine = Engine::with_live(2);
+    let on_record =
+        |engine: &Engine, own| observe::server_on_record(&engine.world.pool, &engine.volatile, own);
+    let see = |engine: &mut Engine, state: TmuxState, exited: &[ProcId]| {
+        engine.pass(1000);
+        let seen = engine.see(state, exited);
+        engine.world.emit_all(seen.events);
+    };
+    assert_eq!(on_record(&engine, false), Some(server(1)));
+    see(&mut engine, up(2, vec![]), &[]);
+    assert_eq!(on_record(&engine, true), Some(server(1)), "a stranger has no sessions");
+    see(&mut engine, up(2, vec![]), &[server(1).process]);
+    assert_eq!(on_record(&engine, true), Some(server(2)), "the last one that was seen");
+    assert_eq!(on_record(&engine, false), None, "it may be at another socket");
+    see(&mut engine, TmuxState::default(), &[server(2).process]);
+    assert_eq!(on_record(&engine, true), None);
+}
