@@ -117,10 +117,11 @@ fn t06_a_deleted_socket_is_no_proof_and_the_server_is_reminded() {
     pool.ctl(&["rename", &id, "other"]).expect(7);
     pool.ctl(&["park", &id]).expect(7);
     let late = pool.ctl(&["new", "late", "--", "cat"]).expect(7);
-    assert!(late.stderr.contains("SIGUSR1"), "no second server is started: {}", late.stderr);
+    assert!(late.stderr.contains("USR1"), "no second server is started: {}", late.stderr);
     assert!(!pool.tmux_socket().exists());
     assert_eq!(pool.lifecycle(&id), "live");
-    pool.ok(&["rm", "late"]);
+    // It is on record if no observation had shown the trouble before it.
+    drop(pool.ctl(&["rm", "late"]));
     drop(watcher);
     wait_until("the server listens again", PATIENCE, || pool.tmux_pid() == Some(server));
     await_health(&pool);
@@ -128,7 +129,12 @@ fn t06_a_deleted_socket_is_no_proof_and_the_server_is_reminded() {
     // Without a watcher, status tells the user what to do. The next one never saw the server, but `poold` did.
     pool.kill9(Program::Watch);
     fs::remove_file(pool.tmux_socket()).unwrap();
-    await_fault(&pool, &format!("kill -USR1 {server}"));
+    let remedy = format!("kill -USR1 {server}");
+    await_fault(&pool, &remedy);
+    let late = pool.ctl(&["new", "late", "--", "cat"]).expect(7);
+    assert!(late.stderr.contains(&remedy), "{late:?}");
+    pool.ctl(&["show", "late"]).expect(3);
+    assert_eq!(pool.ok(&["new", "web", "--reuse"]), id, "nothing is started for it");
     pool.start(Program::Watch);
     wait_until("the server listens again", PATIENCE, || pool.tmux_pid() == Some(server));
     await_health(&pool);
@@ -248,7 +254,7 @@ fn t03_a_new_server_beside_the_old_one_is_not_taken_for_it() {
     }
     let late = pool.ctl(&["new", "late", "--", "cat"]).expect(7);
     assert!(late.stderr.contains("another tmux server"), "what is started there is lost with it: {late:?}");
-    pool.ok(&["rm", "late"]);
+    pool.ctl(&["show", "late"]).expect(3);
     let refused = pool.ctl(&["restart", &id]).expect(7);
     assert!(refused.stderr.contains("another tmux server") && refused.stderr.contains("nothing was ended"));
     let killed = pool.ctl(&["--timeout", "30s", "kill", &doomed]);

@@ -287,11 +287,11 @@ fn wiring(daemon: &Daemon, session: &Session, (own_dir, dir): (&Path, &Path)) ->
     Some(agents::wiring::wire(agent.adapter, &wire))
 }
 
-async fn explain(daemon: &Daemon, error: &TmuxError, session: &Session) -> String {
+async fn explain(daemon: &Arc<Daemon>, error: &TmuxError, session: &Session) -> String {
     match error {
         TmuxError::Missing(binary) => format!("tmux not found ({}): install tmux", binary.display()),
         TmuxError::TooOld { .. } => format!("{error}; install it, or set [tmux] binary"),
-        TmuxError::NoServer => tmux_server::none_answers(daemon),
+        TmuxError::NoServer => tmux_server::why_none_answers(daemon).await,
         TmuxError::Duplicate(_) => has_name(daemon, &session.name).await,
         other => other.to_string(),
     }

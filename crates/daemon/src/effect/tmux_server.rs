@@ -19,6 +19,15 @@ pub(crate) async fn check(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
     refuse_if_lasting(daemon, trouble).await
 }
 
+/// Checks, before a session is put on record, that no server is out of reach and one answers or may be started. While a
+/// server is seen that does not answer, the start itself tells whether it does in time.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) async fn check_reachable(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
+    refuse_if_lasting(daemon, unreachability).await
+}
+
 /// Checks, within a start, that the tmux server that answers is the one in which the running sessions are. A session
 /// that is started in another server is lost when that server's owner ends it.
 ///
@@ -59,8 +68,18 @@ async fn look(daemon: &Arc<Daemon>, find: Find) -> Result<Option<String>, Refusa
     daemon.engine.turn(move |turn: &mut Turn<'_>| find(turn, &context)).await
 }
 
+/// Returns why a start has found no tmux server, with what to do.
+pub(crate) async fn why_none_answers(daemon: &Arc<Daemon>) -> String {
+    let known = look(daemon, trouble).await.ok().flatten();
+    known.unwrap_or_else(|| none_answers(daemon))
+}
+
 /// Returns the sentence that no tmux server answers, with what to do.
-pub(crate) fn none_answers(daemon: &Daemon) -> String {
+fn none_answers(daemon: &Daemon) -> String {
+    // One of its own would have been started, unless an earlier one lives.
+    if daemon.device.start_server {
+        return unreachable(&OutOfReach::default());
+    }
     if daemon.device.own {
         return "no tmux server answers at the pool's socket: start the server's unit, or, if a server \
                 still runs and only its socket was deleted, send that server SIGUSR1"
@@ -83,6 +102,15 @@ pub(crate) fn trouble(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
             Some(unreachable(&left))
         }
         Server::Absent => (!daemon.device.start_server).then(|| none_answers(daemon)),
+    }
+}
+
+/// Returns the reason against a start if nothing answers at the socket, or another server than that of the running
+/// sessions.
+fn unreachability(turn: &Turn<'_>, daemon: &Daemon) -> Option<String> {
+    match &turn.volatile.observed.state().server {
+        Server::Unknown(silence) if silence.trouble != ServerProblem::Unreachable => None,
+        _ => trouble(turn, daemon),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::decide::idempotency::ClientOperation;
 use crate::decide::{lock, queue};
 use crate::effect::cgroup;
 use crate::effect::slot::{self, SlotDecision};
+use crate::effect::tmux_server;
 use crate::engine::{Daemon, Turn};
 use crate::host::{clock, random};
 use crate::sense::{machine_capacity, user_dirs};
@@ -25,8 +26,12 @@ pub(super) async fn new(daemon: &Arc<Daemon>, op: &ClientOperation, asked: New) 
     cgroup::refresh(daemon).await;
     daemon.refresh_disk(0).await;
     let wait_ms = asked.wait_slot_ms;
-    let wanted =
-        asked.workspace.as_ref().or(asked.name.as_ref()).map(|name| Wanted::Name(name.trim().to_owned()));
+    let named = asked.workspace.as_ref().or(asked.name.as_ref()).map(|name| name.trim().to_owned());
+    let reused = named.clone().filter(|_| asked.reuse);
+    if !daemon.engine.turn(move |turn: &mut Turn<'_>| has_slot(turn, reused.as_deref())).await? {
+        tmux_server::check_reachable(daemon).await?;
+    }
+    let wanted = named.map(Wanted::Name);
     let is_generated = asked.name.is_none() && asked.workspace.is_none();
     let is_numbered = is_generated && daemon.settings().naming == Naming::Numeric;
     let creation = Creation { prompt: first_prompt(&asked)?, asked };
@@ -45,6 +50,11 @@ pub(super) async fn new(daemon: &Arc<Daemon>, op: &ClientOperation, asked: New) 
         }
         Outcome::Existing(session) => start::ensure_running(daemon, op, session).await,
     }
+}
+
+/// True if a session has this name and holds a slot: nothing is started for it.
+fn has_slot(turn: &Turn<'_>, name: Option<&str>) -> bool {
+    name.and_then(|name| turn.pool().named(name)).is_some_and(|session| session.lifecycle.holds_slot())
 }
 
 /// A request whose prompt was checked.
