@@ -28,7 +28,7 @@ pub(crate) struct LifecycleArgs {
     /// Action of the reaper when a rule applies: hung=restart, idle_session=park, … [default: its agent's]
     #[arg(long, value_name = "RULE=ACTION", value_parser = rule_action)]
     pub reap: Vec<(Rule, Action)>,
-    /// Remove it a few seconds after its end
+    /// Remove it a few seconds after its end; one that is lost stays
     #[arg(long, conflicts_with_all = ["restart", "ttl"])]
     pub ephemeral: bool,
     /// Never park it automatically
