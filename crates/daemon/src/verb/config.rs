@@ -134,6 +134,9 @@ mod tests {
         assert!(told.contains(&cure) && !told.contains("is gone"), "{told}");
         std::os::unix::fs::symlink("nowhere", &paths.config).unwrap();
         let told = problem(&paths, &defaults).unwrap_or_default();
-        assert!(told.contains("would not start again") && told.contains("is a link to"), "{told}");
+        assert!(
+            told.contains("would not start again") && told.contains("is a link whose target is missing"),
+            "{told}"
+        );
     }
 }
