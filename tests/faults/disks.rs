@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
@@ -22,6 +23,14 @@ const NO_RESERVE: &str = "[pool]\nmin_free_disk = '0B'\n[queue]\nmin_free_disk =
 fn send(pool: &Pool, key: String, body: &[u8]) -> Result<(String, u64), Output> {
     let sent = pool.ctl_in(&["--timeout", "20s", "send", "web", "--key", &key, "-"], body);
     if sent.code == 0 { Ok((key, sent.text().parse().unwrap())) } else { Err(sent) }
+}
+
+/// Fills the disk of the state directory; returns the file that takes all of it.
+fn fill(pool: &Pool) -> PathBuf {
+    let filler = pool.state().join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while std::io::Write::write(&mut file, &[1; 4096]).is_ok_and(|written| written > 0) {}
+    filler
 }
 
 #[track_caller]
@@ -141,10 +150,7 @@ fn d10_on_a_full_disk_poold_starts_and_sessions_can_be_removed() {
     pool.start_all();
     pool.await_complete();
     pool.script("web", "exec sleep 1000");
-    let filler = pool.state().join("filler");
-    let mut file = fs::File::create(&filler).unwrap();
-    while std::io::Write::write(&mut file, &[1; 4096]).is_ok_and(|written| written > 0) {}
-    drop(file);
+    fill(&pool);
     for end in [Signal::SIGTERM, Signal::SIGKILL] {
         pool.end(Program::Poold, end);
         pool.start(Program::Poold);
@@ -153,6 +159,25 @@ fn d10_on_a_full_disk_poold_starts_and_sessions_can_be_removed() {
     assert_eq!(pool.lifecycle("web"), "live");
     pool.ok(&["kill", "web"]);
     pool.ok(&["rm", "web"]);
+}
+
+#[test]
+fn on_a_full_disk_nothing_is_ended_or_taken_up_that_could_not_start() {
+    let Some((_mount, pool)) = on_a_disk(NO_RESERVE, "48m") else { return };
+    pool.start_all();
+    pool.await_complete();
+    let (id, aside) = (pool.script("web", "exec sleep 1000"), pool.script("aside", "exec sleep 1000"));
+    pool.ok(&["park", "--force", &aside]);
+    let filler = fill(&pool);
+    let refused = pool.ctl(&["restart", "web"]).expect(5);
+    assert!(refused.stderr.contains("make room there; nothing was ended"), "{refused:?}");
+    let shown = pool.show(&id);
+    assert_eq!((&shown["lifecycle"], &shown["incarnations"]), (&"live".into(), &1.into()));
+    pool.ctl(&["restore", "aside"]).expect(5);
+    assert_eq!(pool.lifecycle(&aside), "parked");
+    fs::remove_file(filler).unwrap();
+    pool.ok(&["restart", "web"]);
+    pool.ok(&["restore", "aside"]);
 }
 
 #[test]

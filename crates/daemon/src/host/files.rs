@@ -111,6 +111,17 @@ fn write_then_rename(
     written
 }
 
+/// Fails if a file of this size cannot be written in a directory, and leaves none there. The free space that a file
+/// system tells counts neither quotas nor inodes.
+pub(crate) fn try_space(dir: &Path, bytes: usize) -> io::Result<()> {
+    let part = dir.join(format!("space.part{}", WRITES.fetch_add(1, Ordering::Relaxed) % PARTS));
+    drop(fs::remove_file(&part));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+    // Unnamed before it is written: a crash leaves nothing of it.
+    fs::remove_file(part)?;
+    file.write_all(&vec![0_u8; bytes])
+}
+
 /// Withdraws a job, so that no init can start it any more.
 pub(crate) fn fence(run: &Path, tag: Tag) -> io::Result<Fence> {
     match fs::remove_file(path(run, tag, "job")) {
@@ -288,6 +299,14 @@ mod tests {
         write_atomic(&plain, b"new").unwrap();
         assert_eq!(fs::read(&plain).unwrap(), b"new");
         assert!(fs::symlink_metadata(&plain).unwrap().is_file());
+    }
+
+    #[test]
+    fn space_is_tried_without_a_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        try_space(dir.path(), 100_000).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        try_space(&dir.path().join("missing"), 1).unwrap_err();
     }
 
     #[test]

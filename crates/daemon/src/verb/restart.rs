@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::request::Restart;
-use protocol::{ErrorCode, OsBytes, Refusal, Reply, SessionId};
+use protocol::{ErrorCode, Refusal, Reply, SessionId, Spec};
 use tokio::time::timeout;
 
 use crate::decide::idempotency::ClientOperation;
@@ -43,31 +43,32 @@ pub(super) async fn restart(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
 }
 
 /// Refuses before anything is ended if the session could not start again: another tmux session has its name, its
-/// directory or the sessions' init is gone, or none can be started in the tmux server.
+/// directory or the sessions' init is gone, the disk is full, or none can be started in the tmux server.
 async fn check_startable(daemon: &Arc<Daemon>, asked: &Restart) -> Result<(), Refusal> {
     let wanted = asked.session.clone();
     let read = move |turn: &mut Turn<'_>| {
         let session = pool::session::resolve(turn.pool(), &wanted)?;
         let is_taken = pool::observe::is_name_taken(turn.pool(), &turn.volatile.observed, session);
         // If nothing runs, or a restart is under way, this request ends nothing, so its place is not checked.
-        let cwd = (!pool::session::restart(session).is_empty()).then(|| session.spec.cwd.clone());
-        Ok::<_, Refusal>((session.id, is_taken.then(|| session.name.clone()), cwd))
+        let spec = (!pool::session::restart(session).is_empty()).then(|| session.spec.clone());
+        Ok::<_, Refusal>((session.id, is_taken.then(|| session.name.clone()), spec))
     };
-    let (id, taken, cwd) = daemon.engine.turn(read).await??;
+    let (id, taken, spec) = daemon.engine.turn(read).await??;
     let unended = |why: String| format!("{why}; nothing was ended");
     if let Some(name) = taken {
         let why = launch::has_name(daemon, &name).await;
         return Err(Refusal::new(ErrorCode::Conflict, unended(why)));
     }
-    let Some(cwd) = cwd else { return Ok(()) };
-    let checked = check_place(daemon, (id, &cwd)).await;
+    let Some(spec) = spec else { return Ok(()) };
+    let checked = check_place(daemon, (id, &spec)).await;
     checked.map_err(|refusal| Refusal { message: unended(refusal.message), ..refusal })
 }
 
-/// Checks the directory, and that sessions can be started in the tmux server as it is now: the last observation may
-/// precede a trouble, and the program would be ended for a start that fails.
-async fn check_place(daemon: &Arc<Daemon>, session: (SessionId, &OsBytes)) -> Result<(), Refusal> {
-    user_dirs::check_cwd(daemon, session).await?;
+/// Checks the directory, the disk, and that sessions can be started in the tmux server as it is now: the last
+/// observation may precede a trouble, and the program would be ended for a start that fails.
+async fn check_place(daemon: &Arc<Daemon>, (id, spec): (SessionId, &Spec)) -> Result<(), Refusal> {
+    user_dirs::check_cwd(daemon, (id, &spec.cwd)).await?;
     tmux_snapshot::take(daemon).await?;
-    start::check(daemon).await
+    // A job is as large as its command and its environment.
+    start::check(daemon, serde_json::to_vec(spec).map_or(0, |job| job.len())).await
 }

@@ -26,7 +26,7 @@ pub(super) async fn restore(daemon: &Arc<Daemon>, op: &ClientOperation, asked: R
 async fn restore_all(daemon: &Arc<Daemon>, op: &ClientOperation) -> Reply {
     // A loss that no observation has shown yet counts, too.
     tmux_snapshot::take(daemon).await?;
-    start::check(daemon).await?;
+    start::check(daemon, 0).await?;
     let (context, operation) = (Arc::clone(daemon), op.clone());
     let decide = move |turn: &mut Turn<'_>| {
         let events =

@@ -2,6 +2,7 @@
 //! the answer. The turn that decides the start claims the session, so that no other task settles it
 //! meanwhile.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::effect::launch::launch;
 use crate::effect::slot::{self, Requester, SlotDecision};
 use crate::effect::tmux_server;
 use crate::engine::{Daemon, Turn, TurnOnDrop, pane_of};
+use crate::host::blocking_pool::Purpose;
 use crate::host::files;
 use crate::host::random::identity;
 use crate::sense::{machine_capacity, programs};
@@ -24,6 +26,10 @@ use crate::verb::{clear, session_view};
 
 /// Time that a repeated operation waits for the outcome of an earlier attempt.
 pub(super) const OUTCOME_LIMIT: Duration = Duration::from_secs(30);
+
+/// Bytes of disk without which nothing is started: for the records of a start, the files of its agent's hooks, and the
+/// job of a usual environment.
+const ROOM: usize = 64 << 10;
 
 /// Launches a session whose creation was decided, and answers with the result. One that `is_numbered` gets
 /// another name if tmux has its name.
@@ -156,13 +162,31 @@ pub(super) async fn start_stopped(
 }
 
 /// Checks before a start that it can succeed, so that what waits for it, or is to be ended for it, stays as it is.
+/// `job` is the size of the job, if it may be above [`ROOM`].
 ///
 /// # Errors
-/// Failed, if the sessions' init is missing; unavailable, if none can be started in the tmux server.
-pub(super) async fn check(daemon: &Arc<Daemon>) -> Result<(), Refusal> {
-    match programs::init_problem(daemon).await {
-        Some(problem) => Err(Refusal::failed(problem)),
-        None => tmux_server::check(daemon).await,
+/// Failed, if the sessions' init is missing; refused, if the disk is full; unavailable, if none can be started in the
+/// tmux server.
+pub(super) async fn check(daemon: &Arc<Daemon>, job: usize) -> Result<(), Refusal> {
+    if let Some(problem) = programs::init_problem(daemon).await {
+        return Err(Refusal::failed(problem));
+    }
+    check_room(daemon, ROOM + job).await?;
+    tmux_server::check(daemon).await
+}
+
+/// Checks that so many bytes can be written beside the jobs.
+async fn check_room(daemon: &Daemon, bytes: usize) -> Result<(), Refusal> {
+    let run = daemon.paths.run.clone();
+    let written = daemon.blocking.with_timeout(Purpose::Launch, move || files::try_space(&run, bytes)).await;
+    let place = daemon.paths.run.display();
+    match written {
+        Some(Ok(())) => Ok(()),
+        Some(Err(error)) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            Err(Refusal::refused(format!("the disk of {place} is full ({error}): make room there")))
+        }
+        Some(Err(error)) => Err(Refusal::failed(format!("cannot write to {place}: {error}"))),
+        None => Err(Refusal::failed(format!("the file system of {place} does not answer"))),
     }
 }
 
@@ -176,7 +200,7 @@ pub(crate) async fn start_next<R: Send + 'static>(
 ) -> Result<Option<R>, Refusal> {
     // A session between two incarnations would stay there.
     if !options.is_restart {
-        check(daemon).await?;
+        check(daemon, 0).await?;
     }
     let (context, under, begins) = (Arc::clone(daemon), lock::current(), requester.clone());
     let decide = move |turn: &mut Turn<'_>, ahead: usize| {
