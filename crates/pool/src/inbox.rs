@@ -261,8 +261,8 @@ impl SessionItems<'_> {
         is_over.then(|| self.item("over", session.changed_at, (text, self.restart())))
     }
 
-    /// Returns an item for a failed start in three cases: prompts wait for the session; it ran before and could not be
-    /// started again because of its tmux server; or it fails each time. The pool may try again, but a person has to
+    /// Returns an item for a failed start in three cases: prompts wait for the session; it ran before and was kept from
+    /// its next start; or it fails each time. The pool may try again, but a person has to
     /// remove the cause.
     fn failed_to_start(&self) -> Option<InboxItem> {
         let session = self.session;

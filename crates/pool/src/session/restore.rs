@@ -7,8 +7,8 @@ use protocol::{Event, Lifecycle, Reason, Session, Timestamp};
 
 use crate::pool::Pool;
 
-/// Makes all sessions start that are lost or about to be, `spacing` apart. This includes sessions that could not be
-/// started earlier because of tmux.
+/// Makes all sessions start that are lost or about to be, `spacing` apart. This includes sessions that were kept from a
+/// start earlier.
 #[must_use]
 pub fn restore_all(pool: &Pool, spacing: Duration, now: Timestamp) -> Vec<Event> {
     let ending = |s: &&Session| s.lifecycle == Lifecycle::Draining && s.reason == Some(Reason::ServerGone);
@@ -23,9 +23,9 @@ pub fn restore_all(pool: &Pool, spacing: Duration, now: Timestamp) -> Vec<Event>
     lost.enumerate().map(due).collect()
 }
 
-/// True if a session that ran before could not be started again because of its tmux server.
+/// True if a session that ran before could not be started again because of its tmux server, its directory or the disk.
 pub(crate) fn was_kept_from_start(session: &Session) -> bool {
     session.lifecycle == Lifecycle::Failed
         && session.incarnations > 1
-        && matches!(session.reason, Some(Reason::TmuxFailed | Reason::NameTaken))
+        && matches!(session.reason, Some(Reason::TmuxFailed | Reason::NameTaken | Reason::Setup))
 }

@@ -212,6 +212,15 @@ fn a_session_that_failed_to_start_is_told_while_prompts_wait_for_it() {
 }
 
 #[test]
+fn a_session_that_ran_before_and_cannot_be_set_up_again_is_told() {
+    let mut stage = Stage::new("claude");
+    stage.is(Lifecycle::Failed, Some(Reason::Setup));
+    assert_eq!(kind(&stage, &idle()), [""; 0], "whoever made it was told");
+    stage.change(|s| s.incarnations = 2);
+    assert_eq!(kinds(&stage, &idle()), [("failed".to_owned(), "poolctl restart s".to_owned())]);
+}
+
+#[test]
 fn a_session_that_fails_to_start_each_time_is_told_from_the_fifth_failure_on() {
     let told = |reason, failures| {
         let mut stage = Stage::new("claude");

@@ -496,12 +496,14 @@ fn what_was_lost_is_started_one_after_the_other() {
 }
 
 #[test]
-fn what_tmux_kept_from_being_restored_is_started_by_the_next_restore() {
+fn what_was_kept_from_being_restored_is_started_by_the_next_restore() {
     for (incarnations, reason, is_started) in [
         (2, Reason::TmuxFailed, true),
         (2, Reason::NameTaken, true),
+        (2, Reason::Setup, true),
         (2, Reason::ExecFailed, false),
         (1, Reason::TmuxFailed, false),
+        (1, Reason::Setup, false),
     ] {
         let mut scene = Scene::new(1);
         scene.is(1, Lifecycle::Failed, reason);

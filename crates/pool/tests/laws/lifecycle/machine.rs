@@ -456,7 +456,7 @@ fn is_lost(s: &Session) -> bool {
         || s.lifecycle == Lifecycle::Draining && s.reason == Some(Reason::ServerGone)
         || s.lifecycle == Lifecycle::Failed
             && s.incarnations > 1
-            && matches!(s.reason, Some(Reason::TmuxFailed | Reason::NameTaken))
+            && matches!(s.reason, Some(Reason::TmuxFailed | Reason::NameTaken | Reason::Setup))
 }
 
 /// Comparisons after every step.
