@@ -233,13 +233,16 @@ impl Tail {
         Ok(None)
     }
 
-    /// Says that the end of the log may be missing, if the log was removed while it was read, or its writer was lost.
+    /// Says that the end of the log may be missing: the log was removed while it was read, or its writer was lost or
+    /// could not write all of it.
     pub(crate) fn note_lost_end(&self) {
         let dir = self.reader.dir();
         if self.reader.offset() > 0 && !dir.exists() {
             out::note("poolctl: the log was removed; the end of the output may be missing");
         } else if logs::is_writer_lost(dir) {
-            out::note("poolctl: the log writer was lost; the end of the output may be missing");
+            out::note(
+                "poolctl: the log writer was lost, or its disk was full; the end of the output may be missing",
+            );
         }
     }
 

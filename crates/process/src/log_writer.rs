@@ -51,7 +51,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// The log cannot be opened, or standard input cannot be read. A failed write is not an error: lost bytes are
-/// counted, and a notice is written to the log once that is possible again.
+/// counted, and a notice is written to the log once that is possible again. If it never is, this writer counts as lost.
 pub fn write_log(options: &WriterOptions) -> io::Result<()> {
     platform::set_process_name(NAME);
     ignore_signals()?;
@@ -62,12 +62,12 @@ pub fn write_log(options: &WriterOptions) -> io::Result<()> {
 pub fn write_from(input: impl io::Read + Send + 'static, options: &WriterOptions) -> io::Result<()> {
     let chunks = stdin_reader::read_chunks(input)?;
     let (mut presence, mut log) = open(options)?;
-    let result = copy::copy(chunks, &mut log);
-    if result.is_ok() {
+    let unreported = copy::copy(chunks, &mut log);
+    if matches!(unreported, Ok(0)) {
         presence.tell_end();
     }
     log.finish();
-    result
+    unreported.map(drop)
 }
 
 /// Empties a log, also while it is being written. Offsets continue.

@@ -7,11 +7,11 @@ use protocol::logs::NOTICE;
 
 use super::stdin_reader::Chunk;
 
-/// Copies the input to its end.
+/// Copies the input to its end. Returns the number of lost bytes of which no notice could be written.
 pub(super) fn copy(
     input: impl IntoIterator<Item = io::Result<Chunk>>,
     mut out: impl Write,
-) -> io::Result<()> {
+) -> io::Result<usize> {
     let mut lost = 0;
     for chunk in input {
         let chunk = chunk?;
@@ -19,8 +19,7 @@ pub(super) fn copy(
         // Nothing may follow a gap before its notice.
         lost += if lost > 0 { chunk.bytes.len() } else { write_fully(&mut out, &chunk.bytes) };
     }
-    write_notice(&mut out, lost);
-    Ok(())
+    Ok(write_notice(&mut out, lost))
 }
 
 /// Writes the notice of lost bytes, if any; returns the number that still has to be reported.
@@ -89,11 +88,16 @@ mod tests {
         }
     }
 
-    fn log(room: &[usize]) -> String {
+    /// Returns what is written to the disk, and the number of lost bytes that it does not tell.
+    fn copied(room: &[usize]) -> (String, usize) {
         let turn = Cell::new(0);
         let mut disk = Disk { room: room.to_vec(), turn: &turn, written: Vec::new() };
-        copy(Chunks(&turn, room.len()), &mut disk).unwrap();
-        String::from_utf8(disk.written).unwrap()
+        let lost = copy(Chunks(&turn, room.len()), &mut disk).unwrap();
+        (String::from_utf8(disk.written).unwrap(), lost)
+    }
+
+    fn log(room: &[usize]) -> String {
+        copied(room).0
     }
 
     #[test]
@@ -104,8 +108,8 @@ mod tests {
     #[test]
     fn what_a_full_disk_drops_is_counted_and_said() {
         assert_eq!(log(&[4, 0, 99, 99]), format!("1111{}3333333333", notice(16)));
-        assert_eq!(log(&[4, 0, 0]), "1111", "the disk stays full");
-        assert_eq!(log(&[4, 0, 99]), format!("1111{}", notice(16)), "said at the end at the latest");
+        assert_eq!(copied(&[4, 0, 0]), ("1111".to_owned(), 16), "the disk stays full");
+        assert_eq!(copied(&[4, 0, 99]), (format!("1111{}", notice(16)), 0), "said at the end at the latest");
     }
 
     #[test]

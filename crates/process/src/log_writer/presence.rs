@@ -1,5 +1,5 @@
 //! The presence of writers. Each writer holds a lock while it runs, and records its beginning and its end in the file
-//! of that lock. A writer that was killed, or lost with the machine, has recorded no end.
+//! of that lock. A writer that was killed, lost with the machine, or left without disk space has recorded no end.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -33,7 +33,7 @@ impl Presence {
         Ok(Self(file))
     }
 
-    /// Tells that the writer has written all of its input.
+    /// Tells that the writer has written all of its input, or a notice in place of what is missing.
     pub(super) fn tell_end(&mut self) {
         drop(self.0.write_all(&[ENDED]));
     }
@@ -52,8 +52,8 @@ pub fn has_writer(dir: &Path) -> bool {
     find_writer(dir).unwrap_or(true)
 }
 
-/// True if no writer of this log is running, and one has ended without writing all of its input: output may be missing
-/// at the end.
+/// True if no writer of this log is running, and one has ended without writing all of its input, or a notice of what is
+/// missing: output may be missing at the end.
 pub fn is_writer_lost(dir: &Path) -> bool {
     let mut told = Vec::new();
     let read = open_file(&dir.join(logs::LOCK)).and_then(|file| file.take(LENGTH_MAX).read_to_end(&mut told));

@@ -1,9 +1,10 @@
 //! Tests that, whatever happens between two writes, every accepted byte is at its offset.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::thread;
 
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -16,7 +17,7 @@ use super::compress::{claim, compress};
 use super::copy::write_fully;
 use super::directory::LogDir;
 use super::rotating_log::RotatingLog;
-use super::{Parts, WriterOptions, clear, has_writer, times};
+use super::{Parts, WriterOptions, clear, has_writer, is_writer_lost, times, write_from};
 use crate::testing::wait_until;
 
 fn open(options: &WriterOptions) -> RotatingLog {
@@ -296,6 +297,31 @@ fn a_writer_is_seen_as_long_as_one_is_there() {
     let earlier = File::create(dir.path().join(logs::CURRENT)).unwrap();
     earlier.lock().unwrap();
     assert!(has_writer(dir.path()), "a writer of an earlier release");
+}
+
+#[test]
+fn a_writer_whose_last_output_could_not_be_written_counts_as_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, aside) = (dir.path().join("logs"), dir.path().join("aside"));
+    for (fails, kept) in [(false, &log), (true, &aside)] {
+        let (input, mut output) = io::pipe().unwrap();
+        let options = WriterOptions::new(&log);
+        let writer = thread::spawn(move || write_from(input, &options));
+        output.write_all(b"one").unwrap();
+        let is_written = || fs::read(log.join(logs::CURRENT)).is_ok_and(|text| text.ends_with(b"one"));
+        wait_until("the first output", is_written);
+        if fails {
+            // Nothing is written through a link.
+            fs::rename(&log, &aside).unwrap();
+            symlink(&aside, &log).unwrap();
+        }
+        output.write_all(b"two").unwrap();
+        drop(output);
+        writer.join().unwrap().unwrap();
+        // A child that another test has just forked holds the lock until it executes its program.
+        wait_until("the end of the writer", || !has_writer(kept));
+        assert_eq!(is_writer_lost(kept), fails);
+    }
 }
 
 #[test]
