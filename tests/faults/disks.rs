@@ -142,6 +142,8 @@ fn d10_the_space_kept_for_the_database_is_kept_anew_whenever_its_file_grows() {
     }
     assert!(length() > before + (8 << 20), "it has used what was kept");
     wait_until("it is kept anew", PATIENCE, is_kept);
+    pool.end(Program::Poold, Signal::SIGTERM);
+    assert!(is_kept(), "for the next start");
 }
 
 #[test]
@@ -153,6 +155,8 @@ fn d10_on_a_full_disk_poold_starts_and_sessions_can_be_removed() {
     fill(&pool);
     for end in [Signal::SIGTERM, Signal::SIGKILL] {
         pool.end(Program::Poold, end);
+        // Whatever it gave up is taken.
+        fill(&pool);
         pool.start(Program::Poold);
         pool.await_complete();
     }

@@ -124,6 +124,11 @@ impl Reader {
         self.reading(|read| Ok(open(read, Table::Quarantine)?.len()?))
     }
 
+    /// Returns the path of the file; `None` without a file.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.0.file.as_ref().map(|file| file.path.clone())
+    }
+
     /// Returns the size of the file in bytes; 0 without a file.
     pub fn bytes(&self) -> u64 {
         self.0.file.as_ref().and_then(|file| fs::metadata(&file.path).ok()).map_or(0, |file| file.len())

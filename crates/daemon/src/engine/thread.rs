@@ -18,8 +18,8 @@ use crate::engine::batching::{BATCH_MAX, Batching};
 use crate::engine::publish::Publisher;
 use crate::engine::turn::{Completion, Conditions, JournalRetention, Turn, Work};
 use crate::engine::waiters::Waiters;
-use crate::host::clock;
 use crate::host::timeline::GivenOut;
+use crate::host::{clock, disk_reserve};
 
 /// Maximum time for which an observation waits for a commit of other events.
 const OBSERVATION_DELAY_MAX: Duration = Duration::from_secs(1);
@@ -120,7 +120,7 @@ impl Engine {
 
     fn close(self) -> Option<GivenOut> {
         let given_out = (self.pool.next_session(), self.pool.seq().0);
-        match self.store.close() {
+        match disk_reserve::close(self.store) {
             Ok(()) => Some(given_out),
             Err(error) => {
                 tracing::error!(%error, "the store did not close cleanly");
@@ -225,10 +225,28 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use protocol::OpId;
 
     use super::*;
     use crate::engine::tests::engine;
+
+    #[test]
+    fn what_is_reserved_for_the_database_outlives_its_close() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, database) = (engine(dir.path(), Publisher::new()), dir.path().join("pool.redb"));
+        disk_reserve::preallocate(&database);
+        let is_kept = || {
+            let found = std::fs::metadata(&database).unwrap();
+            found.blocks() * 512 >= found.len() + (7 << 20)
+        };
+        // Not every file system keeps anything.
+        if is_kept() {
+            engine.close().unwrap();
+            assert!(is_kept());
+        }
+    }
 
     #[test]
     fn an_answer_is_not_later_than_the_last_reading_of_the_clock() {

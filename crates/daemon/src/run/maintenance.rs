@@ -11,6 +11,7 @@ use protocol::paths::prepare_dir;
 use protocol::reply::Checked;
 use store::{Store, StoreError, maintenance as tools};
 
+use crate::host::disk_reserve;
 use crate::host::error::DaemonError;
 use crate::run::options::{self, Options};
 use crate::run::state_lock;
@@ -100,7 +101,7 @@ fn check(database: &Path) -> Result<String, DaemonError> {
 fn discard_quarantined(database: &Path) -> Result<String, DaemonError> {
     let mut store = open(database)?;
     let discarded = store.delete_quarantined().map_err(|error| failed(database, error))?;
-    store.close().map_err(|error| failed(database, error))?;
+    disk_reserve::close(store).map_err(|error| failed(database, error))?;
     Ok(format!("discarded {}", counted(discarded, "record")))
 }
 
@@ -117,6 +118,6 @@ fn open(database: &Path) -> Result<Store, DaemonError> {
 fn compact(database: &Path) -> Result<String, DaemonError> {
     let mut store = open(database)?;
     let (before, after) = store.compact().map_err(|error| failed(database, error))?;
-    store.close().map_err(|error| failed(database, error))?;
+    disk_reserve::close(store).map_err(|error| failed(database, error))?;
     Ok(format!("{before} bytes before, {after} after"))
 }
