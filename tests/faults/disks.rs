@@ -185,6 +185,23 @@ fn on_a_full_disk_nothing_is_ended_or_taken_up_that_could_not_start() {
 }
 
 #[test]
+fn without_inodes_nothing_is_started_and_status_says_so() {
+    let config = "[pool]\nmin_free_disk = '1MiB'\n";
+    let Some((mount, pool)) = on_a_disk(config, "64m,nr_inodes=5000") else { return };
+    pool.start_all();
+    pool.await_complete();
+    let id = pool.script("web", "exec sleep 1000");
+    pool.ok(&["park", "--force", &id]);
+    mount.resize("64m,nr_inodes=900");
+    let refused = pool.ctl(&["restore", &id]).expect(5);
+    assert!(refused.stderr.contains("inodes left"), "{refused:?}");
+    assert_eq!(pool.lifecycle(&id), "parked");
+    assert!(pool.status()["problems"].to_string().contains("inodes left"));
+    mount.resize("64m,nr_inodes=5000");
+    pool.ok(&["restore", &id]);
+}
+
+#[test]
 fn d08_a_timeline_that_cannot_be_read_is_not_taken_for_that_of_another_pool() {
     let pool = Pool::new();
     pool.script("web", "exec sleep 1000");

@@ -56,8 +56,10 @@ impl DaemonAbsence {
     /// Returns the error for a full disk, on which a daemon ends, and cannot start again; `None` if the disk is not
     /// full.
     pub(crate) fn full_disk(&self) -> Option<Refusal> {
-        let free = machine::free_disk(&self.paths.state).filter(|free| *free < FULL_DISK)?;
-        let (state, free) = (self.paths.state.display(), size::short(free));
+        let state = &self.paths.state;
+        let bytes = machine::free_disk(state).filter(|free| *free < FULL_DISK).map(size::short);
+        let inodes = || machine::free_inodes(state).filter(|left| *left == 0).map(|_| "no inodes".to_owned());
+        let (free, state) = (bytes.or_else(inodes)?, state.display());
         let why =
             format!("the disk of {state} is full ({free} left), and poold cannot run: free some space there");
         Some(Refusal::storage(why))

@@ -86,6 +86,10 @@ pub trait Processes: Send + Sync {
     fn disk_use(&self, path: &Path) -> Option<(u64, u64)>;
     /// Returns the free space of the path's file system in bytes.
     fn free_disk(&self, path: &Path) -> Option<u64>;
+    /// Returns the free inodes of the path's file system; `None` if it counts none.
+    fn free_inodes(&self, _path: &Path) -> Option<u64> {
+        None
+    }
     /// Returns the pseudo-terminals in use, and their maximum.
     fn terminals(&self) -> Option<(u64, u64)>;
     /// Returns the processes that carry a marker of a pool.
@@ -220,6 +224,10 @@ impl Processes for SystemProcesses {
 
     fn free_disk(&self, path: &Path) -> Option<u64> {
         machine::free_disk(path)
+    }
+
+    fn free_inodes(&self, path: &Path) -> Option<u64> {
+        machine::free_inodes(path)
     }
 
     fn terminals(&self) -> Option<(u64, u64)> {

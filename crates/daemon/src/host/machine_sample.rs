@@ -16,6 +16,8 @@ pub(crate) struct MachineSample {
     pub(crate) memory: Option<u64>,
     /// Free space in bytes on the file system of the state directory.
     pub(crate) disk: Option<u64>,
+    /// Free inodes there.
+    pub(crate) inodes: Option<u64>,
     /// The sample by which the rules about the machine are judged.
     pub(crate) used: MachineUse,
     /// Pseudo-terminals in use, and their maximum.
@@ -56,6 +58,7 @@ pub(crate) fn sample(
         memory: available,
         used,
         disk: processes.free_disk(state),
+        inodes: processes.free_inodes(state),
         terminals: processes.terminals(),
         starts_ended,
         server_files: server.and_then(|server| Some((server, open_files(processes, server)?))),

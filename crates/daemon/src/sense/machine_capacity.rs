@@ -18,6 +18,9 @@ use crate::host::machine_sample::MachineSample;
 /// Pseudo-terminals that are left for other programs.
 const TERMINALS_RESERVED: u64 = 16;
 
+/// Inodes that are left for the files of the pool and of running programs.
+const INODES_RESERVED: u64 = 1000;
+
 /// Maximum age of a sample.
 const AGE_MAX: Duration = Duration::from_millis(100);
 
@@ -75,6 +78,7 @@ fn short_of(daemon: &Daemon) -> impl Iterator<Item = String> {
     let short = [
         short_of_memory(capacity, &loaded),
         short_of_disk(capacity, &loaded, daemon),
+        short_of_inodes(capacity, &loaded, daemon),
         short_of_terminals(capacity),
     ];
     short.into_iter().flatten()
@@ -95,6 +99,17 @@ fn short_of_disk(capacity: MachineSample, loaded: &LoadedConfig, daemon: &Daemon
     Some(format!(
         "the disk of {place} has {free} MiB left, and [pool] min_free_disk keeps {least}: make room there, \
          `poolctl prune` removes what is over"
+    ))
+}
+
+/// With `min_free_disk` at 0 the disk may become full, in this respect too.
+fn short_of_inodes(capacity: MachineSample, loaded: &LoadedConfig, daemon: &Daemon) -> Option<String> {
+    let is_kept = loaded.daemon.min_free_disk > 0;
+    let left = capacity.inodes.filter(|left| is_kept && *left < INODES_RESERVED)?;
+    let place = daemon.paths.state.display();
+    Some(format!(
+        "the disk of {place} has {left} inodes left, and each file takes one: remove files there, `poolctl prune` \
+         removes what is over"
     ))
 }
 

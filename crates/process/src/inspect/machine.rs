@@ -35,6 +35,15 @@ pub fn free_disk(path: &Path) -> Option<u64> {
     Some(u64::from(system.blocks_available()).saturating_mul(u64::from(system.fragment_size())))
 }
 
+/// Returns the inodes on the file system of this path that are available to this user: each file takes one. `None` if
+/// they cannot be read, or the file system does not count them.
+pub fn free_inodes(path: &Path) -> Option<u64> {
+    let system = nix::sys::statvfs::statvfs(path).ok()?;
+    #[expect(clippy::useless_conversion, reason = "u32 on macOS")]
+    let (all, available) = (u64::from(system.files()), u64::from(system.files_available()));
+    (all > 0).then_some(available)
+}
+
 /// Returns the bytes in use on the file system of this path, and the bytes that this user could use in all, as
 /// `df` counts them; `None` if it cannot be read.
 pub fn disk_use(path: &Path) -> Option<(u64, u64)> {
@@ -56,6 +65,8 @@ mod tests {
         assert!(available_memory().unwrap() < total_memory().unwrap());
         let (used, total) = disk_use(Path::new("/")).unwrap();
         assert!(used <= total && total > 0);
+        assert_ne!(free_inodes(Path::new("/")), Some(0));
+        assert_eq!(free_inodes(Path::new("/proc")), None, "it counts none");
         let (before, most) = terminals().unwrap();
         assert!(before < most);
         let many: Vec<_> = (0..8).map(|_| nix::pty::openpty(None, None).unwrap()).collect();

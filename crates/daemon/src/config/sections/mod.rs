@@ -52,7 +52,7 @@ sections! {
         pub wait_slot: String = "0s".to_owned(),
         /// Available memory below which no session is started.
         pub min_free_memory: String = "1GiB".to_owned(),
-        /// Free disk space below which no session is started.
+        /// Free disk space below which no session is started. 1,000 inodes are kept too, unless it is 0.
         pub min_free_disk: String = "2GiB".to_owned(),
         /// Idle time after which a session is parked, if nothing is lost by it; `never` for no parking by age.
         pub idle_timeout: String = NEVER.to_owned(),
