@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
@@ -25,9 +25,9 @@ fn send(pool: &Pool, key: String, body: &[u8]) -> Result<(String, u64), Output> 
     if sent.code == 0 { Ok((key, sent.text().parse().unwrap())) } else { Err(sent) }
 }
 
-/// Fills the disk of the state directory; returns the file that takes all of it.
-fn fill(pool: &Pool) -> PathBuf {
-    let filler = pool.state().join("filler");
+/// Fills the disk of a directory; returns the file there that takes all of it.
+fn fill(dir: &Path) -> PathBuf {
+    let filler = dir.join("filler");
     let mut file = fs::File::create(&filler).unwrap();
     while std::io::Write::write(&mut file, &[1; 4096]).is_ok_and(|written| written > 0) {}
     filler
@@ -152,11 +152,11 @@ fn d10_on_a_full_disk_poold_starts_and_sessions_can_be_removed() {
     pool.start_all();
     pool.await_complete();
     pool.script("web", "exec sleep 1000");
-    fill(&pool);
+    fill(&pool.state());
     for end in [Signal::SIGTERM, Signal::SIGKILL] {
         pool.end(Program::Poold, end);
         // Whatever it gave up is taken.
-        fill(&pool);
+        fill(&pool.state());
         pool.start(Program::Poold);
         pool.await_complete();
     }
@@ -172,7 +172,7 @@ fn on_a_full_disk_nothing_is_ended_or_taken_up_that_could_not_start() {
     pool.await_complete();
     let (id, aside) = (pool.script("web", "exec sleep 1000"), pool.script("aside", "exec sleep 1000"));
     pool.ok(&["park", "--force", &aside]);
-    let filler = fill(&pool);
+    let filler = fill(&pool.state());
     let refused = pool.ctl(&["restart", "web"]).expect(5);
     assert!(refused.stderr.contains("make room there; nothing was ended"), "{refused:?}");
     let shown = pool.show(&id);
@@ -465,6 +465,13 @@ fn a_job_that_cannot_be_written_whole_is_not_left() {
     };
     assert_eq!(jobs(), 0, "it holds the environment");
     pool.ok(&["new", "small", "--", "sleep", "1000"]);
+    // A job alone fits, and not the records of its start.
+    let filler = fs::File::options().write(true).open(fill(&run)).unwrap();
+    filler.set_len(filler.metadata().unwrap().len() - 8192).unwrap();
+    let failed = pool.ctl(&["new", "late", "--clean-env", "--", "sleep", "1000"]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(failed.stderr.contains("cannot write the job file"), "{failed:?}");
+    assert_eq!(jobs(), 0);
 }
 
 #[test]

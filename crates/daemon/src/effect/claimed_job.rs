@@ -53,7 +53,7 @@ pub(crate) async fn follow_claimed(daemon: &Daemon, run: &Incarnation, limit: Du
     let is_unseen = matches!(launched, Launched::Ran { exit: None, .. }) && !is_placed && !has_ended;
     let launched = match launched {
         Launched::Unknown { .. } if has_ended => {
-            let detail = "its init ended before the program ran".to_owned();
+            let detail = "its init ended, and left no record that the program ran".to_owned();
             Launched::Failed { reason: Reason::TmuxFailed, detail, exit: None }
         }
         launched => launched,

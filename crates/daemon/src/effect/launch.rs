@@ -26,6 +26,9 @@ use crate::sense::user_dirs;
 /// Time for a pane to appear after tmux's answer was in doubt.
 const DOUBT_LIMIT: Duration = Duration::from_secs(2);
 
+/// Bytes of disk for the records that an init writes, each with a block of its own.
+const RECORDS: usize = 16 << 10;
+
 /// Time in milliseconds for which an agent waits for a hook of the pool: a thousand times its usual duration.
 const HOOK_LIMIT_MS: u64 = 5000;
 
@@ -249,6 +252,8 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
             files::write_atomic(&path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         }
         let written = files::write_job(&run_dir, &job);
+        // A program whose init can write no record runs, and its session stays starting.
+        let written = written.and_then(|path| files::try_space(&run_dir, RECORDS).map(|()| path));
         // The job file was written in part, or after the caller had given up. It holds secrets, and must not run.
         if written.is_err() || caller.strong_count() == 0 {
             fence(&run_dir, tag);
