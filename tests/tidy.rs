@@ -21,7 +21,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("sim", &["daemon", "logs", "process", "protocol", "store", "tmux", "world"]),
     ("fuzz", &["agents", "daemon", "logs", "protocol", "store", "tmux"]),
     ("bench", &["agents", "process", "protocol", "tmux"]),
-    ("tmux-pool", &["ctl", "daemon", "process", "protocol", "reap", "tmux", "watch"]),
+    ("tmux-pool", &["ctl", "daemon", "process", "protocol", "reap", "tmux", "watch", "world"]),
 ];
 
 /// External packages, each with the only crates that may depend on it.

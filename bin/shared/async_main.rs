@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) fn until_signal<T>(
     run: impl AsyncFnOnce(Pin<Box<dyn Future<Output = ()>>>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = world::tasks::runtime()?;
     let result = runtime.block_on(async {
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let stopped = async move {

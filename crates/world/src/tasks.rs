@@ -1,11 +1,28 @@
 //! Concurrent tasks, and blocking work on threads.
 
 use std::io;
+use std::time::Duration;
 
 use process::runtime::containment::contain;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 use crate::{BoxFuture, World};
+
+/// Time after which an idle thread for blocking work ends: longer than a machine runs.
+const KEEP_ALIVE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Returns the runtime of a daemon: one thread for its tasks, and those for blocking work, of which one is started at
+/// once, and all are kept. If the user may have no more processes, work waits for one of these threads; without any,
+/// tokio panics. A session that has taken all processes can be ended only by such work.
+///
+/// # Errors
+/// The system does not give what the runtime needs.
+pub fn runtime() -> io::Result<Runtime> {
+    let runtime = Builder::new_current_thread().enable_all().thread_keep_alive(KEEP_ALIVE).build()?;
+    drop(runtime.spawn_blocking(|| ()));
+    Ok(runtime)
+}
 
 /// Blocking work.
 pub type Blocking = Box<dyn FnOnce() + Send>;

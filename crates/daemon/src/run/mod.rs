@@ -73,10 +73,7 @@ pub fn run(options: Options) -> Result<(), DaemonError> {
         .map_err(|error| DaemonError::Config(error.to_string()))?;
     configured::note(&paths.state, &paths.config, config.says_anything());
     let database = open::open_database(&paths)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| DaemonError::Other(format!("cannot start: {e}")))?;
+    let runtime = world::tasks::runtime().map_err(|e| DaemonError::Other(format!("cannot start: {e}")))?;
     if let Err(error) = archive::sweep(&paths.archives()) {
         tracing::warn!(%error, "the remains of interrupted archives were not removed");
     }
