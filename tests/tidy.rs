@@ -317,6 +317,14 @@ fn only_process_sends_signals() {
     }
 }
 
+/// `spawn` panics where the system starts no further thread: `Builder` and `ctl`'s `threads` return an error.
+#[test]
+fn a_thread_that_cannot_be_started_is_an_error() {
+    for needle in ["thread::spawn(", "scope.spawn("] {
+        none(outside(needle, &["bench", "sim"]));
+    }
+}
+
 #[test]
 fn p2_no_signal_goes_to_everybody() {
     let everywhere = |needle: &str| outside(needle, &[]);

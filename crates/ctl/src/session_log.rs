@@ -10,7 +10,7 @@ use protocol::{ErrorCode, Lifecycle, Reason, Request, Session, SessionRef, Size,
 
 use crate::calls::{self, expected};
 use crate::tail::{Sink, Tail};
-use crate::{Client, Context, Error};
+use crate::{Client, Context, Error, threads};
 use logs::emulator::Emulator;
 
 /// Interval at which a followed session is checked for its end.
@@ -42,12 +42,12 @@ pub(crate) fn follow_to_end(
     // A failure to send is ignored: the receiver is gone once the following is over.
     if let Some(limit) = context.left() {
         let sender = sender.clone();
-        thread::spawn(move || {
+        threads::require(move || {
             thread::sleep(limit);
             drop(sender.send(Err(Error::timeout("timed out"))));
-        });
+        })?;
     }
-    notify_end(context.unlimited_client(), session, move |last| drop(sender.send(last)));
+    notify_end(context.unlimited_client(), session, move |last| drop(sender.send(last)))?;
     let incarnation = tail.follow(sink, &end)?;
     tail.finish(sink, incarnation, &end).map(drop)
 }
@@ -58,8 +58,8 @@ pub(crate) fn notify_end(
     mut client: Client,
     session: SessionRef,
     notify: impl FnOnce(Result<Option<Tag>, Error>) + Send + 'static,
-) {
-    thread::spawn(move || {
+) -> Result<(), Error> {
+    let wait = move || {
         let last = loop {
             match calls::session(&mut client, session.clone()) {
                 Ok(view) if may_write_more(&view.session) => {}
@@ -70,7 +70,8 @@ pub(crate) fn notify_end(
             thread::sleep(POLL_INTERVAL);
         };
         notify(last);
-    });
+    };
+    threads::require(wait).map(drop)
 }
 
 fn may_write_more(session: &Session) -> bool {

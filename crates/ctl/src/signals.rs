@@ -1,11 +1,10 @@
 //! Signals that a command receives in a thread of its own.
 
-use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::Error;
+use crate::{Error, threads};
 
 /// Time within which a second signal counts as the same one: `timeout` sends it to a process and to its group, and a
 /// wrapper passes on what the terminal has already sent to both.
@@ -26,12 +25,12 @@ pub(crate) fn receive(
     mut receive: impl FnMut(Signal) -> bool + Send + 'static,
 ) -> Result<(), Error> {
     let set = block(signals)?;
-    thread::spawn(move || {
+    let receive_all = move || {
         while let Ok(signal) = set.wait() {
             if !receive(signal) {
                 return;
             }
         }
-    });
-    Ok(())
+    };
+    threads::require(receive_all).map(drop)
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::thread;
 
 use protocol::reap::ENDED_AT_ONCE;
 use protocol::request::List;
@@ -221,17 +222,20 @@ pub(crate) fn for_all<R: Send>(
         numbered.iter().partition(|(_, target)| context.is_current(&target.session));
     for part in [others, own] {
         let next = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
+        let ask_for_rest = || {
+            while let Some((n, target)) = part.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let asked = ask(target);
+                answered.fetch_add(1, Ordering::Relaxed);
+                // The receiver outlives the threads.
+                answers.send((*n, asked)).ok();
+            }
+        };
+        thread::scope(|scope| {
             for _ in 0..part.len().min(ENDED_AT_ONCE) {
-                let (answers, part, next, ask, answered) = (answers.clone(), &part, &next, &ask, &answered);
-                scope.spawn(move || {
-                    while let Some((n, target)) = part.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let asked = ask(target);
-                        answered.fetch_add(1, Ordering::Relaxed);
-                        // The receiver outlives the threads.
-                        answers.send((*n, asked)).ok();
-                    }
-                });
+                if thread::Builder::new().spawn_scoped(scope, &ask_for_rest).is_err() {
+                    // Without another thread, this one does the work.
+                    return ask_for_rest();
+                }
             }
         });
     }

@@ -1,8 +1,10 @@
-//! Threads of long-running commands, which continue if the system cannot start another thread for a while.
+//! Threads, where the system may start none. A long-running command continues without another one for a while.
 
 use std::io;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle};
+
+use crate::Error;
 
 /// Starts a thread. `std::thread::spawn` panics where this fails.
 ///
@@ -12,6 +14,18 @@ pub(crate) fn start<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> io::Result<JoinHandle<R>> {
     Builder::new().spawn(work)
+}
+
+/// Starts a thread that a command cannot do without.
+///
+/// # Errors
+/// As [`start`], as a sentence.
+pub(crate) fn require<R: Send + 'static>(
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<JoinHandle<R>, Error> {
+    start(work).map_err(|error| {
+        Error::failed(format!("cannot start a thread: {error}; end other processes, or raise `ulimit -u`"))
+    })
 }
 
 /// Starts a thread that works on the value that it is sent, so that the work begins only once the thread exists. It

@@ -12,6 +12,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::show::out::{ERASE_LINE, PROGRESS_SHOWN, is_in_foreground};
 use crate::show::{escape, time};
+use crate::threads;
 
 /// Time before the line first appears, and between its updates.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ impl Progress {
             return Self { shown: None };
         }
         let (stop, stopped) = mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
+        let thread = threads::start(move || {
             let (started, mut is_drawn) = (Instant::now(), false);
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let text = format!("waiting for {}", escape::line(&what()));
@@ -52,7 +53,7 @@ impl Progress {
             }
             PROGRESS_SHOWN.store(false, Ordering::Relaxed);
         });
-        Self { shown: Some((stop, thread)) }
+        Self { shown: thread.ok().map(|thread| (stop, thread)) }
     }
 }
 

@@ -4,7 +4,6 @@ use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -16,7 +15,7 @@ use serde_json::json;
 use crate::daemon_absence::DaemonAbsence;
 use crate::show::out;
 use crate::up::{builds, health, orphans, started, stop};
-use crate::{Context, Error, supervisor_lock};
+use crate::{Context, Error, supervisor_lock, threads};
 
 /// Stop the pool's daemons; sessions live on
 #[derive(Debug, clap::Args)]
@@ -100,8 +99,10 @@ fn is_unknown(context: &Context) -> bool {
 /// True if somebody listens on a socket. A stopped server with a full queue neither accepts nor refuses: no answer
 /// within a second counts as true.
 fn is_listening(socket: PathBuf) -> bool {
-    let (sender, found) = mpsc::channel();
-    thread::spawn(move || sender.send(UnixStream::connect(socket).is_ok()));
+    let ((sender, found), path) = (mpsc::channel(), socket.clone());
+    if threads::start(move || sender.send(UnixStream::connect(path).is_ok())).is_err() {
+        return UnixStream::connect(socket).is_ok();
+    }
     found.recv_timeout(Duration::from_secs(1)).unwrap_or(true)
 }
 

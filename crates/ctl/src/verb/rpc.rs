@@ -5,7 +5,6 @@ use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
 
 use protocol::request::Output;
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 use crate::client::random_op;
 use crate::follow::{Follower, follow};
 use crate::show::out;
-use crate::{Client, Context, Error, calls, poll};
+use crate::{Client, Context, Error, calls, poll, threads};
 
 /// Requests as JSON lines on standard input, replies as JSON lines on standard output
 #[derive(Debug, clap::Args)]
@@ -38,8 +37,8 @@ pub(crate) fn run(context: &Context, Args {}: Args) -> Result<(), Error> {
     let (ends, ended) = mpsc::channel();
     let (answers, asking, context) = (ends.clone(), Arc::clone(&is_asking), context.clone());
     // Neither thread is joined: the program ends with the first result that counts.
-    thread::spawn(move || answers.send((true, answer_all(&context, &asking))));
-    thread::spawn(move || ends.send((false, poll::await_closed_output())));
+    threads::require(move || ends.send((false, poll::await_closed_output())))?;
+    threads::require(move || answers.send((true, answer_all(&context, &asking))))?;
     loop {
         match ended.recv() {
             Ok((true, result)) => return result,

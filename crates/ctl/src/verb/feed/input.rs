@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
-use crate::Error;
+use crate::{Error, threads};
 
 /// Bytes read at a time.
 const BLOCK: usize = 64 * 1024;
@@ -29,7 +29,7 @@ impl Input {
     /// Starts the thread.
     pub(super) fn start() -> Result<Self, Error> {
         let (pipe, mut writer) = io::pipe().map_err(|error| unreadable(&error))?;
-        let copying = thread::spawn(move || io::copy(&mut io::stdin().lock(), &mut writer));
+        let copying = threads::require(move || io::copy(&mut io::stdin().lock(), &mut writer))?;
         Ok(Self { pipe, copying, lines: VecDeque::new(), rest: Vec::new(), number: 0, ended: false })
     }
 
@@ -92,6 +92,8 @@ fn unreadable(error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     fn input() -> Input {

@@ -5,7 +5,6 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::mpsc::Sender;
-use std::thread;
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
@@ -13,7 +12,7 @@ use process::identity;
 use protocol::reply::Locked;
 
 use super::event::LockEvent;
-use crate::{Context, Error};
+use crate::{Context, Error, threads};
 
 /// A started command.
 pub(super) struct RunningCommand {
@@ -43,6 +42,8 @@ impl RunningCommand {
     /// [`LockEvent::Ended`].
     pub(super) fn start(mut command: Command, events: Sender<LockEvent>) -> Result<Self, Error> {
         let cannot = |error: &dyn Display| Error::failed(format!("cannot start the command: {error}"));
+        let wait = move |mut child: Child| drop(events.send(LockEvent::Ended(child.wait())));
+        let (children, _) = threads::prepare(wait).map_err(|error| cannot(&error))?;
         let mut child = command.spawn().map_err(|error| cannot(&error))?;
         let handle = open(&child).map_err(|error| {
             // A command that cannot be signalled at the loss of the lock must not run; it may have ended
@@ -50,7 +51,7 @@ impl RunningCommand {
             drop(child.kill().and_then(|()| child.wait()));
             cannot(&error)
         })?;
-        thread::spawn(move || drop(events.send(LockEvent::Ended(child.wait()))));
+        drop(children.send(child));
         Ok(Self { handle })
     }
 

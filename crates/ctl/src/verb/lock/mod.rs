@@ -70,17 +70,18 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let mut client = without_lock(context.client());
     let (sender, events) = mpsc::channel();
     let started = receive_signals(sender.clone()).and_then(|()| {
-        RunningCommand::start(command::under_lock(context, this, &args.command, &locked), sender.clone())
+        let renewal = renewal::start(without_lock(context.client()), locked, sender.clone())?;
+        let command = command::under_lock(context, this, &args.command, &locked);
+        Ok((renewal, RunningCommand::start(command, sender)?))
     });
-    let command = match started {
-        Ok(command) => command,
+    let (_renewal, command) = match started {
+        Ok(started) => started,
         Err(error) => {
             // A lock that is not released here is free once this process has ended.
             drop(client.ask(lease::unlock(&locked)));
             return Err(error);
         }
     };
-    let _renewal = renewal::start(without_lock(context.client()), locked, sender);
     Holder::new(context, locked, command).run(&events, &mut client)
 }
 

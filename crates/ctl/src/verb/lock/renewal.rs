@@ -1,14 +1,13 @@
 //! Renews the lease every third of its length, on a connection of its own that survives the daemon's restart.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::reply::Locked;
 
 use super::event::LockEvent;
 use super::lease::{is_lost, is_removed, renew};
-use crate::Client;
+use crate::{Client, Error, threads};
 
 /// Renewals per lease.
 const RENEWALS: u32 = 3;
@@ -17,10 +16,14 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Starts the thread, which renews the lease at once: this process may have been stopped since the lock was
 /// granted. The thread ends when the returned sender is dropped.
-pub(super) fn start(mut client: Client, locked: Locked, events: Sender<LockEvent>) -> Sender<()> {
+pub(super) fn start(
+    mut client: Client,
+    locked: Locked,
+    events: Sender<LockEvent>,
+) -> Result<Sender<()>, Error> {
     let every = (Duration::from_millis(locked.lease_ms) / RENEWALS).max(Duration::from_millis(1));
     let (running, stopped) = mpsc::channel::<()>();
-    thread::spawn(move || {
+    let renew_all = move || {
         let mut pause = Duration::ZERO;
         while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             let asked = Instant::now();
@@ -41,6 +44,6 @@ pub(super) fn start(mut client: Client, locked: Locked, events: Sender<LockEvent
                 Err(_) => every.min(RETRY_PAUSE),
             };
         }
-    });
-    running
+    };
+    threads::require(renew_all).map(|_| running)
 }

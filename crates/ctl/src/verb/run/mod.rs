@@ -6,18 +6,16 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
 use process::runtime::own_end::end_by;
-use protocol::request::{Keys, Kill, Pin, Remove, Until, Wait};
+use protocol::request::{Keys, Kill, Pin, Remove};
 use protocol::{
     ErrorCode, Exit, Lifecycle, OpId, Reason, Refusal, Request, Session, SessionId, SessionRef, SessionView,
 };
 
-use crate::calls::{self};
-use crate::client::{ANSWER_MARGIN, operation};
+use crate::client::operation;
 use crate::create::{CreateArgs, create_as, environment_help};
 use crate::missing_component::MissingComponentNote;
 use crate::poll::stdin_has_data;
@@ -25,7 +23,7 @@ use crate::show::json::SessionJson;
 use crate::show::{out, session, time};
 use crate::signals::SAME_SIGNAL;
 use crate::verb::run::output::{End, Ends, Output};
-use crate::{Client, Context, Error, Repeat, exit, expect_session, outcome, signals};
+use crate::{Client, Context, Error, Repeat, calls, exit, expect_session, outcome, signals, threads};
 
 /// Create a session, stream its output and end with its exit code; it has a terminal of its own, and no
 /// standard input
@@ -63,7 +61,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
     let creation =
         Creation { op: op.clone(), client: context.client(), created, interrupted: Arc::clone(&interrupted) };
     let signals = block_signals()?;
-    thread::spawn(move || creation.pass_signals(signals));
+    threads::require(move || creation.pass_signals(signals))?;
     let mut client = context.unlimited_client();
     let (id, separate, started_at) = match create_as(context, &mut client, op, args) {
         Ok(view) => {
@@ -283,26 +281,7 @@ fn watch_end(
     rm: bool,
 ) -> (Ends, Arc<AtomicBool>) {
     let (sender, ends) = mpsc::channel();
-    let limit = context.waiting_limit();
-    // poold reports the end of the time, with the state of the session, unless it hangs.
-    let late = limit.map(|limit| limit + ANSWER_MARGIN);
-    let waiter = (sender.clone(), Client::new(context, late), session.clone());
-    let began = Instant::now();
-    thread::spawn(move || {
-        let (sender, mut client, session) = waiter;
-        let wait =
-            Wait { session: session.clone(), until: vec![Until::Exit], timeout_ms: limit.map(time::millis) };
-        let view = client.ask(Request::Wait(wait)).and_then(expect_session);
-        let view = view.map_err(|error| match (error.code(), limit) {
-            (ErrorCode::Timeout, Some(limit)) if began.elapsed() < limit + ANSWER_MARGIN => {
-                let later = if rm { "; it is removed when it ends" } else { "" };
-                Error::timeout(format!("{session} has not ended within {limit:?}{later}"))
-            }
-            _ => error,
-        });
-        // The receiver is gone if streaming failed.
-        drop(sender.send(Ok(view.map_or_else(End::Unknown, |view| End::Exited(Box::new(view))))));
-    });
+    output::report_exit(context, session, &sender, rm);
     let ending = Arc::new(AtomicBool::new(false));
     let target = SignalTarget {
         session: session.clone(),
@@ -347,7 +326,7 @@ impl SignalTarget {
         let (second, began) = (ends, Instant::now());
         let is_passed = Arc::new(AtomicBool::new(false));
         let passed = Arc::clone(&is_passed);
-        thread::spawn(move || {
+        let waiting = threads::start(move || {
             while signals.wait().is_ok() {
                 if passed.load(Ordering::Relaxed) || began.elapsed() >= SAME_SIGNAL {
                     drop(second.send(Ok(End::Interrupted)));
@@ -355,6 +334,10 @@ impl SignalTarget {
                 }
             }
         });
+        if waiting.is_err() {
+            // Nobody waits for it: the second signal ends this command at once.
+            signals.thread_unblock().ok();
+        }
         let (request, failed) = match key {
             Some(key) => {
                 let failed = format!("the key {key} did not reach the session");

@@ -3,14 +3,17 @@
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
 use protocol::reply::LogFiles;
-use protocol::{SessionRef, SessionView, Tag, Timestamp};
+use protocol::request::{Until, Wait};
+use protocol::{ErrorCode, Request, SessionRef, SessionView, Tag, Timestamp};
 
-use crate::show::{escape, out};
+use crate::client::ANSWER_MARGIN;
+use crate::show::{escape, out, time};
 use crate::tail::{CleanOutput, Sink, Tail};
-use crate::{Client, Context, Error, session_log};
+use crate::{Client, Context, Error, expect_session, session_log, threads};
 use logs::clean::{Cleaner, Mode};
 
 /// The reason for which the end is not waited for any more.
@@ -24,6 +27,37 @@ pub(super) enum End {
 
 /// Receives the end; never an error, so that those of [`Tail::follow`] are of the output alone.
 pub(super) type Ends = Receiver<Result<End, Error>>;
+
+/// Sends the end of the session's program, from another thread.
+pub(super) fn report_exit(
+    context: &Context,
+    session: &SessionRef,
+    sender: &Sender<Result<End, Error>>,
+    rm: bool,
+) {
+    let limit = context.waiting_limit();
+    // poold reports the end of the time, with the state of the session, unless it hangs.
+    let late = limit.map(|limit| limit + ANSWER_MARGIN);
+    let (mut client, session, ends) = (Client::new(context, late), session.clone(), sender.clone());
+    let began = Instant::now();
+    let wait = move || {
+        let wait =
+            Wait { session: session.clone(), until: vec![Until::Exit], timeout_ms: limit.map(time::millis) };
+        let view = client.ask(Request::Wait(wait)).and_then(expect_session);
+        let view = view.map_err(|error| match (error.code(), limit) {
+            (ErrorCode::Timeout, Some(limit)) if began.elapsed() < limit + ANSWER_MARGIN => {
+                let later = if rm { "; it is removed when it ends" } else { "" };
+                Error::timeout(format!("{session} has not ended within {limit:?}{later}"))
+            }
+            _ => error,
+        });
+        // The receiver is gone if streaming failed.
+        drop(ends.send(Ok(view.map_or_else(End::Unknown, |view| End::Exited(Box::new(view))))));
+    };
+    if let Err(error) = threads::require(wait) {
+        drop(sender.send(Ok(End::Unknown(error))));
+    }
+}
 
 /// Waits for the end alone.
 pub(super) fn wait(ends: &Ends) -> End {
@@ -63,7 +97,11 @@ impl Output {
         let mut output = Self { session, tail: None, sink, errors: None, is_shown: true, _hold: hold };
         match files {
             Ok(files) => {
-                output.errors = separate_stderr.then(|| follow_errors(&session_log::stderr_of(&files)));
+                let errors = separate_stderr.then(|| follow_errors(&session_log::stderr_of(&files)));
+                match errors.transpose() {
+                    Ok(errors) => output.errors = errors,
+                    Err(error) => output.tell_unread(&error),
+                }
                 let mut tail = Tail::new(&files);
                 match since.map_or(Ok(()), |at| tail.skip_to_time(at)) {
                     Ok(()) => output.tail = Some(tail),
@@ -127,7 +165,7 @@ struct Errors {
     thread: JoinHandle<Result<(), Error>>,
 }
 
-fn follow_errors(files: &LogFiles) -> Errors {
+fn follow_errors(files: &LogFiles) -> Result<Errors, Error> {
     let (end, ends) = mpsc::channel();
     let (mut tail, terminal) = (Tail::new(files), std::io::stderr().is_terminal());
     let mut sink = ErrorOutput(Cleaner::new(if terminal { Mode::Safe } else { Mode::Plain }));
@@ -135,7 +173,7 @@ fn follow_errors(files: &LogFiles) -> Errors {
         let run = tail.follow(&mut sink, &ends)?;
         tail.finish(&mut sink, run, &ends).map(drop)
     };
-    Errors { end, thread: thread::spawn(copy) }
+    Ok(Errors { end, thread: threads::require(copy)? })
 }
 
 impl Errors {

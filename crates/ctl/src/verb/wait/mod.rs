@@ -8,7 +8,6 @@ mod output;
 mod result;
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::request::{Until, Wait};
@@ -18,7 +17,7 @@ use crate::client::ANSWER_MARGIN;
 use crate::missing_component::MissingComponentNote;
 use crate::show::time;
 use crate::timeout::CAUSE_LIMIT;
-use crate::{Context, Error, exit};
+use crate::{Context, Error, exit, threads};
 use condition::{Condition, Conditions, Kind, patterns, untils};
 use output::{OutputMatch, OutputWatch, Stream};
 use result::WaitResult;
@@ -103,7 +102,7 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Error> {
             let result = first(&context, (&session, since), &conditions);
             drop(sender.send((session, result)));
         };
-        thread::Builder::new().spawn(wait).map_err(|error| Error::failed(format!("cannot wait: {error}")))?;
+        threads::require(wait)?;
     }
     drop(sender);
     for _ in 0..count {
@@ -154,18 +153,23 @@ fn first(
         let tell = move |found| drop(sender.send(Answer::Output(found)));
         output::watch(context, (session, since), (patterns.clone(), stream), tell)
     };
-    let watches: Vec<OutputWatch> = streams.into_iter().map(watch).collect();
-    let asked = ask(context, session, conditions, sender);
+    let watches: Vec<OutputWatch> = streams.into_iter().map(watch).collect::<Result<_, _>>()?;
+    let asked = ask(context, session, conditions, sender)?;
     let threads = watches.len() + usize::from(asked);
     let result = decide(&answers, threads, &watches, context.left())?;
     Ok((session.clone(), result))
 }
 
 /// Asks `poold` for the conditions that it knows about. Returns false if there are none.
-fn ask(context: &Context, session: &SessionRef, conditions: &[Condition], sender: Sender<Answer>) -> bool {
+fn ask(
+    context: &Context,
+    session: &SessionRef,
+    conditions: &[Condition],
+    sender: Sender<Answer>,
+) -> Result<bool, Error> {
     let until = untils(conditions);
     if until.is_empty() {
-        return false;
+        return Ok(false);
     }
     // Looking at the session before may have taken time.
     let timeout_ms = context.left().map(time::millis);
@@ -173,11 +177,11 @@ fn ask(context: &Context, session: &SessionRef, conditions: &[Condition], sender
     let note =
         wait.until.contains(&Until::Exit).then(|| MissingComponentNote::watch(context, session.clone()));
     let mut client = context.unlimited_client();
-    thread::spawn(move || {
+    let ask = move || {
         let _note = note;
         drop(sender.send(Answer::Daemon(client.ask(Request::Wait(wait)))));
-    });
-    true
+    };
+    threads::require(ask).map(|_| true)
 }
 
 /// Decides by the first answer of these threads. A thread whose conditions cannot hold any more leaves the decision to

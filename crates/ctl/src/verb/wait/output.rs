@@ -2,7 +2,6 @@
 //! a standard error that is kept apart, too.
 
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::request::{Capture, Extent};
@@ -10,7 +9,7 @@ use protocol::{Lifecycle, Request, Response, SessionRef, Tag, Timestamp};
 
 use super::condition::Pattern;
 use crate::tail::{Sink, Tail};
-use crate::{Client, Context, Error, calls, session_log};
+use crate::{Client, Context, Error, calls, session_log, threads};
 use logs::clean::{Cleaner, Mode};
 
 /// Bytes of output that are searched: of the existing log, and for one match.
@@ -76,14 +75,14 @@ pub(super) fn watch(
     (session, since): (&SessionRef, Option<Timestamp>),
     (patterns, stream): (Vec<(usize, Pattern)>, Stream),
     tell: impl FnOnce(Result<Option<OutputMatch>, Error>) + Send + 'static,
-) -> OutputWatch {
+) -> Result<OutputWatch, Error> {
     let (sender, stop) = mpsc::channel();
     let (context, session, watch) = (context.clone(), session.clone(), OutputWatch(sender.clone()));
-    thread::spawn(move || {
+    let search = move || {
         let mut search = Search::new(patterns, sender);
         tell(follow(&context, (session, since, stream), &mut search, &stop).map(|()| search.found));
-    });
-    watch
+    };
+    threads::require(search).map(|_| watch)
 }
 
 fn follow(
@@ -120,7 +119,7 @@ fn follow(
     // The search may have ended meanwhile.
     session_log::notify_end(context.unlimited_client(), session, move |last| {
         drop(sender.send(last.map(Stop::Ended)));
-    });
+    })?;
     if let Stop::Ended(incarnation) = tail.follow(search, stop)? {
         tail.finish(search, incarnation, stop)?;
         search.search_rest();
