@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -22,8 +22,11 @@ pub(crate) struct SupervisorLock {
 
 impl Drop for SupervisorLock {
     fn drop(&mut self) {
-        // If this fails, the file keeps the name of a process that has ended, which harms nothing.
-        drop(self.file.set_len(0));
+        // Overwritten by spaces, which name nobody: truncated, the file would give its block away, and on a full disk
+        // the next supervisor could not start. If this fails, it keeps the name of a process that has ended, which
+        // harms nothing.
+        let blank = |length: u64| self.file.write_all_at(" ".repeat(length as usize).as_bytes(), 0);
+        drop(self.file.metadata().and_then(|found| blank(found.len())));
     }
 }
 
@@ -63,8 +66,8 @@ pub(crate) fn try_acquire(path: &Path, terms: &Terms) -> io::Result<Option<Super
     };
     let me = Named { process: process::identity::me()?, terms: terms.clone() };
     let me = serde_json::to_string(&me)?;
-    // The name is written before the file is truncated, so that on a full disk the blocks of the previous name are
-    // reused.
+    // The name is written before the file is truncated, so that on a full disk the blocks of the previous name, or of
+    // what has overwritten it, are reused.
     file.write_all(me.as_bytes())?;
     file.set_len(me.len() as u64)?;
     Ok(Some(SupervisorLock { file }))
@@ -149,6 +152,20 @@ mod tests {
         // The record of an earlier build has no settings.
         std::fs::write(&path, serde_json::to_string(&process::identity::me().unwrap()).unwrap()).unwrap();
         assert_eq!(super::terms(&path), Terms::default());
+        assert_eq!(holder(&path), Some(process::identity::me().unwrap()));
+        drop(held);
+    }
+
+    #[test]
+    fn a_free_lock_names_nobody_and_keeps_its_place_on_a_full_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("up.lock");
+        let terms = Terms { build: Some("a long name".to_owned()), ..Terms::default() };
+        drop(try_acquire(&path, &terms).unwrap().unwrap());
+        let kept = std::fs::metadata(&path).unwrap().len();
+        assert!(kept > 0 && named(&path).is_none());
+        let held = try_acquire(&path, &Terms::default()).unwrap().unwrap();
+        assert!(std::fs::metadata(&path).unwrap().len() < kept, "nothing of the spaces is left");
         assert_eq!(holder(&path), Some(process::identity::me().unwrap()));
         drop(held);
     }
