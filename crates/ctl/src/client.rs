@@ -130,7 +130,7 @@ impl Client {
                 Failure::Unreached(_) | Failure::Silent => {}
             }
             if !limit.wait_to_retry(began) {
-                let known = self.absence.full_disk().or(lost);
+                let known = self.absence.unwritable_disk().or(lost);
                 return Err(known.unwrap_or_else(|| self.cause(failure, self.users_limit)).into());
             }
         }
@@ -162,7 +162,7 @@ impl Client {
             Ok(reply) => Ok(reply?),
             Err(Failure::Final(refusal)) => Err(refusal.into()),
             Err(failure) => {
-                let known = self.absence.full_disk();
+                let known = self.absence.unwritable_disk();
                 // This time limit is not the user's, so the error does not name it.
                 Err(known.unwrap_or_else(|| self.cause(failure, None)).into())
             }
@@ -232,7 +232,7 @@ impl Client {
     /// Returns the error of a connection that is not tried again, with the cause as far as it is known.
     pub(crate) fn refusal(&self, error: &ConnectError) -> Refusal {
         let is_absent = matches!(error, ConnectError::NotThere(_));
-        let known = || self.absence.full_disk().or_else(|| self.absence.of_unkept_daemon());
+        let known = || self.absence.unwritable_disk().or_else(|| self.absence.of_unkept_daemon());
         is_absent.then(known).flatten().unwrap_or_else(|| error.refusal())
     }
 

@@ -53,16 +53,12 @@ impl DaemonAbsence {
         !is_same(socket, &own)
     }
 
-    /// Returns the error for a full disk, on which a daemon ends, and cannot start again; `None` if the disk is not
-    /// full.
-    pub(crate) fn full_disk(&self) -> Option<Refusal> {
+    /// Returns the error for a disk on which a daemon ends, and cannot start again: it is full, or read-only. `None` if
+    /// it is neither.
+    pub(crate) fn unwritable_disk(&self) -> Option<Refusal> {
         let state = &self.paths.state;
-        let bytes = machine::free_disk(state).filter(|free| *free < FULL_DISK).map(size::short);
-        let inodes = || machine::free_inodes(state).filter(|left| *left == 0).map(|_| "no inodes".to_owned());
-        let (free, state) = (bytes.or_else(inodes)?, state.display());
-        let why =
-            format!("the disk of {state} is full ({free} left), and poold cannot run: free some space there");
-        Some(Refusal::storage(why))
+        let free = (machine::free_disk(state), machine::free_inodes(state));
+        unwritable(state, free, machine::is_read_only(state)).map(Refusal::storage)
     }
 
     /// Returns the error of a request that a listening daemon did not answer: within this time limit of the user's, or
@@ -241,6 +237,20 @@ impl DaemonAbsence {
         );
         Some(Refusal::unavailable(why))
     }
+}
+
+/// Returns why nothing can be written in this directory, with what helps: its disk has too few free bytes, or is
+/// read-only.
+fn unwritable(dir: &Path, free: (Option<u64>, Option<u64>), is_read_only: bool) -> Option<String> {
+    let dir = dir.display();
+    if is_read_only {
+        return Some(format!(
+            "the file system of {dir} is read-only now, and poold cannot run: mend it, or mount it to be written"
+        ));
+    }
+    let bytes = free.0.filter(|bytes| *bytes < FULL_DISK).map(size::short);
+    let free = bytes.or_else(|| free.1.filter(|inodes| *inodes == 0).map(|_| "no inodes".to_owned()))?;
+    Some(format!("the disk of {dir} is full ({free} left), and poold cannot run: free some space there"))
 }
 
 /// The process id of the live daemon that recovers its database, and its progress in percent. A killed one leaves the
@@ -452,6 +462,24 @@ mod tests {
         assert_eq!(absence.left_running(), left);
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_disk_that_cannot_be_written_is_named_with_what_helps() {
+        let told = |free, is_read_only| unwritable(Path::new("/pool"), (free, Some(1)), is_read_only);
+        assert_eq!((told(None, false), told(Some(FULL_DISK), false)), (None, None));
+        let full = told(Some(4096), false).unwrap();
+        assert!(full.starts_with("the disk of /pool is full (") && full.ends_with("free some space there"));
+        let no_inodes = unwritable(Path::new("/pool"), (Some(FULL_DISK), Some(0)), false).unwrap();
+        assert!(no_inodes.starts_with("the disk of /pool is full (no inodes left)"));
+        let read_only = "the file system of /pool is read-only now, and poold cannot run: mend it, or mount it to be \
+                         written";
+        assert_eq!(
+            (told(Some(0), true).as_deref(), told(None, true).as_deref()),
+            (Some(read_only), Some(read_only))
+        );
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!machine::is_read_only(dir.path()) && !machine::is_read_only(&dir.path().join("none")));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use nix::sys::statvfs::{FsFlags, statvfs};
+
 #[cfg_attr(target_os = "linux", path = "machine/linux.rs")]
 #[cfg_attr(target_os = "macos", path = "machine/macos.rs")]
 mod system;
@@ -30,7 +32,7 @@ pub fn terminals() -> Option<(u64, u64)> {
 /// Returns the bytes on the file system of this path that are available to this user; `None` if it cannot be
 /// read.
 pub fn free_disk(path: &Path) -> Option<u64> {
-    let system = nix::sys::statvfs::statvfs(path).ok()?;
+    let system = statvfs(path).ok()?;
     #[expect(clippy::useless_conversion, reason = "u32 on macOS")]
     Some(u64::from(system.blocks_available()).saturating_mul(u64::from(system.fragment_size())))
 }
@@ -38,16 +40,22 @@ pub fn free_disk(path: &Path) -> Option<u64> {
 /// Returns the inodes on the file system of this path that are available to this user: each file takes one. `None` if
 /// they cannot be read, or the file system does not count them.
 pub fn free_inodes(path: &Path) -> Option<u64> {
-    let system = nix::sys::statvfs::statvfs(path).ok()?;
+    let system = statvfs(path).ok()?;
     #[expect(clippy::useless_conversion, reason = "u32 on macOS")]
     let (all, available) = (u64::from(system.files()), u64::from(system.files_available()));
     (all > 0).then_some(available)
 }
 
+/// True if the file system of this path is mounted read-only, or has become so after an error; false if it cannot be
+/// read.
+pub fn is_read_only(path: &Path) -> bool {
+    statvfs(path).is_ok_and(|system| system.flags().contains(FsFlags::ST_RDONLY))
+}
+
 /// Returns the bytes in use on the file system of this path, and the bytes that this user could use in all, as
 /// `df` counts them; `None` if it cannot be read.
 pub fn disk_use(path: &Path) -> Option<(u64, u64)> {
-    let system = nix::sys::statvfs::statvfs(path).ok()?;
+    let system = statvfs(path).ok()?;
     #[expect(clippy::useless_conversion, reason = "u32 on macOS")]
     let bytes = |blocks| u64::from(blocks).saturating_mul(u64::from(system.fragment_size()));
     let used = bytes(system.blocks()).saturating_sub(bytes(system.blocks_free()));
