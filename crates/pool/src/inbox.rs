@@ -243,12 +243,8 @@ impl SessionItems<'_> {
         } else {
             format!("it ended too often and is no longer started automatically{why}")
         };
-        let next = match &self.session.worker {
-            Some(worker) => format!("poolctl worker start {}", worker.name),
-            None => self.restart(),
-        };
         let held = self.session.budget.exhausted && !stays_lost(self.session);
-        held.then(|| self.item("exhausted", self.session.changed_at, (text, next)))
+        held.then(|| self.item("exhausted", self.session.changed_at, (text, self.restart())))
     }
 
     /// The session is stopped, with prompts that wait.
@@ -280,10 +276,10 @@ impl SessionItems<'_> {
     fn restart(&self) -> String {
         let name = &self.session.name;
         match (self.session.lifecycle, self.session.reason) {
-            (Lifecycle::Failed, Some(Reason::NameTaken)) => {
+            (Lifecycle::Failed, Some(Reason::NameTaken)) if self.session.worker.is_none() => {
                 format!("poolctl rename {name} NAME && poolctl restart NAME")
             }
-            _ => format!("poolctl restart {name}"),
+            _ => self.session.start_command(),
         }
     }
 }

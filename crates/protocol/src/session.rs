@@ -143,6 +143,14 @@ impl Session {
         self.lifecycle == Lifecycle::Live || works_off
     }
 
+    /// The command with which a person starts it again: as a worker, if it is the host of one.
+    pub fn start_command(&self) -> String {
+        match &self.worker {
+            Some(worker) => format!("poolctl worker start {}", worker.name),
+            None => format!("poolctl restart {}", self.name),
+        }
+    }
+
     /// Creates the record of a session that is to be created, with its first incarnation. `names` are the
     /// session's name and its workspace.
     pub fn intended(

@@ -146,8 +146,7 @@ pub(crate) fn how_to_start(session: &Session) -> Option<String> {
 pub(crate) fn next_start(session: &Session, now: Timestamp) -> Option<String> {
     let Budget { starts, due_at, exhausted, .. } = &session.budget;
     if *exhausted {
-        let name = &session.name;
-        let how = format!("none: too many restarts; `poolctl restart {name}` starts it");
+        let how = format!("none: too many restarts; `{}` starts it", session.start_command());
         return Some(hint::message(&how));
     }
     let due = (*due_at)?;

@@ -15,7 +15,9 @@ pub(super) fn items(turn: &Turn<'_>, rules: &QueueRules) -> Vec<InboxItem> {
 pub(super) fn unstarted(items: &[InboxItem]) -> impl Iterator<Item = String> {
     items.iter().filter_map(|item| match item.kind.as_str() {
         inbox::LOST => Some(format!("{}; `{}` starts what was lost", item.text, item.next)),
-        inbox::FAILED => Some(format!("{}: {}; `{}` tries again", item.name, item.text, item.next)),
+        inbox::FAILED => {
+            Some(format!("{}: {}; `{}` tries again", item.name.for_people(), item.text, item.next))
+        }
         _ => None,
     })
 }

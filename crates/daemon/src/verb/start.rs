@@ -96,8 +96,11 @@ fn after_failure(session: &Session) -> String {
     if session.policy.ephemeral && !session.policy.pinned {
         return "it is ephemeral, and removed by itself".to_owned();
     }
-    let name = &session.name;
-    format!("it keeps the name {name}: `poolctl restart {name}` tries again, `poolctl rm {name}` frees it")
+    let (name, again) = (&session.name, session.start_command());
+    if session.worker.is_some() {
+        return format!("`{again}` tries again");
+    }
+    format!("it keeps the name {name}: `{again}` tries again, `poolctl rm {name}` frees it")
 }
 
 /// Returns the error code of a failed launch.

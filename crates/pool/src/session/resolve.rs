@@ -35,7 +35,7 @@ pub fn not_running(session: &Session) -> Refusal {
         Lifecycle::Live | Lifecycle::Draining => {
             format!("{name} is being ended; `poolctl wait {name} --for exit` waits for that")
         }
-        _ => format!("{name} does not run; `poolctl restart {name}` starts it"),
+        _ => format!("{name} does not run; `{}` starts it", session.start_command()),
     };
     Refusal::refused(why)
 }

@@ -185,6 +185,26 @@ fn what_a_copy_of_a_pool_does_not_start_by_itself_is_told_once() {
 }
 
 #[test]
+fn a_host_that_was_kept_from_its_start_is_started_as_its_worker() {
+    for reason in [Reason::NameTaken, Reason::TmuxFailed] {
+        let mut world = World::default();
+        let id = world.live("a", server(1), 1);
+        let host = Session {
+            lifecycle: Lifecycle::Failed,
+            reason: Some(reason),
+            worker: Some(Box::new(hosts::spec("build"))),
+            incarnation: None,
+            incarnations: 2,
+            ..world.pool.session(id).unwrap().clone()
+        };
+        world.emit(Event::SessionCreated(Box::new(host)));
+        let items = items(&world);
+        let told: Vec<_> = items.iter().map(|item| (item.kind.as_str(), item.next.as_str())).collect();
+        assert_eq!(told, [("failed", "poolctl worker start build")], "{reason:?}");
+    }
+}
+
+#[test]
 fn a_session_that_failed_to_start_is_told_while_prompts_wait_for_it() {
     for (reason, next) in [
         (Reason::NameTaken, "poolctl rename s NAME && poolctl restart NAME"),
