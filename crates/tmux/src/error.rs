@@ -98,9 +98,23 @@ impl TmuxError {
         } else if starts(&["can't find ", "no such ", "no current ", "no sessions"]) {
             Self::NotFound(shorten(message))
         } else {
-            Self::Refused(shorten(message))
+            Self::Refused(lacking(message).unwrap_or_else(|| shorten(message)))
         }
     }
+}
+
+/// Returns what the system lacks, if tmux could not start the program of a pane; `None` for any other message. tmux
+/// opens the terminal as a part of its fork, so that a lack of terminals reads as a full disk.
+fn lacking(message: &str) -> Option<String> {
+    let (before, why) = message.split_once("fork failed: ")?;
+    let lack = match why {
+        "No space left on device" => "no terminal is left (`sysctl kernel.pty.max`)",
+        "Resource temporarily unavailable" => {
+            "no more processes are allowed (`ulimit -u` of the tmux server)"
+        }
+        _ => return None,
+    };
+    Some(format!("{before}{lack}"))
 }
 
 /// Shortens a message to 200 characters, enough to recognise it.
@@ -125,6 +139,17 @@ mod tests {
         assert!(matches!(read("duplicate session: x"), TmuxError::Duplicate(_)));
         assert!(matches!(read("unknown command: badcmd"), TmuxError::Refused(_)));
         assert!(matches!(read(" \n"), TmuxError::Incomplete));
+    }
+
+    #[test]
+    fn what_the_system_lacks_for_a_pane_is_named() {
+        let told = |why: &str| {
+            TmuxError::from_message(&format!("create window failed: fork failed: {why}\n")).to_string()
+        };
+        let terminals = "tmux: create window failed: no terminal is left (`sysctl kernel.pty.max`)";
+        assert_eq!(told("No space left on device"), terminals);
+        assert!(told("Resource temporarily unavailable").contains("no more processes are allowed"));
+        assert!(told("Cannot allocate memory").ends_with(": fork failed: Cannot allocate memory"));
     }
 
     #[test]
