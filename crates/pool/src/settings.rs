@@ -311,6 +311,11 @@ impl Agent {
         self.adapter.knows_screen() || self.screen.has_composer()
     }
 
+    /// True if the pool knows how its screen looks while it works.
+    pub fn shows_work(&self) -> bool {
+        self.adapter.knows_screen() || self.screen.works.is_some()
+    }
+
     /// True if it requests bracketed pastes from its terminal before it accepts any. A described agent has
     /// to.
     pub fn asks_for_pastes(&self) -> bool {

@@ -54,7 +54,7 @@ pub(crate) async fn read_pane(
         let is_starting = turn.age(started_at) < ready_limit;
         // The greatest time may be from before the clock was set back.
         let typed_ago = typed_at.into_iter().map(ago).min();
-        let times = (said_idle_ago, typed_ago, active_at.map(ago));
+        let times = (said_idle_ago, typed_ago, active_at.map(ago), pool::prompt::unheard_ago(turn, tag));
         let active_at = active_at.map(|seconds| Timestamp(seconds.saturating_mul(1000)));
         let left_at = turn.volatile.prompts.left_view_at(tag, active_at);
         let keys_at = session.and_then(|session| session.keys_at);
@@ -64,7 +64,7 @@ pub(crate) async fn read_pane(
     };
     let reported =
         daemon.engine.turn(reported).await.map_err(|refusal| Blocked::for_now(refusal.to_string()))?;
-    let (session, is_starting, keys, (said_idle_ago, typed_ago, active_ago)) = reported;
+    let (session, is_starting, keys, (said_idle_ago, typed_ago, active_ago, unheard_ago)) = reported;
     let starting = session.filter(|_| is_starting);
     let takes_pastes = match starting.filter(|_| agent.asks_for_pastes()) {
         Some(session) if seen.bracketed.is_none() => bracketed_paste::is_enabled(daemon, session, tag).await,
@@ -107,6 +107,7 @@ pub(crate) async fn read_pane(
         holds_unfinished_line,
         screen: look,
         said_idle_ago,
+        unheard_ago,
         takes_pastes,
     })
 }

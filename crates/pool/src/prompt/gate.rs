@@ -12,8 +12,8 @@ use crate::prompt::blocked::Blocked;
 use crate::prompt::pane::PaneSnapshot;
 use crate::settings::{Agent, Settings};
 
-/// Time for which an agent may still draw its composer after its hook reported that it waits: ten times what
-/// it usually takes.
+/// Time for which an agent may still draw its composer after its hook reported that it waits, and that it works after a
+/// prompt was typed: ten times what it usually takes (Gemini CLI 0.61.0: up to 2 s).
 const DRAW_LIMIT: Duration = Duration::from_secs(3);
 
 /// Checks by the record that a prompt may be typed into a session now.
@@ -143,7 +143,16 @@ pub fn pane_gate(settings: &Settings, agent: &Agent, pane: &PaneSnapshot) -> Res
         (None, Composer::Empty | Composer::Unknown) if seen.works == Some(true) => {
             Err(Blocked::for_now("its screen shows that it works"))
         }
-        (None, Composer::Empty | Composer::Unknown) => Ok(()),
+        (None, Composer::Empty | Composer::Unknown) => {
+            match pane.unheard_ago.filter(|_| agent.shows_work()) {
+                // The empty composer may be the one from before the prompt that was typed last.
+                Some(ago) if ago < DRAW_LIMIT => {
+                    let why = "its agent may not have drawn yet that it works on what was typed before";
+                    Err(Blocked::for_time(why, DRAW_LIMIT - ago))
+                }
+                _ => Ok(()),
+            }
+        }
     }
 }
 

@@ -1,9 +1,9 @@
-//! Keys that users press in terminals through the pool (`poolctl keys`, `rpc input`). They are on record, so that a
-//! restart of `poold` does not forget that a line or a dialog may be half done.
+//! What is typed into terminals through the pool. Keys that users press (`poolctl keys`, `rpc input`) are on record, so
+//! that a restart of `poold` does not forget that a line or a dialog may be half done.
 
 use std::time::Duration;
 
-use protocol::{SessionId, Timestamp};
+use protocol::{SessionId, Tag, Timestamp};
 
 use crate::pool::Pool;
 use crate::turn::Turn;
@@ -17,6 +17,16 @@ pub fn has_keys_since(turn: &Turn<'_>, session: SessionId, at: Timestamp) -> boo
 /// The time at which keys were last pressed in the terminal of the session's present incarnation.
 fn keys_at(pool: &Pool, session: SessionId) -> Option<Timestamp> {
     pool.session(session)?.keys_at
+}
+
+/// Time since something was last typed into an incarnation through the pool, if its agent has reported nothing since:
+/// agents without hooks, and all after a command of their own, show on their screens alone that they took it.
+pub fn unheard_ago(turn: &Turn<'_>, tag: Tag) -> Option<Duration> {
+    let (pool, now) = (turn.pool(), turn.now());
+    let given = *turn.volatile.prompts.delivered_at().get(&tag)?;
+    let notes = pool.tagged(tag).and_then(|session| pool.notes(session.id));
+    let heard = notes.filter(|notes| notes.hooked == Some(tag)).and_then(|notes| notes.heard_at);
+    heard.is_none_or(|heard| pool.is_earlier(now, heard, given)).then(|| turn.age(given))
 }
 
 /// Time since keys were last pressed in the session's terminal.

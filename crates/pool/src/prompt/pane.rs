@@ -32,6 +32,8 @@ pub struct PaneSnapshot {
     pub screen: Option<ScreenReading>,
     /// Time since the agent's hook reported that it waits for a prompt, if that was its last report.
     pub said_idle_ago: Option<Duration>,
+    /// Time since something was last typed into it through the pool, if its agent has reported nothing since.
+    pub unheard_ago: Option<Duration>,
     /// True if its program asked for bracketed pastes, if known.
     pub takes_pastes: Option<bool>,
 }

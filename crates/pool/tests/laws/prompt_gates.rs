@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agents::Confirm;
-use agents::screen::{Composer, Dialog, USAGE_LIMIT};
+use agents::screen::{Composer, Dialog, Patterns, USAGE_LIMIT};
 use pool::agent::ScreenReading;
 use pool::prompt::{
     LINE_MAX, NextStep, PaneSnapshot, Unconfirmed, enter_delay, line_gate, pane_gate, record_gate,
@@ -248,6 +248,30 @@ fn i3_nothing_is_typed_into_a_terminal_that_somebody_or_something_else_has() {
         let screen = |why: Option<&'static str>| why.filter(|why| *why != "full-screen");
         assert_eq!(reason("claude", false, &pane), screen(claude), "an agent that draws one: {pane:?}");
     }
+}
+
+#[test]
+fn i3_an_empty_composer_from_before_the_last_prompt_takes_no_other() {
+    let gate = |agent: &Agent, ms: u64| {
+        let screen = Some(seen(Composer::Empty, None));
+        let unheard_ago = Some(Duration::from_millis(ms));
+        pane_gate(&settings(), agent, &PaneSnapshot { screen, unheard_ago, ..PaneSnapshot::default() })
+    };
+    let described = |works: bool| {
+        let pattern = |text: &str| text.parse().ok();
+        let works = pattern("^works").filter(|_| works);
+        let screen = Patterns { composer: pattern("^> (.*)"), works, ..Patterns::default() };
+        Agent { screen, ..agent("none") }
+    };
+    let silent = Agent { confirm: Confirm::None, hooks: false, ..agent("claude") };
+    // Hooks do not report every command that is typed.
+    for agent in [silent, agent("claude"), described(true)] {
+        let blocked = gate(&agent, 1000).unwrap_err();
+        assert!(!blocked.needs_person(), "{blocked}");
+        assert_eq!(blocked.ends_in(), Some(Duration::from_secs(2)));
+        assert_eq!(gate(&agent, 3000), Ok(()), "it does not work");
+    }
+    assert_eq!(gate(&described(false), 0), Ok(()), "its screen never shows that it works");
 }
 
 #[test]

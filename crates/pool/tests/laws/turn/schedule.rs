@@ -10,7 +10,9 @@ use protocol::policy::{DrainDeadline, RestartPolicy};
 use protocol::session::Conversation;
 use protocol::thought::{StreamPosition, Thought};
 use protocol::tmux::TmuxState;
-use protocol::{AgentEvent, Event, Exit, Lifecycle, MessageId, Notes, Reason, Session, SessionId, Timestamp};
+use protocol::{
+    AgentEvent, Event, Exit, Lifecycle, MessageId, Notes, Reason, Session, SessionId, Tag, Timestamp,
+};
 
 use super::{Engine, MINUTE, ONE, THREE, TWO};
 use crate::queue::send_prompt;
@@ -495,6 +497,27 @@ fn a_start_that_still_waits_has_opened_no_files() {
     engine.volatile.scheduler.end_start(THREE);
     assert_eq!(starts(&engine), 1, "it has ended since");
     assert_eq!(engine.volatile.scheduler.starts_since(&engine.world.pool, 1), 0);
+}
+
+#[test]
+fn what_was_typed_is_unheard_until_the_agent_of_the_same_incarnation_reports() {
+    let mut engine = Engine::with_live(1);
+    let (tag, given) = (engine.tag(ONE), engine.now());
+    let unheard = |engine: &mut Engine| engine.turn(|turn, _| prompt::unheard_ago(turn, tag)).0;
+    let heard = |engine: &mut Engine, hooked, at| {
+        let notes = Notes { hooked: Some(hooked), heard_at: Some(at), ..Notes::default() };
+        engine.world.emit(Event::Agent(AgentEvent::AgentNoted { session: ONE, notes }));
+    };
+    assert_eq!(unheard(&mut engine), None, "nothing was typed");
+    engine.volatile.prompts.delivered(tag, given);
+    engine.pass(1000);
+    assert_eq!(unheard(&mut engine), Some(Duration::from_secs(1)));
+    heard(&mut engine, tag, Timestamp(given.0 - 1));
+    assert_eq!(unheard(&mut engine), Some(Duration::from_secs(1)), "that was before");
+    heard(&mut engine, Tag([99; 16]), Timestamp(given.0 + 1));
+    assert_eq!(unheard(&mut engine), Some(Duration::from_secs(1)), "that was another incarnation");
+    heard(&mut engine, tag, given);
+    assert_eq!(unheard(&mut engine), None);
 }
 
 #[test]
