@@ -311,6 +311,11 @@ impl Agent {
         self.adapter.knows_screen() || self.screen.has_composer()
     }
 
+    /// True if its screen is read by a description, built in or configured.
+    pub fn is_described(&self) -> bool {
+        !self.adapter.knows_screen()
+    }
+
     /// True if the pool knows how its screen looks while it works.
     pub fn shows_work(&self) -> bool {
         self.adapter.knows_screen() || self.screen.works.is_some()

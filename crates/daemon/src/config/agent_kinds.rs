@@ -279,6 +279,16 @@ mod tests {
     }
 
     #[test]
+    fn patterns_describe_the_screens_that_no_code_reads() {
+        let kinds = agents("[agents.mine]\ncommand = 'mine'\nscreen = { composer = '^> (.*)' }");
+        for (kind, is_described) in
+            [("mine", true), ("aider", true), ("claude", false), ("codex", false), ("gemini", false)]
+        {
+            assert_eq!(kinds[kind].is_described(), is_described, "{kind}");
+        }
+    }
+
+    #[test]
     fn error_patterns_are_checked_and_change_nothing_else_of_a_bare_command() {
         let kinds = agents("[agents.command]\nerror_patterns = ['^E:', 'FAILED']");
         assert_eq!(kinds["command"].error_patterns, ["^E:", "FAILED"]);

@@ -178,7 +178,7 @@ fn decide(
             has_queued_asks: !turn.volatile.agents.queued_asks(target.id).is_empty(),
             has_known_screen: target.agent.shows_composer(),
             outlives_conversation: target.agent.adapter.outlives_conversation(),
-            is_described: target.agent.adapter == Adapter::None,
+            is_described: target.agent.is_described(),
             composer_while_busy: target.agent.adapter == Adapter::None && target.agent.screen.works.is_none(),
         };
         let under = agent::activity_under_bell(turn.pool(), &observation, turn.now());

@@ -99,10 +99,11 @@ impl SampleState {
             return target.is_starting() || self.wrote_since_screen_read(now);
         }
         let works = target.known.state.is_at_work();
-        // An answer at the terminal is reported by no hook, but the agent goes to work after it, and writes.
-        if target.known.ask.as_ref().is_some_and(Ask::is_left_to_terminal)
-            && self.wrote_since_screen_read(now)
-        {
+        // An answer at the terminal is reported by no hook, but the agent goes to work after it, and writes. That of a
+        // question may be told by the title.
+        let is_untold =
+            |ask: &Ask| ask.is_left_to_terminal() || !ask.answerable && self.log.title == WindowTitle::Unread;
+        if target.known.ask.as_ref().is_some_and(is_untold) && self.wrote_since_screen_read(now) {
             return true;
         }
         let asks = target.known.state == ActivityState::Attention && target.known.source == Source::Screen;
@@ -357,11 +358,16 @@ mod tests {
         target.hooked = true;
         let mut state = SampleState::default();
         state.found.quiet_since = Some(at(9_900));
-        for (answerable, is_read) in [(true, false), (false, true)] {
-            let ask = Ask { id: 1, kind: AskKind::Permission, text: String::new(), tool: None, answerable };
+        for (kind, answerable, is_read) in [
+            (AskKind::Permission, true, false),
+            (AskKind::Permission, false, true),
+            (AskKind::Question, true, false),
+            (AskKind::Question, false, true),
+        ] {
+            let ask = Ask { id: 1, kind, text: String::new(), tool: None, answerable };
             target.known =
                 Activity { state: ActivityState::Attention, ask: Some(ask), ..Activity::default() };
-            assert_eq!(state.wants_screen(&target, at(10_000)), is_read);
+            assert_eq!(state.wants_screen(&target, at(10_000)), is_read, "{kind:?} {answerable}");
         }
         state.screen_read_at = Some(at(9_950));
         assert!(!state.wants_screen(&target, at(10_000)), "it wrote nothing since");

@@ -51,7 +51,8 @@ pub struct AgentObservation {
     pub outlives_conversation: bool,
     /// True if further requests are queued behind the shown one: the screen may show one of those instead.
     pub has_queued_asks: bool,
-    /// True if the user's configuration describes its screen: whatever it shows in the composer's place is a question.
+    /// True if a description tells what its screen shows: a dialog, which it shows in the composer's place, is a
+    /// question.
     pub is_described: bool,
     /// True if its composer can be free while it works, because its description does not say how its screen
     /// looks at work.
@@ -150,8 +151,9 @@ fn corrected_by_screen(
         Some(dialog) => {
             // The next of several questions has another id.
             let is_question = dialog.name == screen::QUESTION && (busy || by_screen) || observed.is_described;
-            let asks = asks && is_question;
-            asks.then(|| dialog_activity(look, dialog, AskKind::Question))
+            // A question that its hook reported with the same text is no other one.
+            let is_new = before.ask.as_ref().is_none_or(|ask| ask.text != dialog.text);
+            (asks && is_question && is_new).then(|| dialog_activity(look, dialog, AskKind::Question))
         }
         None if !silent || !(busy || asked || ended) => (by_screen && is_later(&look.at)).then(busy_again),
         None if look.works == Some(true) => by_screen.then(busy_again),

@@ -401,6 +401,30 @@ fn a_question_that_no_hook_tells_of_is_seen_after_silence_and_over_when_it_works
 }
 
 #[test]
+fn a_described_dialog_that_no_hook_tells_of_is_a_question_and_one_that_it_told_of_is_no_other() {
+    let seen = |look: ScreenReading| AgentObservation {
+        screen: Some(look),
+        has_known_screen: true,
+        is_described: true,
+        ..quiet(2000)
+    };
+    let menu = |at: u64| ScreenReading { dialog: dialog("menu"), composer: Composer::Hidden, ..ready(at) };
+    assert_eq!(corrected(1000, &seen(menu(6999)), 7000), Some((Attention, Source::Screen, 6999)));
+    let known = AgentObservation { is_described: false, ..seen(menu(6999)) };
+    assert_eq!(corrected(1000, &known, 7000), None, "that may be a menu of its user's");
+    for (text, is_same) in [("trust it?", true), ("another?", false)] {
+        let mut stage = Stage::new("claude");
+        stage.says(signal::prompt());
+        stage.says(HookEvent::Notified { kind: Notice::Question, text: text.to_owned() });
+        let told = stage.ask().unwrap();
+        let mut stage = stage.at(7000);
+        stage.see(&seen(menu(6999)));
+        assert_eq!(stage.ask().unwrap().id == told.id, is_same, "{text}");
+        assert_eq!(stage.ask().unwrap().text, "trust it?");
+    }
+}
+
+#[test]
 fn its_own_record_tells_at_once_that_it_was_interrupted() {
     let seen = |interrupted: u64| AgentObservation {
         interrupted_at: Some(at(interrupted)),
