@@ -279,12 +279,21 @@ mod tests {
     }
 
     #[test]
-    fn patterns_describe_the_screens_that_no_code_reads() {
+    fn whatever_nothing_answers_is_a_question() {
         let kinds = agents("[agents.mine]\ncommand = 'mine'\nscreen = { composer = '^> (.*)' }");
-        for (kind, is_described) in
-            [("mine", true), ("aider", true), ("claude", false), ("codex", false), ("gemini", false)]
-        {
-            assert_eq!(kinds[kind].is_described(), is_described, "{kind}");
+        for (kind, is_described, leaves_limit_dialog) in [
+            ("mine", true, true),
+            ("aider", true, true),
+            ("claude", false, false),
+            ("codex", false, false),
+            ("gemini", false, true),
+        ] {
+            let seen = pool::agent::AgentObservation::of(&kinds[kind]);
+            assert_eq!(
+                (seen.is_described, seen.leaves_limit_dialog),
+                (is_described, leaves_limit_dialog),
+                "{kind}"
+            );
         }
     }
 

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agents::Adapter;
 use pool::agent::{self, AgentObservation};
 use pool::{Agent, QueueRules, prompt, queue};
 use protocol::{
@@ -176,10 +175,7 @@ fn decide(
             screen: sample.screen,
             title: sample.title,
             has_queued_asks: !turn.volatile.agents.queued_asks(target.id).is_empty(),
-            has_known_screen: target.agent.shows_composer(),
-            outlives_conversation: target.agent.adapter.outlives_conversation(),
-            is_described: target.agent.is_described(),
-            composer_while_busy: target.agent.adapter == Adapter::None && target.agent.screen.works.is_none(),
+            ..AgentObservation::of(&target.agent)
         };
         let under = agent::activity_under_bell(turn.pool(), &observation, turn.now());
         if turn.volatile.agents.note_under_bell(target.tag, under) {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use agents::screen;
 use agents::screen::{Composer, Dialog};
+use agents::{Adapter, screen};
 use protocol::{
     Activity, ActivityState, AgentEvent, Ask, AskKind, Event, Lifecycle, Notes, Session, Source, Timestamp,
 };
@@ -14,6 +14,7 @@ use crate::agent::state::Agents;
 use crate::pool::Pool;
 use crate::queue::prompts::held_prompt;
 use crate::queue::{admin, doubt, idempotency_index};
+use crate::settings::Agent;
 
 /// Time for which the hooks and the output of a working agent have to be silent before its screen counts instead of
 /// the hooks.
@@ -54,12 +55,27 @@ pub struct AgentObservation {
     /// True if a description tells what its screen shows: a dialog, which it shows in the composer's place, is a
     /// question.
     pub is_described: bool,
+    /// True if nothing is configured to answer its dialog about its usage limit.
+    pub leaves_limit_dialog: bool,
     /// True if its composer can be free while it works, because its description does not say how its screen
     /// looks at work.
     pub composer_while_busy: bool,
 }
 
 impl AgentObservation {
+    /// An observation of a session with this agent, in which nothing is seen yet.
+    #[must_use]
+    pub fn of(agent: &Agent) -> Self {
+        Self {
+            has_known_screen: agent.shows_composer(),
+            outlives_conversation: agent.adapter.outlives_conversation(),
+            is_described: agent.is_described(),
+            leaves_limit_dialog: !agent.dialogs.contains_key(screen::USAGE_LIMIT),
+            composer_while_busy: agent.adapter == Adapter::None && agent.screen.works.is_none(),
+            ..Self::default()
+        }
+    }
+
     /// True if the observation has no evidence of the activity.
     fn is_empty(&self) -> bool {
         let outside = self.quiet_since.is_none() && self.own_foreground.is_none();
@@ -149,8 +165,12 @@ fn corrected_by_screen(
     match &look.dialog {
         None if is_answered && look.works == Some(true) => Some(busy_again()),
         Some(dialog) => {
-            // The next of several questions has another id.
-            let is_question = dialog.name == screen::QUESTION && (busy || by_screen) || observed.is_described;
+            let is_question = match dialog.name.as_str() {
+                // The next of several questions has another id.
+                screen::QUESTION => busy || by_screen,
+                screen::USAGE_LIMIT => busy && observed.leaves_limit_dialog,
+                _ => observed.is_described,
+            };
             // A question that its hook reported with the same text is no other one.
             let is_new = before.ask.as_ref().is_none_or(|ask| ask.text != dialog.text);
             (asks && is_question && is_new).then(|| dialog_activity(look, dialog, AskKind::Question))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agents::screen::{Composer, Dialog};
+use agents::screen::{Composer, Dialog, USAGE_LIMIT};
 use pool::agent::{
     AgentObservation, LONG_SILENCE, ScreenReading, ShellMark, TerminalMarks, WindowTitle,
     activity_under_bell, current_activity, derive_activity, waits_for_person,
@@ -425,6 +425,34 @@ fn a_described_dialog_that_no_hook_tells_of_is_a_question_and_one_that_it_told_o
 }
 
 #[test]
+fn a_dialog_about_the_usage_limit_in_a_turn_is_a_question_where_nothing_answers_it() {
+    let shown = |at: u64| ScreenReading {
+        dialog: dialog(USAGE_LIMIT),
+        composer: Composer::Hidden,
+        works: None,
+        ..ready(at)
+    };
+    let seen = |look: ScreenReading, leaves_limit_dialog| AgentObservation {
+        screen: Some(look),
+        has_known_screen: true,
+        leaves_limit_dialog,
+        ..quiet(2000)
+    };
+    assert_eq!(corrected(1000, &seen(shown(6999), false), 7000), None, "its answer is configured");
+    assert_eq!(corrected(1000, &seen(shown(6998), true), 6999), None, "it was silent for too short");
+    let mut stage = Stage::new("claude");
+    stage.says(signal::prompt());
+    let mut stage = stage.at(7000);
+    stage.see(&seen(shown(6999), true));
+    assert_eq!((stage.state(), stage.ask().unwrap().kind), (Attention, AskKind::Question));
+    let mut stage = stage.at(20_000);
+    assert_eq!(stage.see(&seen(shown(19_000), true)), None, "it stands");
+    let works = ScreenReading { works: Some(true), composer: Composer::Hidden, ..ready(19_500) };
+    let again = stage.see(&AgentObservation { quiet_since: Some(at(19_900)), ..seen(works, true) });
+    assert_eq!(again.map(|again| again.state), Some(Busy), "it was answered");
+}
+
+#[test]
 fn its_own_record_tells_at_once_that_it_was_interrupted() {
     let seen = |interrupted: u64| AgentObservation {
         interrupted_at: Some(at(interrupted)),
@@ -539,6 +567,7 @@ fn seen() -> impl Strategy<Value = AgentObservation> {
                 title,
                 composer_while_busy: false,
                 is_described: false,
+                leaves_limit_dialog: false,
                 has_known_screen: is_known,
                 outlives_conversation: is_known,
                 has_queued_asks: false,
