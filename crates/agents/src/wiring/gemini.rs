@@ -16,7 +16,22 @@ const DEFAULTS_ENV: &str = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH";
 
 #[derive(Serialize)]
 struct Settings {
+    general: General,
     hooks: BTreeMap<&'static str, [Group; 1]>,
+}
+
+/// Settings that the user's own ones outrank.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct General {
+    session_retention: SessionRetention,
+}
+
+/// The removal of old conversations. At each start, it also removes those of other sessions in the same directory that
+/// have no prompt yet, and those sessions then record nothing.
+#[derive(Serialize)]
+struct SessionRetention {
+    enabled: bool,
 }
 
 #[derive(Serialize)]
@@ -42,8 +57,10 @@ pub(super) fn wire(poolctl: &str, options: &WiringOptions<'_>) -> Wiring {
         timeout: options.hook_ms,
     };
     let hooks = EVENTS.into_iter().map(|event| (event, [Group { hooks: [handler()] }])).collect();
+    let general = General { session_retention: SessionRetention { enabled: false } };
+    let settings = serde_json::to_vec_pretty(&Settings { general, hooks });
     Wiring {
-        files: vec![(FILE.to_owned(), serde_json::to_vec_pretty(&Settings { hooks }).unwrap_or_default())],
+        files: vec![(FILE.to_owned(), settings.unwrap_or_default())],
         env: vec![(DEFAULTS_ENV.into(), options.dir.join(FILE).into())],
         ..Wiring::default()
     }
@@ -67,5 +84,12 @@ mod tests {
         let hooks = settings["hooks"].as_object().unwrap();
         assert_eq!(hooks.len(), EVENTS.len());
         assert!(hooks.values().all(|groups| *groups == ours));
+    }
+
+    #[test]
+    fn no_conversation_is_removed_by_the_start_of_another_in_the_same_directory() {
+        let wiring = wire("/opt/poolctl", &options_in("/state/s1", 1, 4200));
+        let settings: Value = serde_json::from_slice(&wiring.files[0].1).unwrap();
+        assert_eq!(settings["general"], json!({"sessionRetention": {"enabled": false}}));
     }
 }
