@@ -55,13 +55,28 @@ export const TmuxPool = async ({ client }) => {
   let conversation
   let answer = { message: undefined, parts: new Map() }
   let busy = false
+  let queued = [] // prompts whose turn has not begun: `id` of the message, `text`
 
   const report = (event, more = {}) => send({ event, conversation, ...more })
   // Reports the end of a turn once, although OpenCode may signal it several times.
   const endTurn = (event, text) => {
     if (!busy) return
     busy = false
+    answers.clear()
     return report(event, { text })
+  }
+  const said = () => [...answer.parts.values()].join("\n")
+  // Begins the turn of the prompts up to this message; ids ascend with time. A turn with an answer is over by that.
+  const begin = (message) => {
+    const taken = queued.filter(({ id }) => id <= message)
+    if (!taken.length) return
+    queued = queued.filter(({ id }) => id > message)
+    if (answers.size) endTurn("idle", said())
+    busy = true
+    answers.clear()
+    calls.clear()
+    answer = { message: undefined, parts: new Map() }
+    return Promise.all(taken.map(({ text }) => report("prompt", { text })))
   }
   const ask = (asked) => {
     const use = calls.get(asked.tool?.callID)
@@ -105,7 +120,7 @@ export const TmuxPool = async ({ client }) => {
       if (status.type === "retry") return report("working", { text: `tries again: ${status.message}` })
     },
     "session.idle": ({ sessionID }) =>
-      sessionID === conversation ? endTurn("idle", [...answer.parts.values()].join("\n")) : undefined,
+      sessionID === conversation ? endTurn("idle", said()) : undefined,
     "session.error": ({ sessionID, error }) => {
       if (sessionID !== conversation) return
       if (error?.name === "MessageAbortedError") return endTurn("interrupted")
@@ -114,8 +129,9 @@ export const TmuxPool = async ({ client }) => {
     },
     "message.updated": ({ info }) => {
       if (info.role !== "assistant" || info.sessionID !== conversation) return
+      const begun = begin(info.parentID ?? "")
       answers.add(info.id)
-      if (info.error?.name === "MessageAbortedError") return endTurn("interrupted")
+      return info.error?.name === "MessageAbortedError" ? endTurn("interrupted") : begun
     },
     "message.part.updated": ({ part }) => {
       if (part.type !== "text" || !answers.has(part.messageID)) return
@@ -141,17 +157,17 @@ export const TmuxPool = async ({ client }) => {
   if (first) send({ event: "started", text: "startup" })
   return {
     event: async ({ event }) => void (await on[event.type]?.(event.properties)),
-    "chat.message": async ({ sessionID }, { parts }) => {
+    "chat.message": async ({ sessionID }, { message, parts }) => {
       if (await isSubagent(sessionID)) return
       if (conversation !== sessionID) {
         await send({ event: "started", text: conversation ? "clear" : "startup", conversation: sessionID })
         conversation = sessionID
+        busy = false
+        queued = []
       }
-      busy = true
-      answers.clear()
-      calls.clear()
-      answer = { message: undefined, parts: new Map() }
-      await report("prompt", { text: textOf(parts) })
+      queued.push({ id: message.id, text: textOf(parts) })
+      // OpenCode takes a prompt while a turn runs, and answers it later.
+      if (!busy) await begin(message.id)
     },
     "tool.execute.before": async ({ tool, callID }, { args }) => {
       calls.set(callID, { tool, args })
