@@ -15,8 +15,8 @@
 //! - OpenCode 1.18.33: a plugin that a configuration file of this launch names (`OPENCODE_CONFIG`), merged
 //!   with the user's and the project's configuration. If the user's environment sets `OPENCODE_CONFIG`, that
 //!   file is read instead and there are no reports.
-//! - Aider 0.86.2: environment variables name a command to run whenever it waits for input, and its file of
-//!   prompts.
+//! - Aider 0.86.2: environment variables name a command to run whenever it waits for input, and its files of
+//!   prompts and of the conversation.
 
 mod aider;
 mod claude;
