@@ -123,6 +123,28 @@ fn what_they_ask_is_answered_from_outside() {
 }
 
 #[test]
+fn a_fresh_conversation_begins_without_the_record_of_the_last() {
+    let pool = pool();
+    let agent = Agent::new(&pool, "aider");
+    let record = pool.dir(&agent.id).join("aider.chat.history.md");
+    let tell = |text: &str| {
+        pool.ok(&["send", &agent.id, "--wait", "done", text]);
+        fs::write(&record, text).unwrap();
+    };
+    tell("hello");
+    pool.ok(&["park", &agent.id]);
+    pool.await_lifecycle(&agent.id, "parked");
+    tell("are you there?");
+    pool.ok(&["restart", &agent.id]);
+    assert!(record.exists(), "it is continued");
+    pool.ok(&["restart", "--fresh", &agent.id]);
+    assert!(!record.exists());
+    tell("hello");
+    pool.ok(&["reset", "--soft", &agent.id]);
+    assert!(!record.exists());
+}
+
+#[test]
 fn a_description_that_is_none_is_refused() {
     let pool = fakes::bare("");
     fakes::configure(&pool, "[agents.mine]\ncommand = 'x'\nscreen = { composer = '(' }\n");

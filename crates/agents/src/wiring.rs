@@ -71,6 +71,13 @@ pub fn prompt_history(adapter: Adapter, own_dir: &Path) -> Option<PathBuf> {
     (adapter == Adapter::Aider).then(|| own_dir.join(aider::HISTORY))
 }
 
+/// Returns the file in which the agent records its conversation to resume it, if its wiring sets that, and the one for
+/// the record of a conversation that is not to be resumed. `own_dir`: see [`WiringOptions::own_dir`].
+pub fn chat_history(adapter: Adapter, own_dir: &Path) -> Option<(PathBuf, PathBuf)> {
+    let names = (adapter == Adapter::Aider).then_some((aider::CONVERSATION, aider::FORMER_CONVERSATION));
+    names.map(|(record, former)| (own_dir.join(record), own_dir.join(former)))
+}
+
 /// True for a variable that the wiring of this adapter sets for one session, and that its programs would pass on to
 /// others.
 pub fn is_variable(adapter: Adapter, name: &[u8]) -> bool {

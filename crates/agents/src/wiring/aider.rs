@@ -11,6 +11,8 @@ use crate::adapter::Adapter;
 pub(super) const HISTORY: &str = "aider.input.history";
 /// The record of the conversation, in the same directory.
 pub(super) const CONVERSATION: &str = "aider.chat.history.md";
+/// The name of that record once another conversation has begun.
+pub(super) const FORMER_CONVERSATION: &str = "aider.chat.history.former.md";
 /// The variables: whether it notifies, by which command, its history of prompts, and its record of the conversation.
 pub(super) const VARIABLES: [&str; 4] = [
     "AIDER_NOTIFICATIONS",

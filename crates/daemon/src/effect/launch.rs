@@ -16,7 +16,7 @@ use protocol::{
 use tmux::{Create, Created, LogOptions, PaneRef, TmuxError};
 
 use crate::effect::claimed_job::{Launched, await_start, find_by_tag, follow_claimed, with_claimed_init};
-use crate::effect::{cgroup, next_name, retired_session, tmux_server};
+use crate::effect::{cgroup, chat_history, next_name, retired_session, tmux_server};
 use crate::engine::{Daemon, Turn, tmux_size};
 use crate::host::blocking_pool::Purpose;
 use crate::host::files::Fence;
@@ -237,6 +237,7 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
     let places = LaunchInputs { paths: &daemon.paths, tmp: &tmp, wiring: wiring.as_ref() };
     let stderr = session.spec.separate_stderr.then(|| stderr_log(daemon, session.id));
     let job = Job { stderr, ..pool::session::launch_job(session, run, &settings, places) };
+    let begins = (!run.resumed).then_some(settings.agent_of(session).adapter);
     let fence = |run_dir: &Path, tag| drop(files::fence(run_dir, tag));
     let awaited = Arc::new(());
     let (caller, tag) = (Arc::downgrade(&awaited), run.tag);
@@ -246,6 +247,7 @@ async fn prepare(daemon: &Daemon, session: &Session, run: &Incarnation) -> Resul
         if is_own && !job.cwd.as_path().is_dir() {
             return Err(format!("{} is not a directory", job.cwd.as_path().display()));
         }
+        begins.map_or(Ok(()), |adapter| chat_history::set_aside(adapter, &dir))?;
         let files = wiring.iter().flat_map(|wiring| &wiring.files);
         for (name, bytes) in files {
             let path = meta.join(name);

@@ -2,6 +2,7 @@
 //! committed.
 
 pub(crate) mod cgroup;
+pub(crate) mod chat_history;
 pub(crate) mod claimed_job;
 pub(crate) mod dialog;
 pub(crate) mod last_screen;

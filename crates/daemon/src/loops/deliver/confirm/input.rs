@@ -10,6 +10,7 @@ use protocol::{Backoff, MessageId, MessageReason, MessageState, ProcId, Refusal,
 use tmux::PaneRef;
 use tokio::time::{Instant, sleep};
 
+use crate::effect::chat_history;
 use crate::engine::{Daemon, Turn};
 use crate::host::blocking_pool::Purpose;
 use crate::host::random::identity;
@@ -200,6 +201,7 @@ async fn clear_read(
             return Ok(());
         }
     }
+    chat_history::forget(daemon, session, prompt.agent.adapter).await;
     let conversation = identity(&*daemon.world.random)?.conversation;
     let end = move |turn: &mut Turn<'_>| {
         let open = turn.pool().pending_message(session, id);
