@@ -58,6 +58,12 @@ impl Adapter {
         !matches!(self, Self::Aider | Self::None)
     }
 
+    /// True if the questions that its hook reports are the dialogs on its screen, and nothing reports that one was
+    /// answered.
+    pub fn asks_on_screen(self) -> bool {
+        self == Self::Aider
+    }
+
     /// True if the end of a conversation that the agent reports may be that of one which its user has left, while the
     /// agent goes on: Codex (0.171.0) unloads a conversation a minute after `/new`, and reports its end only then.
     pub fn outlives_conversation(self) -> bool {

@@ -294,6 +294,7 @@ mod tests {
                 (is_described, leaves_limit_dialog),
                 "{kind}"
             );
+            assert_eq!(seen.asks_on_screen, kind == "aider");
         }
     }
 

@@ -55,6 +55,8 @@ pub struct AgentObservation {
     /// True if a description tells what its screen shows: a dialog, which it shows in the composer's place, is a
     /// question.
     pub is_described: bool,
+    /// True if the questions that its hook reports are the dialogs on its screen.
+    pub asks_on_screen: bool,
     /// True if nothing is configured to answer its dialog about its usage limit.
     pub leaves_limit_dialog: bool,
     /// True if its composer can be free while it works, because its description does not say how its screen
@@ -70,6 +72,7 @@ impl AgentObservation {
             has_known_screen: agent.shows_composer(),
             outlives_conversation: agent.adapter.outlives_conversation(),
             is_described: agent.is_described(),
+            asks_on_screen: agent.adapter.asks_on_screen(),
             leaves_limit_dialog: !agent.dialogs.contains_key(screen::USAGE_LIMIT),
             composer_while_busy: agent.adapter == Adapter::None && agent.screen.works.is_none(),
             ..Self::default()
@@ -164,6 +167,7 @@ fn corrected_by_screen(
     let is_answered = asked && left && !observed.has_queued_asks && pool.age(look.at, before.since) >= DRAWN;
     match &look.dialog {
         None if is_answered && look.works == Some(true) => Some(busy_again()),
+        None if observed.asks_on_screen && asked && !ready && is_later(&look.at) => Some(busy_again()),
         Some(dialog) => {
             let is_question = match dialog.name.as_str() {
                 // The next of several questions has another id.

@@ -425,6 +425,42 @@ fn a_described_dialog_that_no_hook_tells_of_is_a_question_and_one_that_it_told_o
 }
 
 #[test]
+fn a_question_on_its_screen_that_its_hook_told_of_is_over_once_the_screen_shows_none() {
+    let seen = |look: ScreenReading| AgentObservation {
+        screen: Some(look),
+        has_known_screen: true,
+        is_described: true,
+        asks_on_screen: true,
+        ..quiet(2990)
+    };
+    let asking = || {
+        let mut stage = Stage::new("claude");
+        stage.says(signal::prompt());
+        stage.world.now = START + 1000;
+        stage.says(HookEvent::Notified { kind: Notice::Question, text: "trust it?".to_owned() });
+        assert_eq!(stage.state(), Attention);
+        stage.at(3000)
+    };
+    let looks = |composer, dialog, ms| ScreenReading { composer, dialog, works: None, ..ready(ms) };
+    let gone = |ms| looks(Composer::Unknown, None, ms);
+    for (look, expected) in [
+        (gone(2999), Busy),
+        (gone(999), Attention),
+        (looks(Composer::Hidden, dialog("menu"), 2999), Attention),
+        // Its hook reports that it waits.
+        (looks(Composer::Empty, None, 2999), Attention),
+    ] {
+        let mut stage = asking();
+        stage.see(&seen(look.clone()));
+        assert_eq!(stage.state(), expected, "{look:?}");
+        assert_eq!(stage.ask().is_some(), expected == Attention);
+    }
+    let mut stage = asking();
+    stage.see(&AgentObservation { asks_on_screen: false, ..seen(gone(2999)) });
+    assert_eq!(stage.state(), Attention, "its hook may ask what no description tells");
+}
+
+#[test]
 fn a_dialog_about_the_usage_limit_in_a_turn_is_a_question_where_nothing_answers_it() {
     let shown = |at: u64| ScreenReading {
         dialog: dialog(USAGE_LIMIT),
@@ -567,6 +603,7 @@ fn seen() -> impl Strategy<Value = AgentObservation> {
                 title,
                 composer_while_busy: false,
                 is_described: false,
+                asks_on_screen: false,
                 leaves_limit_dialog: false,
                 has_known_screen: is_known,
                 outlives_conversation: is_known,
