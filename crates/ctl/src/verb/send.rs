@@ -183,7 +183,12 @@ fn exit_code(session: &SessionRef, message: &Message, stage: Stage) -> Result<u8
 
 /// Prints the agent's last words, and a newline at the end.
 fn print_result(context: &Context, message: &Message) -> Result<(), Error> {
-    let Some(result) = &message.status.result else { return Ok(()) };
+    let Some(result) = &message.status.result else {
+        if !context.style.quiet {
+            out::note(&format!("poolctl: message {} has no result: nothing reports it", message.id));
+        }
+        return Ok(());
+    };
     if context.style.terminal {
         return out::line(escape::lines(&result.to_string_lossy()).trim_end_matches('\n'));
     }

@@ -215,6 +215,15 @@ fn send_prints_what_came_of_it() {
     let document = pool.json("send web hi --result --json");
     assert_eq!((&document["result"], &document["state"]), (&json!("It is\ngreen."), &json!("done")));
     assert_eq!(pool.run("send web hi --wait done").success(), "7\n");
+    let silent = Pool::new(|call| {
+        let Request::Wait(_) = &call.request else { return sent() };
+        let mut message = message(7);
+        message.status.state = MessageState::Done;
+        ok(Response::Message(Box::new(message)))
+    });
+    let note = "poolctl: message 7 has no result: nothing reports it\n";
+    assert_eq!(ended(&silent.run("send web hi --result")), (0, "", note));
+    assert_eq!(ended(&silent.run("--quiet send web hi --result")), (0, "", ""));
 }
 
 fn thinking() -> SessionView {
