@@ -20,6 +20,8 @@ KEY = "sk-ant-mock-0123456789abcdef0123456789"
 MODEL_DELAY_S = 0.05
 # Working directories of sessions; the agent knows and trusts all but the last.
 PLACES = ["main", "untrusted"]
+# A file of the repository in which Aider runs.
+TRACKED = "tracked.md"
 # Final states of a message.
 OVER = {"done", "dead", "cancelled", "expired"}
 
@@ -153,7 +155,11 @@ stream_max_retries = 1
     def aider_home(self):
         self.users_file = self.home / ".aider.conf.yml"
         self.users_file.write_text("check-update: false\nanalytics: false\nshow-model-warnings: false\nshow-release-notes: false\n"
-                                   "gitignore: false\ngit: false\nmodel: anthropic/claude-sonnet-4-5\n")
+                                   "gitignore: false\nmodel: anthropic/claude-sonnet-4-5\n")
+        # In a repository, Aider offers to add each of its files that a prompt names.
+        (self.place("main") / TRACKED).touch()
+        subprocess.run(["git", "init", "-q", self.place("main")], check=True)
+        subprocess.run(["git", "-C", self.place("main"), "add", TRACKED], check=True)
         self.agent_environment = {"ANTHROPIC_API_BASE": f"http://127.0.0.1:{self.port}", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
         self.credentials = {"ANTHROPIC_API_KEY": KEY}
 

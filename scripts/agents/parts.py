@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from lab import OVER, Failed, told, until
+from lab import OVER, TRACKED, Failed, told, until
 from texts import arrives, some
 
 HOGS = 3
@@ -467,14 +467,35 @@ def limit(lab, _, check):
 
 
 def limit_over(lab, _, check):
-    """A limit of half a minute in a pinned session: the agent goes on once it is over, despite dialogs."""
+    """A limit of half a minute in a pinned session: the agent goes on once it is over, despite dialogs. Gemini CLI asks what to do, in its turn."""
     session = lab.session("short", "subscriber")
     lab.poolctl("pin", session.name)
     session.send("hello")
     began = time.monotonic()
+    if lab.kind == "gemini":
+        session.send("LIMIT 30 s", wait="queued")
+        return asked(lab, session, check, "Usage limit reached")
     ended(check, session.send("LIMIT 30 s", seconds=40), "dead")
     ended(check, session.send("and then", seconds=300), what="the next")
     return {"after_s": round(time.monotonic() - began, 1), "limit_s": 30, "prompts": session.prompts()}
+
+
+def asked(lab, session, check, text):
+    """Checks that a question at the terminal that nothing reports is shown and listed."""
+    shown = session.wait_shown("it asks", lambda shown: shown["ask"])
+    check(shown["activity"] == "attention" and text in shown["ask"]["text"], f"it is {told(shown)}")
+    check(session.name in lab.poolctl("inbox").stdout.decode(), "the inbox does not list it")
+    return {"asks": shown["ask"]["text"]}
+
+
+def unreported(lab, _, check):
+    """A question that no hook reports, before the model is called: it is shown, and the turn goes on once it is answered."""
+    session = lab.session("unreported")
+    number = session.send(f"look at {TRACKED}", wait="queued")["id"]
+    facts = asked(lab, session, check, "(Y)es")
+    session.keys("n", "Enter")
+    ended(check, session.wait_over(number))
+    return facts
 
 
 def outage(lab, _, check):
@@ -484,7 +505,8 @@ def outage(lab, _, check):
     out.write_text("500")
     try:
         numbers = [session.send(text, wait="queued")["id"] for text in ("1 refactor", "2 commit", "3 push")]
-        shown = session.wait_shown("it says why they wait", lambda shown: "tried again at" in (shown["waits"] or ""), 120)
+        patience = 300 if lab.kind == "gemini" else 120  # it tries again for more than three minutes before it reports that
+        shown = session.wait_shown("it says why they wait", lambda shown: "tried again at" in (shown["waits"] or ""), patience)
         states = [session.message(number)["state"] for number in numbers]
         check(states == ["queued"] * 3, f"none is given up: {states}")
     finally:
@@ -557,4 +579,6 @@ NOT_FOR = {"gemini": {
     "files": "it has no user hooks",
 }}
 PARTS = {part.__name__: part for part in
-         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, afternoon, afternoon_killed, cut_off, kept, limit, limit_over, outage, startup, files)}
+         (exact, killed, hogged, busy, interrupted, permission, questions, orphan, resumed, woken, afternoon, afternoon_killed, cut_off, kept, limit, limit_over, unreported, outage, startup, files)}
+for agent in ("claude", "codex", "gemini", "opencode"):
+    NOT_FOR.setdefault(agent, {})["unreported"] = "it calls its model before it asks"
