@@ -1,6 +1,6 @@
 //! Everything that outlives the daemons of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -47,8 +47,8 @@ pub(crate) struct Parts {
     /// The tasks of the world: programs, people, workers.
     pub(crate) life: Life,
     pub(crate) heals: Mutex<bool>,
-    /// The helper of the daemon that is away.
-    pub(crate) away: Mutex<Option<&'static str>>,
+    /// The helpers of the daemon that are away.
+    pub(crate) away: Mutex<BTreeSet<&'static str>>,
     pub(crate) next: Mutex<u64>,
 }
 
@@ -120,14 +120,19 @@ impl Land {
         *lock(&self.heals)
     }
 
-    /// Sets which helper of the daemon is away.
-    pub(crate) fn set_away(&self, helper: Option<&'static str>) {
-        *lock(&self.away) = helper;
+    /// Takes a helper of the daemon away, or lets it come back.
+    pub(crate) fn set_away(&self, helper: &'static str, is_away: bool) {
+        let mut away = lock(&self.away);
+        if is_away {
+            away.insert(helper)
+        } else {
+            away.remove(helper)
+        };
     }
 
     /// True while this helper of the daemon is away.
     pub(crate) fn is_away(&self, helper: &str) -> bool {
-        lock(&self.away).is_some_and(|away| away == helper)
+        lock(&self.away).contains(helper)
     }
 
     /// Does something in the world after this many milliseconds.
@@ -142,7 +147,7 @@ impl Land {
     /// Ends all faults, and all programs started before the database was restored, as the person does who restored it.
     pub(crate) fn heal(&self) {
         *lock(&self.heals) = true;
-        self.set_away(None);
+        lock(&self.away).clear();
         self.machine.set_full(false);
         let is_forgotten = |tag| self.judge.is_forgotten(tag);
         let left = self.machine.living().into_iter().filter(|found| found.tag.is_some_and(is_forgotten));

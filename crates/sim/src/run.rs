@@ -124,7 +124,7 @@ fn land(seed: u64, plan: Plan, dir: &Path, is_verbose: bool) -> anyhow::Result<L
         judge,
         life,
         heals: Mutex::new(false),
-        away: Mutex::new(None),
+        away: Mutex::default(),
         next: Mutex::new(0),
         plan,
         climate,
@@ -229,9 +229,7 @@ async fn conduct(land: &Land) {
     land.life.spawn("reaper", Box::pin(reaper::run(land.clone())));
     land.life.spawn("person", Box::pin(person::run(land.clone())));
     land.life.spawn("subscriber", Box::pin(subscriber::run(land.clone())));
-    if land.climate.absences + land.climate.long_stops + land.climate.full_disks > 0 {
-        land.life.spawn("doctor", Box::pin(doctor::run(land.clone())));
-    }
+    doctor::start(land);
     // Two workers a session: one may go on where the other hangs.
     let names = land.climate.names;
     for n in (0..names).chain(0..names) {

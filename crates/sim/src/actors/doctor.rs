@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use protocol::{Request, Response, Role};
 use tokio::time::{Instant, sleep};
+use world::tasks::Tasks;
 
 use crate::client::Client;
 use crate::land::Land;
@@ -22,39 +23,66 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(3);
 /// Time within which it has to know that tmux does not answer.
 const SILENT_WITHIN: Duration = Duration::from_secs(40);
 
+/// Chance that a helper stays away for long, per mille of its absences.
+const LONG: u64 = 150;
+
+/// A trouble, each kind of which comes and goes independently of the others.
+#[derive(Clone, Copy)]
+enum Trouble {
+    /// This helper of the daemon is away.
+    Absence(&'static str),
+    FullDisk,
+    LongStop,
+}
+
 /// Makes trouble now and then, until no more faults happen.
-pub(crate) async fn run(land: Land) {
+pub(crate) fn start(land: &Land) {
+    let (away, full, stops) = (land.climate.absences, land.climate.full_disks, land.climate.long_stops);
+    let troubles = [
+        (Trouble::Absence(WATCHER), away),
+        (Trouble::Absence(REAPER), away),
+        (Trouble::FullDisk, full),
+        (Trouble::LongStop, stops),
+    ];
+    for (trouble, chance) in troubles.into_iter().filter(|(_, chance)| *chance > 0) {
+        land.life.spawn("doctor", Box::pin(run(land.clone(), trouble, chance)));
+    }
+}
+
+/// Makes one kind of trouble now and then.
+async fn run(land: Land, trouble: Trouble, chance: u64) {
+    let name = match trouble {
+        Trouble::Absence(helper) => format!("{helper}-away"),
+        Trouble::FullDisk => "full-disk".to_owned(),
+        Trouble::LongStop => "long-stop".to_owned(),
+    };
     let mut n = 0;
     while !land.heals() {
-        let mut rng = land.rng(&format!("doctor{n}"));
+        let part = format!("{name}:{n}");
+        let mut rng = land.rng(&part);
         sleep(Duration::from_millis(rng.between(500, 8000))).await;
-        let happens = |chance: u64, what: &str, rng: &mut Rng| {
-            land.suffers(rng, chance) && land.plan.has(&format!("{what}:{n}"))
-        };
-        if happens(land.climate.absences, "absence", &mut rng) {
-            absence(&land, &mut rng).await;
-        }
-        if happens(land.climate.full_disks, "full-disk", &mut rng) {
-            full_disk(&land, &mut rng).await;
-        }
-        if happens(land.climate.long_stops, "long-stop", &mut rng) {
-            long_stop(&land).await;
+        if land.suffers(&mut rng, chance) && land.plan.has(&part) {
+            match trouble {
+                Trouble::Absence(helper) => absence(&land, helper, &mut rng).await,
+                Trouble::FullDisk => full_disk(&land, &mut rng).await,
+                Trouble::LongStop => long_stop(&land).await,
+            }
         }
         n += 1;
     }
 }
 
 /// Keeps a helper of the daemon away for a while.
-async fn absence(land: &Land, rng: &mut Rng) {
-    let helper = if rng.per_mille(500) { WATCHER } else { REAPER };
+async fn absence(land: &Land, helper: &'static str, rng: &mut Rng) {
+    let most = if rng.per_mille(LONG) { 60_000 } else { 10_000 };
     land.judge.count(format!("fault:absence of {helper}"));
     land.trace.tell(|| format!("{helper} is away"));
-    land.set_away(Some(helper));
-    sleep(Duration::from_millis(rng.between(500, 10_000))).await;
+    land.set_away(helper, true);
+    sleep(Duration::from_millis(rng.between(500, most))).await;
     if land.judge.helper_gone_for(helper, KNOWN_WITHIN) {
         check(land, helper, || land.judge.helper_gone_for(helper, KNOWN_WITHIN)).await;
     }
-    land.set_away(None);
+    land.set_away(helper, false);
 }
 
 /// Fills the disk for a while.
@@ -75,15 +103,19 @@ async fn long_stop(land: &Land) {
     land.judge.count("fault:long-stop");
     land.trace.tell(|| "the tmux server stops for long".to_owned());
     land.tmux.set_stopped(true);
-    let until = Instant::now() + SILENT_WITHIN;
+    let (until, mut was_watched) = (Instant::now() + SILENT_WITHIN, true);
     while Instant::now() < until {
         sleep(Duration::from_millis(500)).await;
+        was_watched &= !land.is_away(WATCHER);
         // Somebody else has continued it, or it has died.
         if !land.tmux.is_stopped() {
             return;
         }
     }
-    check(land, "", || land.tmux.is_stopped()).await;
+    // A watcher that has just come back may not have noticed yet.
+    if was_watched {
+        check(land, "", || land.tmux.is_stopped()).await;
+    }
     land.tmux.set_stopped(false);
 }
 
