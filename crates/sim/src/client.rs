@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::aio::FrameReader;
 use protocol::hello::HelloReply;
-use protocol::{Call, Frame, Hello, OpId, ProcId, Reply, Request, Role, frame};
+use protocol::{Call, Frame, Hello, OpId, ProcId, Reply, Request, Role, Token, frame};
 use tokio::time::timeout;
 use world::transport::{Receiver, Sender};
 
@@ -41,9 +41,19 @@ impl Client {
     /// Sends a request, and returns its answer; the parts of a long one are joined. `None` if the connection
     /// is lost.
     pub(crate) async fn call(&mut self, op: Option<OpId>, request: Request) -> Option<Reply> {
+        self.call_under(op, None, request).await
+    }
+
+    /// Does the same under a user's lock, if one is given.
+    pub(crate) async fn call_under(
+        &mut self,
+        op: Option<OpId>,
+        lock: Option<Token>,
+        request: Request,
+    ) -> Option<Reply> {
         self.calls += 1;
         let id = self.calls;
-        let call = Call { id, op, lock: None, request };
+        let call = Call { id, op, lock, request };
         self.send(&frame::encode(&call).ok()?).await?;
         let mut whole: Option<protocol::Response> = None;
         loop {

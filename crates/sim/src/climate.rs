@@ -87,6 +87,8 @@ pub(crate) struct Climate {
     pub(crate) full_disks: u64,
     /// Chance that the holder of a lock is killed, per mille of the locks.
     pub(crate) dying_holders: u64,
+    /// Chance that the holder of a lock acts inside of it, per mille of the locks.
+    pub(crate) inside: u64,
     /// True if the agents that the pool hears nothing of can resume their conversations.
     pub(crate) has_quiet: bool,
     /// True if a request is repeated minutes later, at the end of the run.
@@ -196,6 +198,7 @@ impl Climate {
             long_stops: if server_stops > 0 { chance(seed, "long-stops", (100, 300)) } else { 0 },
             full_disks: chance(seed, "full-disks", (100, 500)),
             dying_holders: chance(seed, "dying-holders", (100, 800)),
+            inside: chance(seed, "inside", (200, 900)),
             has_quiet: Rng::stream(seed, "quiet").per_mille(200),
             repeats_late: Rng::stream(seed, "late-repeat").per_mille(60),
             standstills: chance(seed, "standstills", (1, 40)),
@@ -217,7 +220,7 @@ impl Climate {
         }
     }
 
-    fn troubles(&mut self) -> [(&'static str, &mut u64); 26] {
+    fn troubles(&mut self) -> [(&'static str, &mut u64); 27] {
         [
             ("yields", &mut self.jitter.yields),
             ("sleeps", &mut self.jitter.sleeps),
@@ -242,6 +245,7 @@ impl Climate {
             ("long_stops", &mut self.long_stops),
             ("full_disks", &mut self.full_disks),
             ("dying_holders", &mut self.dying_holders),
+            ("inside", &mut self.inside),
             ("foreigners", &mut self.foreigners),
             ("uninterruptible", &mut self.uninterruptible),
             ("lost_answers", &mut self.lost_answers),

@@ -108,8 +108,13 @@ struct State {
     old_claims: BTreeSet<Tag>,
     /// Locks that their clients hold, with the end of their leases.
     locks: BTreeMap<SessionId, (Token, Instant)>,
-    /// The same, unless somebody may have taken them away by force.
+    /// The same, unless somebody may have taken them away by force, and the clients that ask for that now.
     held: BTreeMap<SessionId, (Token, Instant)>,
+    forcing: u64,
+    /// Locks inside of which their holders have let something start, and those with prompts that their holders have
+    /// sent: the newest, `None` while its id is not known.
+    used_inside: BTreeSet<Token>,
+    fed: BTreeMap<Token, Option<MessageId>>,
     /// Sessions whose agents have met their usage limit.
     limited: BTreeSet<SessionId>,
     /// Prompts that were taken back before they were typed, with the time at which that was acknowledged.

@@ -2,6 +2,7 @@
 //! it is answered.
 
 mod attempt;
+mod inside;
 mod late;
 mod locks;
 mod probe;
@@ -14,7 +15,8 @@ use protocol::request::{
     Restart, Restore, Send, Until, Wait,
 };
 use protocol::{
-    InDoubt, MessageId, OpId, OsBytes, PROMPT, Refusal, Reply, Request, Response, SessionRef, Timestamp,
+    InDoubt, MessageId, OpId, OsBytes, PROMPT, Refusal, Reply, Request, Response, SessionId, SessionRef,
+    Timestamp, Token,
 };
 use tokio::time::{Instant, sleep};
 
@@ -34,6 +36,8 @@ pub(crate) struct Actor {
     client: Option<Client>,
     sent: Vec<MessageId>,
     lost: Option<LostAnswer>,
+    /// The lock inside of which it acts.
+    lock: Option<(SessionId, Token)>,
 }
 
 /// An answer that the client is treated as not having received.
@@ -50,7 +54,7 @@ struct LostAnswer {
 impl Actor {
     pub(crate) fn new(land: Land, name: &str) -> Self {
         let rng = land.rng(name);
-        Self { land, name: name.to_owned(), rng, client: None, sent: Vec::new(), lost: None }
+        Self { land, name: name.to_owned(), rng, client: None, sent: Vec::new(), lost: None, lock: None }
     }
 
     /// Acts so many times. Each action draws from a stream of its own, so that one that is left out changes none of
@@ -273,10 +277,11 @@ impl Actor {
         let id = found.session.id;
         // Only the current incarnation is checked: remains of earlier ones are found later, by their marker.
         let running = found.session.incarnation.map(|run| run.tag);
-        let op = self.land.operation();
+        let (op, locks) = (self.land.operation(), self.land.judge.held_locks());
         let kill = Request::Kill(Kill { session: id.into(), grace_ms: Some(1000) });
         let reply = self.repeat(&op, kill).await;
         self.told("kill", "", &reply);
+        self.check_outside(("kill", &reply), &locks);
         let is_done = matches!(reply, Some(Ok(_)));
         let living = self.land.machine.living();
         let is_program = |kind| matches!(kind, Kind::Agent | Kind::Foreign);
@@ -341,9 +346,10 @@ impl Actor {
 
     /// Makes a mutating request, and tells its outcome. Returns the answer of one that was done.
     async fn change(&mut self, name: &'static str, request: Request) -> Option<Response> {
-        let op = self.land.operation();
+        let (op, locks) = (self.land.operation(), self.land.judge.held_locks());
         let reply = self.repeat(&op, request).await;
         self.told(name, "", &reply);
+        self.check_outside((name, &reply), &locks);
         reply?.ok()
     }
 
@@ -356,6 +362,9 @@ impl Actor {
         self.land.judge.count(format!("{name}:{outcome}"));
         if let Some(Err(refusal)) = reply.as_ref().filter(|_| name != "send" && name != "clear-context") {
             self.check_refusal(name, refusal);
+        }
+        if let (Some(lock), Some(Err(refusal))) = (self.lock, reply) {
+            self.land.judge.check_inside(lock, refusal);
         }
         self.land.trace.tell(|| match reply {
             // The directory of a run has another name each time.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use protocol::{MessageId, SessionId, Tag, Token};
 use tokio::time::Instant;
 
-use super::{Judge, State};
+use super::locks::is_fed;
+use super::{INPUT, Judge, State};
 
 /// Time that may pass between the decision to type and the call to tmux, and between a deadline and its effect.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -15,12 +16,10 @@ const LATE: Duration = Duration::from_secs(2);
 impl Judge {
     /// Notes that a client holds a lock until this time.
     pub(super) fn holds_lock(&self, session: SessionId, token: Token, until: Instant) {
-        self.state().held.insert(session, (token, until));
-    }
-
-    /// Notes that a client asks for a lock by force: nobody knows how long others still hold theirs.
-    pub(crate) fn forces_lock(&self) {
-        self.state().held.clear();
+        let mut state = self.state();
+        if state.forcing == 0 {
+            state.held.insert(session, (token, until));
+        }
     }
 
     /// Notes that the agent of a session has met its usage limit: the pool tells it to go on, as the holder of a lock
@@ -56,6 +55,19 @@ impl Judge {
             self.violated(broken);
         }
     }
+
+    /// Checks bytes that tmux is asked to type into the pane of an incarnation. Clients that hold a lock type none.
+    pub(crate) fn to_input(&self, tag: Tag, bytes: &[u8]) {
+        let state = self.state();
+        let session = state.started.get(&tag).map(|(session, _)| *session);
+        let held = session.and_then(|session| state.held.get(&session));
+        let is_held = held.is_some_and(|(_, until)| Instant::now() < *until);
+        let is_broken = is_held && bytes.starts_with(INPUT.as_bytes()) && !state.forgotten.contains(&tag);
+        drop(state);
+        if is_broken {
+            self.violated(format!("L5: input is typed into {tag}, and a client holds its lock"));
+        }
+    }
 }
 
 /// Returns the promise that is broken if this prompt is pasted now.
@@ -64,7 +76,7 @@ fn against_paste(state: &State, tag: Tag, text: &str, has_clock: bool) -> Option
     let session =
         state.started.get(&tag).map(|(session, _)| *session).filter(|id| !state.limited.contains(id));
     let held = session.and_then(|session| state.held.get(&session));
-    if held.is_some_and(|(_, until)| now < *until) {
+    if held.is_some_and(|(token, until)| now < *until && !is_fed(state, *token, text)) {
         return Some(format!("L5: {text:?} is typed into {tag}, and a client holds its lock"));
     }
     let is_new =

@@ -80,7 +80,8 @@ impl Actor {
             !matches!(request, Request::Lock(_) | Request::Compact | Request::ClearContext(_))
                 && op.is_some();
         let loses = is_remembered && self.land.suffers(&mut self.rng, self.land.climate.lost_answers);
-        let call = self.client.as_mut()?.call(op.clone(), request);
+        let lock = self.lock.map(|(_, token)| token);
+        let call = self.client.as_mut()?.call_under(op.clone(), lock, request);
         if loses {
             let after = Duration::from_millis(self.rng.below(1000));
             let answer = timeout(after, call).await.ok().flatten();

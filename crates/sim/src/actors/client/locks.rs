@@ -37,9 +37,18 @@ impl Actor {
             self.land.judge.forces_lock();
         }
         let op = self.land.operation();
-        let Some(Ok(Response::Locked(locked))) = self.repeat(&op, Request::Lock(lock)).await else { return };
+        let reply = self.repeat(&op, Request::Lock(lock)).await;
+        if forced {
+            self.land.judge.has_forced_lock();
+        }
+        let Some(Ok(Response::Locked(locked))) = reply else { return };
         let lease = Duration::from_millis(locked.lease_ms);
         self.land.judge.locked(locked.session, locked.token, lease.saturating_sub(LEASE_MARGIN), forced);
+        let mut rng = self.land.rng(&format!("inside {}", self.land.operations()));
+        let acts = self.land.suffers(&mut rng, self.land.climate.inside);
+        if acts {
+            self.act_inside((locked.session, locked.token), &mut rng).await;
+        }
         sleep(Duration::from_millis(self.rng.below(8000))).await;
         if self.rng.per_mille(300) {
             let renew = Request::RenewLock { session: locked.session, token: locked.token };
@@ -47,8 +56,12 @@ impl Actor {
             sleep(Duration::from_millis(self.rng.below(1000))).await;
         }
         self.land.judge.unlocked(locked.session, locked.token);
+        let timeline = self.land.judge.timeline();
         let unlock = Request::Unlock { session: locked.session, token: locked.token };
-        drop(self.once(unlock).await);
+        let is_given_back = matches!(self.once(unlock).await, Some(Ok(_)));
+        if acts && is_given_back {
+            self.act_too_late((locked.session, locked.token), timeline, &mut rng).await;
+        }
     }
 
     /// Lets a process of its own take a lock, and kills it. True if it did.

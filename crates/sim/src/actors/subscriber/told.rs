@@ -183,7 +183,10 @@ impl Told {
             Event::SessionStarting { session, .. } if !known.is_starting() => {
                 land.judge.count("checked:started");
                 let (state, reason) = (known.lifecycle, known.reason);
-                known.held().map(|why| format!("L5: {session} ({state:?}, {reason:?}) is started, and {why}"))
+                let lock = known.lock.as_ref().map(|lock| lock.token);
+                let is_inside = lock.is_some_and(|token| land.judge.is_used_inside(token));
+                let why = known.held().filter(|_| !is_inside);
+                why.map(|why| format!("L5: {session} ({state:?}, {reason:?}) is started, and {why}"))
             }
             Event::SessionDeleted { session, reason: reason @ (Reason::Ttl | Reason::Ephemeral), .. } => {
                 land.judge.count(format!("checked:removed by {reason:?}"));

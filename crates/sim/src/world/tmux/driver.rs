@@ -84,6 +84,7 @@ impl Driver for SimTmux {
 
     fn input<'a>(&'a self, pane: PaneRef, bytes: &'a [u8]) -> Call<'a, Answer> {
         let bytes = bytes.to_vec();
+        self.0.judge.to_input(pane.tag, &bytes);
         self.call("input", move |server| async move {
             let answer = server.0.fake.input(pane, &bytes).await?;
             if answer == Answer::Done {
