@@ -119,6 +119,8 @@ struct State {
     limited: BTreeSet<SessionId>,
     /// Prompts that were taken back before they were typed, with the time at which that was acknowledged.
     withdrawn: BTreeMap<String, Instant>,
+    /// Messages that were refused at their first and only attempt.
+    refused: BTreeSet<String>,
     /// The last time at which each mortal prompt may be typed.
     mortal: BTreeMap<String, Instant>,
     /// The helpers of the daemon without a connection to it, each with the time since when.

@@ -36,6 +36,8 @@ pub(crate) struct Actor {
     client: Option<Client>,
     sent: Vec<MessageId>,
     lost: Option<LostAnswer>,
+    /// Attempts of the last request.
+    attempts: u32,
     /// The lock inside of which it acts.
     lock: Option<(SessionId, Token)>,
 }
@@ -54,7 +56,16 @@ struct LostAnswer {
 impl Actor {
     pub(crate) fn new(land: Land, name: &str) -> Self {
         let rng = land.rng(name);
-        Self { land, name: name.to_owned(), rng, client: None, sent: Vec::new(), lost: None, lock: None }
+        Self {
+            land,
+            name: name.to_owned(),
+            rng,
+            client: None,
+            sent: Vec::new(),
+            lost: None,
+            attempts: 0,
+            lock: None,
+        }
     }
 
     /// Acts so many times. Each action draws from a stream of its own, so that one that is left out changes none of
@@ -362,6 +373,9 @@ impl Actor {
         self.land.judge.count(format!("{name}:{outcome}"));
         if let Some(Err(refusal)) = reply.as_ref().filter(|_| name != "send" && name != "clear-context") {
             self.check_refusal(name, refusal);
+        }
+        if name == "send" && self.attempts == 1 && reply.as_ref().is_some_and(Result::is_err) {
+            self.land.judge.refused(what);
         }
         if let (Some(lock), Some(Err(refusal))) = (self.lock, reply) {
             self.land.judge.check_inside(lock, refusal);

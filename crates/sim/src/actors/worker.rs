@@ -139,6 +139,7 @@ impl Work<'_> {
         let reply = self.client.call(Some(self.land.operation()), Request::Claim(claim)).await;
         self.land.judge.waits(self.process, false);
         let Response::Claimed(claimed) = reply?.ok()? else { return None };
+        claimed.iter().for_each(|claimed| self.land.judge.handed_out(&claimed.body.0));
         let held = |claimed: protocol::message::Claimed| {
             Some(ClaimRef { id: claimed.message.id, token: claimed.message.status.token? })
         };

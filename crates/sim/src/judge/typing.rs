@@ -37,6 +37,20 @@ impl Judge {
         }
     }
 
+    /// Notes that a message was refused at its first and only attempt.
+    pub(crate) fn refused(&self, body: &str) {
+        self.state().refused.insert(body.to_owned());
+    }
+
+    /// Checks that a message that a worker gets was not refused.
+    pub(crate) fn handed_out(&self, body: &[u8]) {
+        let body = String::from_utf8_lossy(body);
+        let is_refused = self.state().refused.contains(&*body);
+        if is_refused {
+            self.violated(format!("D2: {body:?} is claimed, and was refused"));
+        }
+    }
+
     /// Notes that a message that was just acknowledged may be typed for this long.
     pub(crate) fn mortal(&self, body: &str, ttl: Duration) {
         self.state().mortal.insert(body.to_owned(), Instant::now() + ttl);
@@ -72,6 +86,9 @@ impl Judge {
 
 /// Returns the promise that is broken if this prompt is pasted now.
 fn against_paste(state: &State, tag: Tag, text: &str, has_clock: bool) -> Option<String> {
+    if state.refused.contains(text) {
+        return Some(format!("D2: {text:?} is typed, and was refused"));
+    }
     let now = Instant::now();
     let session =
         state.started.get(&tag).map(|(session, _)| *session).filter(|id| !state.limited.contains(id));

@@ -18,7 +18,8 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 impl Actor {
     /// Makes a request again and again, until it is answered.
     pub(super) async fn repeat(&mut self, op: &OpId, request: Request) -> Option<Reply> {
-        for _ in 0..ATTEMPTS {
+        for n in 1..=ATTEMPTS {
+            self.attempts = n;
             if !self.land.judge.violations().is_empty() {
                 return None;
             }

@@ -50,18 +50,16 @@ impl Actor {
         timeline: u64,
         rng: &mut Rng,
     ) {
+        let body = format!("prompt {}", self.number());
         let (name, request) = match rng.below(3) {
-            0 => {
-                let body = format!("prompt {}", self.number());
-                ("send", Request::Send(errands::message(session.into(), body, PROMPT)))
-            }
+            0 => ("send", Request::Send(errands::message(session.into(), body.clone(), PROMPT))),
             1 => ("keys", keys(session)),
             _ => ("kill", Request::Kill(Kill { session: session.into(), grace_ms: Some(1000) })),
         };
         self.lock = Some((session, token));
         let op = self.land.operation();
         let reply = self.repeat(&op, request).await;
-        self.told(name, "", &reply);
+        self.told(name, &body, &reply);
         self.lock = None;
         self.land.judge.count("checked:too late for a lock");
         if matches!(reply, Some(Ok(_))) && self.land.judge.timeline() == timeline {
