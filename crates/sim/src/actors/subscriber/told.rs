@@ -1,5 +1,6 @@
 //! The state of the pool as a subscriber has been told it. Each event has to agree with the ones before: nothing that
-//! is pinned or locked is parked, started or removed by the pool itself.
+//! is pinned or locked is parked, started or removed by the pool itself, and a drain takes no new messages and leaves
+//! none.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use protocol::policy::Policy;
 use protocol::session::SessionLock;
 use protocol::{
-    Event, Lifecycle, Message, MessageId, MessageState, PROMPT, Reason, Session, SessionId, Timestamp, Token,
+    Event, Lifecycle, Message, MessageId, MessageReason, MessageState, PROMPT, Reason, Session, SessionId,
+    Timestamp, Token,
 };
 
 use crate::land::Land;
@@ -49,6 +51,8 @@ struct Pending {
     is_prompt: bool,
     expires_at: Option<Timestamp>,
     changed_at: Timestamp,
+    /// True if it had ended, and somebody wants it again: also in a session that drains.
+    is_again: bool,
 }
 
 /// A user's lock.
@@ -75,6 +79,18 @@ impl Known {
             lock: session.lock.as_ref().map(Lock::new),
             queue: BTreeMap::new(),
         }
+    }
+
+    /// True if it finishes its queue.
+    fn drains(&self) -> bool {
+        (self.lifecycle, self.reason) == (Lifecycle::Draining, Some(Reason::Drained))
+    }
+
+    /// Returns a message that is left if its drain is over now. What is known of its exit may come after that.
+    fn left_by_drain(&self) -> Option<MessageId> {
+        let is_over = (self.lifecycle, self.reason) == (Lifecycle::Stopped, Some(Reason::Drained));
+        let mut left = self.queue.iter().filter(|(_, message)| !message.is_again && !is_over);
+        left.next().map(|(id, _)| *id)
     }
 
     /// Returns why nobody but the holder of a lock may act on the session.
@@ -161,7 +177,8 @@ impl Told {
     fn queued(&mut self, message: &Message) {
         let Some(known) = self.sessions.get_mut(&message.session) else { return };
         let (expires_at, changed_at) = (message.expires_at, message.status.changed_at);
-        let pending = Pending { is_prompt: message.kind == PROMPT, expires_at, changed_at };
+        let is_again = message.status.reason == Some(MessageReason::Retried);
+        let pending = Pending { is_prompt: message.kind == PROMPT, expires_at, changed_at, is_again };
         known.queue.insert(message.id, pending);
         let is_own = message.kind == PROMPT && message.origin.starts_with(OWN);
         if let Some(lock) = known.lock.as_mut().filter(|_| is_own) {
@@ -192,6 +209,15 @@ impl Told {
                 land.judge.count(format!("checked:removed by {reason:?}"));
                 let why = known.stays(*reason, at, land.climate.clock_steps == 0);
                 why.map(|why| format!("D: {session} is removed ({reason:?}), and {why}"))
+            }
+            Event::SessionStopped { session, reason: Reason::Drained, .. } => {
+                land.judge.count("checked:drained");
+                let left = known.left_by_drain();
+                left.map(|id| format!("T: {session} is said to be drained, and message {id} is left"))
+            }
+            Event::MessageQueued(message) if known.drains() => {
+                let (id, session) = (message.id, message.session);
+                Some(format!("T: message {id} is queued for {session}, which drains"))
             }
             Event::MessageChanged { id, status, .. }
                 if status.state == MessageState::Expired && land.climate.clock_steps == 0 =>
@@ -235,7 +261,7 @@ impl Known {
                     self.queue.remove(id);
                 } else {
                     // One that had ended is sent again.
-                    let new = Pending { is_prompt: false, expires_at: None, changed_at: at };
+                    let new = Pending { is_prompt: false, expires_at: None, changed_at: at, is_again: true };
                     self.queue.entry(*id).or_insert(new).changed_at = at;
                 }
             }
