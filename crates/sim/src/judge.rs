@@ -2,6 +2,7 @@
 
 mod claims;
 mod conversations;
+mod exits;
 mod helpers;
 mod locks;
 mod records;
@@ -70,6 +71,8 @@ struct State {
     given_up: BTreeSet<MessageId>,
     /// Incarnations whose programs have started, with their sessions and tmux servers.
     started: BTreeMap<Tag, (SessionId, ServerRef)>,
+    /// The exit codes and signals that inits have reported.
+    exits: BTreeMap<Tag, (Option<i32>, Option<i32>)>,
     /// Incarnations that have a pane, or had one.
     begun: BTreeSet<Tag>,
     /// Incarnations of before the database was put back.

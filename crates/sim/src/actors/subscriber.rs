@@ -36,6 +36,9 @@ async fn follow(
     mut client: Client,
     (incarnations, steps, told): (&mut BTreeMap<SessionId, Tag>, &mut Steps, &mut Told),
 ) -> Option<()> {
+    if steps.timeline != land.judge.timeline() {
+        incarnations.clear();
+    }
     let seen = land.judge.seen();
     let since = (seen != Seq(0)).then_some(seen);
     let call = Call { id: 1, op: None, lock: None, request: Request::Subscribe(Subscribe { since }) };
@@ -46,8 +49,12 @@ async fn follow(
             Frame::Event { snapshot: true, stamped } => {
                 if !has_state {
                     told.begin_state(land);
+                    incarnations.clear();
                     land.judge.missed_events();
                     has_state = true;
+                }
+                if let Event::SessionCreated(session) = &stamped.event {
+                    incarnations.extend(session.running().map(|run| (session.id, run.tag)));
                 }
                 told.note(&stamped.event, stamped.at);
             }
@@ -114,6 +121,18 @@ impl Steps {
     }
 }
 
+/// Checks that the exit of a program that an event tells is the one that its init has reported.
+fn check_exit(land: &Land, incarnations: &BTreeMap<SessionId, Tag>, event: &Event) {
+    if let Event::SessionDraining { session, exit: Some(exit), .. }
+    | Event::SessionStopped { session, exit: Some(exit), .. }
+    | Event::SessionLost { session, exit: Some(exit), .. }
+    | Event::SessionParked { session, exit: Some(exit), .. } = event
+        && let Some(tag) = incarnations.get(session)
+    {
+        land.judge.check_exit(*tag, *exit);
+    }
+}
+
 /// Compares an event with the world.
 fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Event) {
     incarnations.retain(|_, tag| !land.judge.is_forgotten(*tag));
@@ -122,6 +141,7 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
     {
         land.judge.parked_as_idle(*tag, land.climate.idle_timeout);
     }
+    check_exit(land, incarnations, event);
     match event {
         Event::SessionCreated(session) => {
             incarnations.remove(&session.id);

@@ -186,6 +186,7 @@ impl Incarnation {
             max_rss_kib: 0,
             oom_kills: None,
         };
+        self.land.judge.exited(self.pane.tag, (code, signal));
         let temporary = job.with_extension("exit.tmp");
         write(&temporary, &record);
         drop(fs::rename(temporary, job.with_extension("exit")));
