@@ -89,6 +89,16 @@ pub(crate) struct Climate {
     pub(crate) dying_holders: u64,
     /// Chance that the holder of a lock acts inside of it, per mille of the locks.
     pub(crate) inside: u64,
+    /// Chance that the client of a new session is killed while it waits, per mille of the creations.
+    pub(crate) withdrawals: u64,
+    /// Chance that a new session has settings of its own, per mille of the creations.
+    pub(crate) own_settings: u64,
+    /// Chance that a worker gives a message up or back, or reports a result, per mille of its claims.
+    pub(crate) verdicts: u64,
+    /// Chance that a worker works several sessions, per mille of the workers.
+    pub(crate) several: u64,
+    /// Chance that somebody begins to stop the pool and calls that off, per mille of the occasions.
+    pub(crate) holds: u64,
     /// True if the agents that the pool hears nothing of can resume their conversations.
     pub(crate) has_quiet: bool,
     /// True if a request is repeated minutes later, at the end of the run.
@@ -199,6 +209,11 @@ impl Climate {
             full_disks: chance(seed, "full-disks", (100, 500)),
             dying_holders: chance(seed, "dying-holders", (100, 800)),
             inside: chance(seed, "inside", (200, 900)),
+            withdrawals: chance(seed, "withdrawals", (100, 600)),
+            own_settings: chance(seed, "own-settings", (200, 900)),
+            verdicts: chance(seed, "verdicts", (50, 400)),
+            several: chance(seed, "several", (200, 900)),
+            holds: chance(seed, "holds", (50, 300)),
             has_quiet: Rng::stream(seed, "quiet").per_mille(200),
             repeats_late: Rng::stream(seed, "late-repeat").per_mille(60),
             standstills: chance(seed, "standstills", (1, 40)),
@@ -220,7 +235,7 @@ impl Climate {
         }
     }
 
-    fn troubles(&mut self) -> [(&'static str, &mut u64); 27] {
+    fn troubles(&mut self) -> [(&'static str, &mut u64); 32] {
         [
             ("yields", &mut self.jitter.yields),
             ("sleeps", &mut self.jitter.sleeps),
@@ -246,6 +261,11 @@ impl Climate {
             ("full_disks", &mut self.full_disks),
             ("dying_holders", &mut self.dying_holders),
             ("inside", &mut self.inside),
+            ("withdrawals", &mut self.withdrawals),
+            ("own_settings", &mut self.own_settings),
+            ("verdicts", &mut self.verdicts),
+            ("several", &mut self.several),
+            ("holds", &mut self.holds),
             ("foreigners", &mut self.foreigners),
             ("uninterruptible", &mut self.uninterruptible),
             ("lost_answers", &mut self.lost_answers),

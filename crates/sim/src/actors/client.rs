@@ -2,6 +2,7 @@
 //! it is answered.
 
 mod attempt;
+mod create;
 mod inside;
 mod late;
 mod locks;
@@ -11,7 +12,7 @@ mod rest;
 use std::time::Duration;
 
 use protocol::request::{
-    Adopt, Approve, Drain, Input, Kill, New, Park, Pin, Purge, Remove, Rename, Resolution, ResolveMessage,
+    Adopt, Approve, Drain, Input, Kill, Park, Pin, Purge, Remove, Rename, Resolution, ResolveMessage,
     Restart, Restore, Send, Until, Wait,
 };
 use protocol::{
@@ -181,31 +182,6 @@ impl Actor {
 
     async fn drain(&mut self, session: SessionRef, deadline_ms: Option<u64>) {
         self.change("drain", Request::Drain(Drain { session, deadline_ms })).await;
-    }
-
-    async fn new_session(&mut self, name: String) {
-        let plain = self.rng.per_mille(200);
-        let agent = match plain {
-            true if self.land.climate.has_quiet => "quiet",
-            true => "plain",
-            false => "sim",
-        };
-        let mut rng = self.land.rng(&format!("reuse {}", self.land.operations()));
-        let reuse = self.land.suffers(&mut rng, self.land.climate.reuses);
-        let new = New {
-            name: Some(name),
-            agent: Some(agent.to_owned()),
-            wait_slot_ms: Some(self.rng.below(30_000)),
-            ephemeral: self.lasting_ms("ephemeral").is_some(),
-            reuse,
-            ..New::default()
-        };
-        let name = new.name.clone().unwrap_or_default();
-        if let Some(Response::Session(made)) = self.change("new", Request::New(Box::new(new))).await
-            && !reuse
-        {
-            self.land.judge.created(made.session.id, &name);
-        }
     }
 
     /// Returns how long a session is to be kept after its end, if that is to be short. `what` names the choice, which

@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 use world::tasks::Tasks;
 
 use crate::client::Client;
+use crate::climate::Climate;
 use crate::land::Land;
 use crate::rng::Rng;
 
@@ -33,16 +34,19 @@ enum Trouble {
     Absence(&'static str),
     FullDisk,
     LongStop,
+    /// Nothing is started, as somebody is about to stop the pool.
+    Hold,
 }
 
 /// Makes trouble now and then, until no more faults happen.
 pub(crate) fn start(land: &Land) {
-    let (away, full, stops) = (land.climate.absences, land.climate.full_disks, land.climate.long_stops);
+    let Climate { absences: away, full_disks: full, long_stops: stops, holds, .. } = land.climate;
     let troubles = [
         (Trouble::Absence(WATCHER), away),
         (Trouble::Absence(REAPER), away),
         (Trouble::FullDisk, full),
         (Trouble::LongStop, stops),
+        (Trouble::Hold, holds),
     ];
     for (trouble, chance) in troubles.into_iter().filter(|(_, chance)| *chance > 0) {
         land.life.spawn("doctor", Box::pin(run(land.clone(), trouble, chance)));
@@ -55,6 +59,7 @@ async fn run(land: Land, trouble: Trouble, chance: u64) {
         Trouble::Absence(helper) => format!("{helper}-away"),
         Trouble::FullDisk => "full-disk".to_owned(),
         Trouble::LongStop => "long-stop".to_owned(),
+        Trouble::Hold => "hold".to_owned(),
     };
     let mut n = 0;
     while !land.heals() {
@@ -66,6 +71,7 @@ async fn run(land: Land, trouble: Trouble, chance: u64) {
                 Trouble::Absence(helper) => absence(&land, helper, &mut rng).await,
                 Trouble::FullDisk => full_disk(&land, &mut rng).await,
                 Trouble::LongStop => long_stop(&land).await,
+                Trouble::Hold => hold(&land, &mut rng).await,
             }
         }
         n += 1;
@@ -117,6 +123,16 @@ async fn long_stop(land: &Land) {
         check(land, "", || land.tmux.is_stopped()).await;
     }
     land.tmux.set_stopped(false);
+}
+
+/// Begins to stop the pool, as `poolctl down` does, and calls it off after a while.
+async fn hold(land: &Land, rng: &mut Rng) {
+    let Some(mut client) = Client::connect(&land.net, Role::Client, None).await else { return };
+    if matches!(client.call(None, Request::HoldStarts).await, Some(Ok(_))) {
+        land.judge.count("person:down called off");
+        land.trace.tell(|| "somebody begins to stop the pool".to_owned());
+        sleep(Duration::from_millis(rng.between(100, 10_000))).await;
+    }
 }
 
 /// Checks that the status tells a problem with these words, while the trouble `lasts`.

@@ -44,7 +44,7 @@ fn thought(rng: &mut Rng, target: SessionRef) -> Publish {
     Publish { text, place: rng.per_mille(500).then_some(place), ..Publish::to(target) }
 }
 
-fn update(rng: &mut Rng, session: SessionRef) -> Update {
+pub(super) fn update(rng: &mut Rng, session: SessionRef) -> Update {
     let policy = rng.pick(&[RestartPolicy::No, RestartPolicy::OnFailure, RestartPolicy::Always]).copied();
     Update {
         session,

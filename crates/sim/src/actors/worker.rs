@@ -6,7 +6,7 @@ mod habits;
 use std::time::Duration;
 
 use protocol::request::{Ack, Claim, ClaimRef, Disposition, Fail, Register};
-use protocol::worker::ClaimScope;
+use protocol::worker::{ClaimScope, Selection};
 use protocol::{ProcId, Request, Response, Role, SessionRef, Tag};
 use tokio::time::{Instant, sleep};
 
@@ -41,7 +41,7 @@ enum End {
 /// Works on messages of a session, for ever.
 pub(crate) async fn run(land: Land, session: String) {
     let mut rng = land.rng(&format!("worker {session} {}", land.unique()));
-    let scope = ClaimScope::from(SessionRef(session));
+    let scope = scope(&land, session);
     // In a climate in which handlers may outlive the pool's own worker, this worker takes that worker's kind as well,
     // so that a message that is given out too early is noticed.
     let takes_tasks = land.climate.has_host && land.climate.handlers > 0;
@@ -56,6 +56,16 @@ pub(crate) async fn run(land: Land, session: String) {
         // Often the session does not exist.
         sleep(Duration::from_millis(rng.between(500, 15_000))).await;
     }
+}
+
+/// Returns the sessions that a worker works: this one, and perhaps another.
+fn scope(land: &Land, session: String) -> ClaimScope {
+    let mut rng = land.rng(&format!("several {session} {}", land.operations()));
+    if !land.suffers(&mut rng, land.climate.several) {
+        return ClaimScope::from(SessionRef(session));
+    }
+    let other = SessionRef(format!("s{}", rng.below(land.climate.names)));
+    ClaimScope::Sessions(Selection::Named(vec![SessionRef(session), other]))
 }
 
 /// Works as the host of a worker of the pool. Returns its exit code.
@@ -193,6 +203,7 @@ impl Work<'_> {
             }
             _ => Request::Ack(Ack { held, result: None }),
         };
+        let request = self.other_report(held).unwrap_or(request);
         let (is_ack, repeated) = (matches!(request, Request::Ack(_)), request.clone());
         let reply = match self.client.call(None, request.clone()).await {
             Some(reply) => reply,
@@ -201,6 +212,13 @@ impl Work<'_> {
                 self.client.call(None, request).await?
             }
         };
+        if let (Request::Ack(Ack { result, .. }), Ok(Response::Message(found))) = (&repeated, &reply)
+            && found.status.result != *result
+        {
+            let (id, kept) = (held.id, &found.status.result);
+            land.judge
+                .violated(format!("Q5: the result of message {id} is {kept:?}, and {result:?} was told"));
+        }
         if is_ack && reply.is_ok() {
             land.judge.processed(held.id, held.token);
         }

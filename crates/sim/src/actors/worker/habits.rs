@@ -1,10 +1,10 @@
-//! Habits of some workers: they send heartbeats for long, and start processes of their own.
+//! Habits of some workers: they send heartbeats for long, start processes of their own, and give messages up or back.
 
 use std::time::Duration;
 
-use protocol::request::ClaimRef;
+use protocol::request::{Ack, ClaimRef, Disposition, Fail};
 use protocol::worker::ClaimScope;
-use protocol::{ProcId, Request, Tag};
+use protocol::{OsBytes, ProcId, Request, Tag};
 use tokio::time::{Instant, sleep};
 
 use super::Work;
@@ -82,6 +82,28 @@ impl Work<'_> {
         let machine = land.machine.clone();
         land.later("handler", 300_000 + rng.below(LEFT_MS), move || machine.kill(handler));
         Some(handler)
+    }
+
+    /// Returns a report of another kind than usual, perhaps: a message is given up or back, or has a result.
+    pub(super) fn other_report(&self, held: ClaimRef) -> Option<Request> {
+        let land = self.land;
+        let mut rng = land.rng(&format!("verdict {} {}", self.process, held.token.n));
+        if !land.suffers(&mut rng, land.climate.verdicts) {
+            return None;
+        }
+        let fail = |reason: &str, then| Request::Fail(Fail { held, reason: reason.to_owned(), then });
+        Some(match rng.below(3) {
+            0 => {
+                land.judge.given_up(held.id);
+                land.judge.count("worker:gives up");
+                fail("it is wrong", Disposition::Dead)
+            }
+            1 => {
+                land.judge.count("worker:gives back");
+                fail("it is not begun", Disposition::GiveBack)
+            }
+            _ => Request::Ack(Ack { held, result: Some(OsBytes::from("worked")) }),
+        })
     }
 
     /// Ends the handler of a claim whose work is done.
