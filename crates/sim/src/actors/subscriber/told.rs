@@ -1,7 +1,8 @@
 //! The state of the pool as a subscriber has been told it. Each event has to agree with the ones before: nothing that
-//! is pinned or locked is parked, started or removed by the pool itself, and a drain takes no new messages and leaves
-//! none.
+//! is pinned or locked is parked, started or removed by the pool itself, a drain takes no new messages and leaves none,
+//! and the messages of a kind are claimed in their order.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -49,10 +50,22 @@ struct Known {
 /// An unfinished message.
 struct Pending {
     is_prompt: bool,
+    /// Its kind and priority; `None` if they are not known.
+    lane: Option<(String, i8)>,
+    /// True if it is queued, and not in flight.
+    waits: bool,
     expires_at: Option<Timestamp>,
     changed_at: Timestamp,
     /// True if it had ended, and somebody wants it again: also in a session that drains.
     is_again: bool,
+}
+
+impl Pending {
+    /// A message that had ended.
+    fn again() -> Self {
+        let changed_at = Timestamp::default();
+        Self { is_prompt: false, lane: None, waits: true, expires_at: None, changed_at, is_again: true }
+    }
 }
 
 /// A user's lock.
@@ -91,6 +104,18 @@ impl Known {
         let is_over = (self.lifecycle, self.reason) == (Lifecycle::Stopped, Some(Reason::Drained));
         let mut left = self.queue.iter().filter(|(_, message)| !message.is_again && !is_over);
         left.next().map(|(id, _)| *id)
+    }
+
+    /// Returns another message of the kind of one that is claimed now: one in flight, or one that comes before it. A
+    /// redelivery keeps its place.
+    fn passed_over(&self, claimed: MessageId) -> Option<MessageId> {
+        let (kind, priority) = self.queue.get(&claimed).filter(|message| message.waits)?.lane.as_ref()?;
+        let is_first = |(other, message): &(&MessageId, &Pending)| {
+            let lane = message.lane.as_ref().filter(|(of, _)| of == kind && **other != claimed);
+            let place = |priority: i8, id: MessageId| (Reverse(priority), id);
+            lane.is_some_and(|(_, of)| !message.waits || place(*of, **other) < place(*priority, claimed))
+        };
+        self.queue.iter().find(is_first).map(|(other, _)| *other)
     }
 
     /// Returns why nobody but the holder of a lock may act on the session.
@@ -178,7 +203,9 @@ impl Told {
         let Some(known) = self.sessions.get_mut(&message.session) else { return };
         let (expires_at, changed_at) = (message.expires_at, message.status.changed_at);
         let is_again = message.status.reason == Some(MessageReason::Retried);
-        let pending = Pending { is_prompt: message.kind == PROMPT, expires_at, changed_at, is_again };
+        let (lane, is_prompt) = (Some((message.kind.clone(), message.priority)), message.kind == PROMPT);
+        let waits = message.status.state == MessageState::Queued;
+        let pending = Pending { is_prompt, lane, waits, expires_at, changed_at, is_again };
         known.queue.insert(message.id, pending);
         let is_own = message.kind == PROMPT && message.origin.starts_with(OWN);
         if let Some(lock) = known.lock.as_mut().filter(|_| is_own) {
@@ -218,6 +245,11 @@ impl Told {
             Event::MessageQueued(message) if known.drains() => {
                 let (id, session) = (message.id, message.session);
                 Some(format!("T: message {id} is queued for {session}, which drains"))
+            }
+            Event::MessageChanged { id, session, status } if status.state == MessageState::Claimed => {
+                land.judge.count("checked:claimed in order");
+                let other = known.passed_over(*id)?;
+                Some(format!("Q4: message {id} of {session} is claimed, and {other} comes before it"))
             }
             Event::MessageChanged { id, status, .. }
                 if status.state == MessageState::Expired && land.climate.clock_steps == 0 =>
@@ -261,8 +293,8 @@ impl Known {
                     self.queue.remove(id);
                 } else {
                     // One that had ended is sent again.
-                    let new = Pending { is_prompt: false, expires_at: None, changed_at: at, is_again: true };
-                    self.queue.entry(*id).or_insert(new).changed_at = at;
+                    let known = self.queue.entry(*id).or_insert_with(Pending::again);
+                    (known.changed_at, known.waits) = (at, status.state == MessageState::Queued);
                 }
             }
             _ => {}
