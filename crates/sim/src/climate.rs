@@ -56,6 +56,8 @@ pub(crate) struct Climate {
     pub(crate) helper_faults: u64,
     /// Chance that an agent asks for a permission, per mille of its prompts.
     pub(crate) permissions: u64,
+    /// Chance that somebody decides on a request for a permission soon, per mille of the requests.
+    pub(crate) approvals: u64,
     /// Chance that an agent reaches a usage limit, per mille of its prompts.
     pub(crate) usage_limits: u64,
     /// True if the agent is one that the pool knows: it tells of outages, and has a composer.
@@ -209,6 +211,7 @@ impl Climate {
             full_disks: chance(seed, "full-disks", (100, 500)),
             dying_holders: chance(seed, "dying-holders", (100, 800)),
             inside: chance(seed, "inside", (200, 900)),
+            approvals: chance(seed, "approvals", (300, 1000)),
             withdrawals: chance(seed, "withdrawals", (100, 600)),
             own_settings: chance(seed, "own-settings", (200, 900)),
             verdicts: chance(seed, "verdicts", (50, 400)),
@@ -235,7 +238,7 @@ impl Climate {
         }
     }
 
-    fn troubles(&mut self) -> [(&'static str, &mut u64); 32] {
+    fn troubles(&mut self) -> [(&'static str, &mut u64); 33] {
         [
             ("yields", &mut self.jitter.yields),
             ("sleeps", &mut self.jitter.sleeps),
@@ -247,6 +250,7 @@ impl Climate {
             ("attaches", &mut self.attaches),
             ("helper_faults", &mut self.helper_faults),
             ("permissions", &mut self.permissions),
+            ("approvals", &mut self.approvals),
             ("usage_limits", &mut self.usage_limits),
             ("outages", &mut self.outages),
             ("conversation_losses", &mut self.conversation_losses),

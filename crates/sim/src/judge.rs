@@ -2,6 +2,7 @@
 
 mod claims;
 mod conversations;
+mod decisions;
 mod exits;
 mod helpers;
 mod locks;
@@ -73,6 +74,9 @@ struct State {
     started: BTreeMap<Tag, (SessionId, ServerRef)>,
     /// The exit codes and signals that inits have reported.
     exits: BTreeMap<Tag, (Option<i32>, Option<i32>)>,
+    /// Decisions on requests for a permission, as they are made and as they have arrived: true for one that allows.
+    to_decide: BTreeMap<u64, bool>,
+    decided: BTreeMap<u64, bool>,
     /// Incarnations that have a pane, or had one.
     begun: BTreeSet<Tag>,
     /// Incarnations of before the database was put back.

@@ -1,5 +1,6 @@
 //! Actors on the pool: clients and people, workers, the reaper, the watcher, a subscriber.
 
+pub(crate) mod approver;
 pub(crate) mod client;
 pub(crate) mod doctor;
 pub(crate) mod errands;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use protocol::event::EventKind;
 use protocol::request::Subscribe;
 use protocol::{
-    Call, Event, Frame, MessageId, MessageState, Reason, Request, Role, Seq, SessionId, Tag, frame,
+    AgentEvent, Call, Event, Frame, MessageId, MessageState, Reason, Request, Role, Seq, SessionId, Tag,
+    frame,
 };
 use tokio::time::sleep;
 
@@ -18,6 +19,9 @@ use crate::land::Land;
 use crate::world::machine::Kind;
 
 use told::Told;
+
+/// Who has answered a request for a permission, if it was not somebody at the terminal.
+const APPROVE: &str = "approve";
 
 /// Follows, for ever.
 pub(crate) async fn run(land: Land) {
@@ -121,8 +125,14 @@ impl Steps {
     }
 }
 
-/// Checks that the exit of a program that an event tells is the one that its init has reported.
-fn check_exit(land: &Land, incarnations: &BTreeMap<SessionId, Tag>, event: &Event) {
+/// Checks that the exit of a program that an event tells is the one that its init has reported, and that the answer to
+/// a request for a permission is the one that its hook has got.
+fn check_reports(land: &Land, incarnations: &BTreeMap<SessionId, Tag>, event: &Event) {
+    if let Event::Agent(AgentEvent::AskAnswered { ask, allowed, by, .. }) = event
+        && by == APPROVE
+    {
+        land.judge.check_answered(*ask, *allowed);
+    }
     if let Event::SessionDraining { session, exit: Some(exit), .. }
     | Event::SessionStopped { session, exit: Some(exit), .. }
     | Event::SessionLost { session, exit: Some(exit), .. }
@@ -141,7 +151,7 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
     {
         land.judge.parked_as_idle(*tag, land.climate.idle_timeout);
     }
-    check_exit(land, incarnations, event);
+    check_reports(land, incarnations, event);
     match event {
         Event::SessionCreated(session) => {
             incarnations.remove(&session.id);

@@ -8,9 +8,11 @@ use protocol::hook::{HookEvent, Notice, Start, ToolUse};
 use protocol::job::Job;
 use tokio::time::timeout;
 use world::clock::Clock;
+use world::tasks::Tasks;
 
 use super::Incarnation;
 use super::hooks::ask;
+use crate::actors::approver;
 use crate::actors::errands::{CLEAR, GO_ON};
 use crate::world::tmux::Shows;
 
@@ -227,6 +229,11 @@ impl Incarnation {
         let signal = HookEvent::Permission { tool: "Bash".to_owned(), text: "ls".to_owned(), wait_ms };
         self.show(Shows::Dialog);
         let hook = self.report(job, signal);
+        let mut rng = self.land.rng(&format!("approval {}", hook.id));
+        if self.land.suffers(&mut rng, self.land.climate.approvals) {
+            let decision = approver::run(self.land.clone(), (hook.session, hook.id), rng);
+            self.land.life.spawn("approver", Box::pin(decision));
+        }
         let limit = Duration::from_millis(wait_ms + 5000);
         let decided = timeout(limit, ask(&self.land, hook, self.init)).await;
         self.land.judge.count(format!("permission:{}", matches!(decided, Ok(Some(true)))));

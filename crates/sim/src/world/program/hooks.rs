@@ -97,9 +97,10 @@ async fn send(land: &Land, hook: Hook, process: ProcId) -> Option<()> {
 pub(super) async fn ask(land: &Land, hook: Hook, process: ProcId) -> Option<bool> {
     let (session, ask) = (hook.session, hook.id);
     let mut client = Client::connect(&land.net, Role::Client, Some(process)).await?;
-    let Ok(Response::Decided(_)) = client.call(None, Request::Hook(Box::new(hook))).await? else {
+    let Ok(Response::Decided(decision)) = client.call(None, Request::Hook(Box::new(hook))).await? else {
         return Some(false);
     };
+    land.judge.decided(ask, &decision);
     client.call(None, Request::DecisionTaken { session, ask }).await?.ok()?;
     Some(true)
 }
