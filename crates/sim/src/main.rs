@@ -1,7 +1,7 @@
 //! The simulator: runs the whole daemon in a simulated world, from a seed, again and again.
 //!
 //! `land` is the machine with everything that outlives a daemon; `world` has its parts (clocks, disk,
-//! processes, connections, tmux, programs), `actors` those who act on the pool, `judge` and `settled` the
+//! processes, connections, tmux, programs), `actors` those who act on the pool, `judge`, `settled` and `rested` the
 //! promises as code. `run` conducts a run: `daemon_process` starts the real daemon, `climate` decides what
 //! goes wrong, and `harm` does it. `plan` leaves out what a failure does not need.
 
@@ -16,6 +16,7 @@ mod harm;
 mod judge;
 mod land;
 mod plan;
+mod rested;
 mod rng;
 mod run;
 mod settled;

@@ -15,6 +15,7 @@ use crate::actors::worker::TASK;
 use crate::client::Client;
 use crate::judge;
 use crate::land::Land;
+use crate::rested;
 use crate::world::machine::Kind;
 
 /// Reasons for which a prompt that was typed ends without having been worked.
@@ -110,6 +111,9 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
         return Err(Verdict::Pending(format!("the file {file} is left of an incarnation of no session")));
     }
     compare_messages(land, &mut client, &sessions).await?;
+    if let Some(why) = rested::contradiction(land, &mut client, &sessions).await {
+        return Err(Verdict::Pending(why));
+    }
     check_health(land, &mut client).await
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use protocol::{MessageId, Tag};
+use protocol::{MessageId, SessionId, Tag};
 use tokio::time::Instant;
 
 use super::{AT_LEAST_ONCE, Judge, Turn};
@@ -45,6 +45,13 @@ impl Judge {
         let mut state = self.state();
         state.at_work.remove(&tag);
         state.rested_at.insert(tag, Instant::now());
+    }
+
+    /// True if an agent that reports its turns is in none.
+    pub(crate) fn is_at_rest(&self, tag: Tag, session: SessionId) -> bool {
+        let state = self.state();
+        let is_known = state.started.contains_key(&tag) && !state.forgotten.contains(&tag);
+        is_known && state.reporting.contains(&session) && !state.at_work.contains_key(&tag)
     }
 
     /// Returns the incarnations whose agents are in a turn on this text, or were when they ended.
