@@ -195,6 +195,7 @@ async fn kill_daemon(land: &Land, daemon: DaemonProcess, rng: &mut Rng) -> Daemo
         land.medium.cut_power(rng);
         land.tmux.kill_server();
         land.machine.reboot();
+        land.tear_files();
         land.clock.reboot();
     }
     sleep(Duration::from_millis(rng.below(3000))).await;

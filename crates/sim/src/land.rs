@@ -1,9 +1,11 @@
 //! Everything that outlives the daemons of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use protocol::hook::SPOOL_DIR;
 use protocol::{OpId, Paths, Tag};
 use tokio::time::sleep;
 use world::clock::Clock;
@@ -25,6 +27,9 @@ use crate::world::tmux::SimTmux;
 /// Difference from which on a file's time is taken for one of the real clock, which is years ahead of the simulated
 /// one.
 const REAL_CLOCK: Duration = Duration::from_secs(100 * 24 * 3600);
+
+/// Ends of the names of files in the run directory that nobody syncs.
+const UNSYNCED: [&str; 3] = [".taken", ".started", ".started.tmp"];
 
 /// The machine of a run with all that is on it.
 #[derive(Clone)]
@@ -108,6 +113,32 @@ impl Land {
         let names = files.filter_map(|entry| entry.file_name().into_string().ok());
         let tagged = names.filter_map(|name| Some((name.clone(), name.split_once('.')?.0.parse().ok()?)));
         tagged.collect()
+    }
+
+    /// Cuts off files that nobody has synced, as a power cut may: claims, records of starts, and reports that hooks
+    /// have spooled. Inits sync the records of exits.
+    pub(crate) fn tear_files(&self) {
+        let mut rng = self.rng(&format!("torn files {}", self.operations()));
+        for path in self.unsynced_files() {
+            let length = std::fs::metadata(&path).map_or(0, |found| found.len());
+            let left = if rng.per_mille(500) { rng.below(length + 1) } else { length };
+            if left < length
+                && let Ok(file) = std::fs::File::options().write(true).open(&path)
+            {
+                drop(file.set_len(left));
+                self.judge.count("fault:torn file");
+            }
+        }
+    }
+
+    /// Returns the files that nobody has synced, sorted.
+    fn unsynced_files(&self) -> BTreeSet<PathBuf> {
+        let is_unsynced = |name: &String| UNSYNCED.iter().any(|end| name.ends_with(end));
+        let of_runs = self.run_files().into_keys().filter(is_unsynced).map(|name| self.paths.run.join(name));
+        let sessions = std::fs::read_dir(&self.paths.sessions).into_iter().flatten().flatten();
+        let spools = sessions.filter_map(|session| std::fs::read_dir(session.path().join(SPOOL_DIR)).ok());
+        let spooled = spools.flatten().flatten().map(|entry| entry.path());
+        of_runs.chain(spooled).collect()
     }
 
     /// True if a trouble of this chance happens now, per mille.
