@@ -26,7 +26,7 @@ impl Actor {
         let new = New {
             name: Some(name.to_owned()),
             agent: Some("sim".to_owned()),
-            wait_slot_ms: Some(200_000),
+            wait_slot_ms: Some(300_000),
             ..New::default()
         };
         // All slots may be taken, so all sessions are killed.
@@ -69,7 +69,7 @@ impl Actor {
                 return self.land.judge.violated(format!("the healed pool takes no {kind}"));
             };
             let until = vec![Until::Message(id)];
-            let wait = Wait { session: SessionRef(name.to_owned()), until, timeout_ms: Some(200_000) };
+            let wait = Wait { session: SessionRef(name.to_owned()), until, timeout_ms: Some(300_000) };
             match self.once(Request::Wait(wait)).await {
                 Some(Ok(Response::Message(message))) if message.status.state == MessageState::Done => {}
                 Some(Ok(Response::Message(message))) if message.status.state.is_final() => {
@@ -97,11 +97,11 @@ impl Actor {
 
     /// Starts an ended session once more. That has to be possible even if its agent has lost the conversation.
     async fn start_again(&mut self, id: SessionId) {
-        let (session, wait_slot_ms) = (id.into(), Some(200_000));
+        let (session, wait_slot_ms) = (id.into(), Some(300_000));
         let restart = Restart { session, grace_ms: None, fresh: false, clear: false, wait_slot_ms };
         self.change("start again", Request::Restart(restart)).await;
         let until = vec![Until::Ready];
-        let wait = Wait { session: id.into(), until, timeout_ms: Some(200_000) };
+        let wait = Wait { session: id.into(), until, timeout_ms: Some(300_000) };
         match self.once(Request::Wait(wait)).await {
             Some(Ok(Response::Session(found))) if found.session.lifecycle == Lifecycle::Live => {}
             other => self.land.judge.violated(format!("{id} cannot be started again: {other:.300?}")),
