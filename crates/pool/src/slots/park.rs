@@ -59,13 +59,26 @@ pub fn run_to_hang_up(
     if run.is_none() || record.reason == Some(Reason::Restarted) {
         return Err("it was restarted meanwhile");
     }
-    let is_told = |known: &&Activity| known.source.is_report();
-    let is_new = |known: &&Activity| pool.is_earlier(now, record.changed_at, known.since);
-    let told = pool.activity_in(session, tag).filter(is_told).filter(is_new);
+    let told = pool.activity_in(session, tag).filter(|known| known.source.is_report());
+    let is_new = |known: &Activity| pool.is_earlier(now, record.changed_at, known.since);
     match record.lifecycle {
         Lifecycle::Live => Err("it runs on"),
         _ if !record.is_being_parked() => Ok(None),
-        _ if told.is_some_and(|known| known.state.is_at_work()) => Err("it went to work meanwhile"),
+        _ if told.is_some_and(|known| contradicts_park(record.reason, known, is_new(known))) => {
+            Err("it went to work meanwhile")
+        }
         _ => Ok(run),
+    }
+}
+
+/// True if a session is not to be parked after all, by what is known of its agent now. A report may be learnt only after
+/// the decision although it is from before, after a standstill of `poold` for example. A session is parked on request
+/// or for its usage limit although it works, but not if it began to work after that. One that is parked for the time
+/// that it has rested must not have worked at all since.
+fn contradicts_park(reason: Option<Reason>, known: &Activity, is_new: bool) -> bool {
+    match reason {
+        Some(Reason::Parked | Reason::Limited) => known.state.is_at_work() && is_new,
+        Some(Reason::Idle) => known.state.is_at_work() || is_new,
+        _ => known.state.is_at_work(),
     }
 }

@@ -633,23 +633,29 @@ fn c11_what_went_to_work_after_its_parking_was_decided_is_not_hung_up() {
         run.map(|run| run.is_some_and(|run| run.tag == tag))
     };
     let at_work = Err("it went to work meanwhile");
-    for (reported, expected) in [
-        (None, Ok(true)),
-        (Some((Busy, Source::Hook, 501)), at_work),
-        (Some((Attention, Source::Hook, 501)), at_work),
-        (Some((Busy, Source::Transcript, 501)), at_work),
-        (Some((Idle, Source::Hook, 501)), Ok(true)),
-        // Its screen is looked at before, and the decision knew what was reported earlier.
-        (Some((Busy, Source::Screen, 501)), Ok(true)),
-        (Some((Busy, Source::Hook, 499)), Ok(true)),
+    // Its screen is looked at before. A report of before the decision may be learnt after it.
+    for (reason, reported, expected) in [
+        (Reason::Idle, None, Ok(true)),
+        (Reason::Idle, Some((Busy, Source::Hook, 501)), at_work),
+        (Reason::Idle, Some((Attention, Source::Hook, 501)), at_work),
+        (Reason::Idle, Some((Busy, Source::Transcript, 501)), at_work),
+        (Reason::Idle, Some((Idle, Source::Hook, 501)), at_work),
+        (Reason::Idle, Some((Idle, Source::Hook, 499)), Ok(true)),
+        (Reason::Idle, Some((Busy, Source::Screen, 501)), Ok(true)),
+        (Reason::Idle, Some((Busy, Source::Hook, 499)), at_work),
+        (Reason::Evicted, Some((Busy, Source::Hook, 499)), at_work),
+        (Reason::Evicted, Some((Idle, Source::Hook, 501)), Ok(true)),
+        (Reason::Parked, Some((Busy, Source::Hook, 499)), Ok(true)),
+        (Reason::Parked, Some((Busy, Source::Hook, 501)), at_work),
+        (Reason::Limited, Some((Busy, Source::Hook, 499)), Ok(true)),
     ] {
         let mut scene = Scene::new(1);
-        scene.is(1, Lifecycle::Draining, Reason::Idle);
+        scene.is(1, Lifecycle::Draining, reason);
         scene.change(1, |s| s.changed_at = Timestamp(500));
         if let Some((state, source, since)) = reported {
             scene.does(1, (state, source), None, since);
         }
-        assert_eq!(hung_up(&scene), expected, "{reported:?}");
+        assert_eq!(hung_up(&scene), expected, "{reason:?} {reported:?}");
     }
     for (lifecycle, reason, expected) in [
         (Lifecycle::Draining, Reason::Limited, Ok(true)),
