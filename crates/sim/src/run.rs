@@ -42,9 +42,12 @@ const CLIENTS: u64 = 3;
 /// Maximum lines of a failure's story.
 const STORY_MAX: usize = 60;
 
-/// Time within which everything has to settle after the last fault. The longest wait is for a usage limit whose end was
-/// told by a clock set ahead: at most the sum of all steps of the clock in a run.
-const SETTLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// Time within which everything has to settle after the last fault. The longest pause of the pool is half an hour.
+const SETTLE_LIMIT: Duration = Duration::from_secs(3600);
+
+/// The same where agents meet usage limits or the clock is set. The longest wait is for a limit whose end was told by a
+/// clock set ahead: at most the sum of all steps of the clock in a run.
+const LONG_SETTLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Number of polls of all tasks after the last fault beyond which a run counts as one that never comes to rest. It is
 /// many times the usual number: comparing a hundred messages for hours, until a usage limit ends, takes half of it.
@@ -251,7 +254,9 @@ async fn conduct(land: &Land) {
     land.heal();
     daemon.faults.withdraw();
     land.clock.set_right();
-    let (until, polls_max) = (Instant::now() + SETTLE_LIMIT, land.trace.polls() + POLLS_MAX);
+    let is_long = land.climate.usage_limits + land.climate.clock_steps > 0;
+    let limit = if is_long { LONG_SETTLE_LIMIT } else { SETTLE_LIMIT };
+    let (until, polls_max) = (Instant::now() + limit, land.trace.polls() + POLLS_MAX);
     loop {
         daemon = revive(land, daemon).await;
         sleep(Duration::from_secs(20)).await;
