@@ -3,6 +3,7 @@
 mod claims;
 mod conversations;
 mod decisions;
+mod excuses;
 mod exits;
 mod helpers;
 mod locks;
@@ -22,7 +23,8 @@ use tokio::time::Instant;
 
 use crate::trace::Trace;
 
-pub(crate) use records::LEASE;
+use records::Excuses;
+pub(crate) use records::{Asked, LEASE};
 
 /// Ends of the bodies of special prompts. A mortal one may expire; an unordered one has another priority; one in doubt
 /// stays in doubt (at most once), or is typed again (at least once).
@@ -53,9 +55,9 @@ struct State {
     /// All messages ever acknowledged, including those that a restored backup does not contain.
     numbered: BTreeMap<MessageId, String>,
     /// Messages that somebody has asked to be typed again.
-    retried: BTreeSet<String>,
+    retried: Excuses<String>,
     /// Sessions that somebody has asked to be removed.
-    removed: BTreeSet<SessionId>,
+    removed: Excuses<SessionId>,
     /// All sessions whose creation was ever acknowledged, also those that a backup does not have.
     numbered_sessions: BTreeSet<SessionId>,
     /// Sessions whose creation was acknowledged, with their first names.
@@ -65,11 +67,11 @@ struct State {
     /// Messages whose processing was reported, and the report acknowledged.
     processed: BTreeSet<MessageId>,
     /// Messages whose records somebody has asked to be removed.
-    purged: BTreeSet<MessageId>,
+    purged: Excuses<MessageId>,
     /// True once somebody has asked to adopt something.
     has_adoptions: bool,
     /// Messages that a person gave up.
-    given_up: BTreeSet<MessageId>,
+    given_up: Excuses<MessageId>,
     /// Incarnations whose programs have started, with their sessions and tmux servers.
     started: BTreeMap<Tag, (SessionId, ServerRef)>,
     /// The exit codes and signals that inits have reported.
@@ -316,30 +318,6 @@ impl Judge {
         self.state().acknowledged.clone()
     }
 
-    /// Notes that somebody asks for a message to be typed again.
-    pub(crate) fn retried(&self, id: MessageId) {
-        let mut state = self.state();
-        state.kept.remove(&id);
-        if let Some(body) = state.numbered.get(&id).cloned() {
-            state.retried.insert(body);
-        }
-    }
-
-    /// True if somebody asked for the message to be typed again.
-    pub(crate) fn is_retried(&self, body: &str) -> bool {
-        self.state().retried.contains(body)
-    }
-
-    /// Notes that somebody asks for the record of a message to be removed.
-    pub(crate) fn purged(&self, id: MessageId) {
-        self.state().purged.insert(id);
-    }
-
-    /// True if somebody asked for the record of the message to be removed.
-    pub(crate) fn is_purged(&self, id: MessageId) -> bool {
-        self.state().purged.contains(&id)
-    }
-
     /// Notes that somebody asks to adopt something.
     pub(crate) fn adoption_asked(&self) {
         self.state().has_adoptions = true;
@@ -348,18 +326,6 @@ impl Judge {
     /// True once somebody has asked to adopt something.
     pub(crate) fn has_adoptions(&self) -> bool {
         self.state().has_adoptions
-    }
-
-    /// Notes that a person gives a message up, or takes it back.
-    pub(crate) fn given_up(&self, id: MessageId) {
-        let mut state = self.state();
-        state.kept.remove(&id);
-        state.given_up.insert(id);
-    }
-
-    /// True if a person gave the message up, or took it back.
-    pub(crate) fn is_given_up(&self, id: MessageId) -> bool {
-        self.state().given_up.contains(&id)
     }
 
     /// Returns what was typed of a prompt.

@@ -13,7 +13,7 @@ use world::clock::Clock;
 
 use crate::actors::worker::TASK;
 use crate::client::Client;
-use crate::judge;
+use crate::judge::{self, Asked};
 use crate::land::Land;
 use crate::rested;
 use crate::world::machine::Kind;
@@ -326,7 +326,7 @@ async fn resolve_doubts(land: &Land, client: &mut Client, sessions: &[SessionVie
         for message in messages.into_iter().filter(|message| is_left_to_person(land, message)) {
             land.judge.count("final:in doubt");
             check_doubt(land, &message);
-            land.judge.given_up(message.id);
+            land.judge.asked(Asked::End(message.id));
             let resolve = ResolveMessage { id: message.id, resolution: Resolution::Dead };
             drop(client.call(Some(land.operation()), Request::ResolveMessage(resolve)).await?);
         }

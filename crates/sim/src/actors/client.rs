@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 use crate::actors::worker::{JOB, TASK};
 use crate::actors::{errands, person};
 use crate::client::Client;
-use crate::judge;
+use crate::judge::{self, Asked};
 use crate::land::Land;
 use crate::rng::Rng;
 use crate::world::machine::Kind;
@@ -41,6 +41,8 @@ pub(crate) struct Actor {
     attempts: u32,
     /// The lock inside of which it acts.
     lock: Option<(SessionId, Token)>,
+    /// True if the last request that was repeated until its answer was refused each time.
+    is_refused: bool,
 }
 
 /// An answer that the client is treated as not having received.
@@ -66,6 +68,7 @@ impl Actor {
             lost: None,
             attempts: 0,
             lock: None,
+            is_refused: false,
         }
     }
 
@@ -283,11 +286,10 @@ impl Actor {
 
     async fn remove(&mut self, session: SessionRef) {
         if let Some(Ok(Response::Session(found))) = self.once(Request::Show(session.clone())).await {
-            self.land.judge.removed(found.session.id);
             let id = found.session.id;
             let session = SessionRef::from(id);
             let remove = Remove { session, force: true, ..Remove::default() };
-            if self.change("remove", Request::Remove(remove)).await.is_some() {
+            if self.ask(Asked::Removal(id), "remove", Request::Remove(remove)).await.is_some() {
                 self.land.judge.gone(id);
             }
         }
@@ -298,21 +300,18 @@ impl Actor {
         match self.rng.below(3) {
             0 => {
                 self.land.judge.taken_back(id);
-                self.land.judge.given_up(id);
-                let is_done = self.change("cancel", Request::Cancel(id)).await.is_some();
+                let is_done = self.ask(Asked::End(id), "cancel", Request::Cancel(id)).await.is_some();
                 self.land.judge.taken_back(id);
                 if is_done {
                     self.land.judge.withdrawn(id);
                 }
             }
             1 => {
-                self.land.judge.retried(id);
-                self.change("retry", Request::Retry(id)).await;
+                self.ask(Asked::Retry(id), "retry", Request::Retry(id)).await;
             }
             _ => {
-                self.land.judge.given_up(id);
                 let resolve = ResolveMessage { id, resolution: Resolution::Dead };
-                self.change("resolve", Request::ResolveMessage(resolve)).await;
+                self.ask(Asked::End(id), "resolve", Request::ResolveMessage(resolve)).await;
             }
         }
     }
@@ -326,9 +325,8 @@ impl Actor {
     /// Removes the record of one of its messages that has ended.
     async fn purge(&mut self, session: SessionRef) {
         let Some(id) = self.rng.pick(&self.sent).copied() else { return };
-        self.land.judge.purged(id);
         let purge = Purge { session, ids: vec![id], states: Vec::new(), older_ms: 0 };
-        self.change("purge", Request::Purge(purge)).await;
+        self.ask(Asked::Purge(id), "purge", Request::Purge(purge)).await;
     }
 
     /// Makes a mutating request, and tells its outcome. Returns the answer of one that was done.

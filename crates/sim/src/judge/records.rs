@@ -1,9 +1,10 @@
-//! Claims and conversations, as the judge remembers them.
+//! What the judge remembers of requests, claims and conversations.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use protocol::{ProcId, Tag, Token};
+use protocol::{MessageId, ProcId, SessionId, Tag, Token};
 use tokio::time::Instant;
 
 /// The lease of a claim: the longest time without a heartbeat.
@@ -11,6 +12,49 @@ pub(crate) const LEASE: Duration = Duration::from_secs(20);
 
 /// Time before the end of a lease from which on a heartbeat may come too late.
 const MARGIN: Duration = Duration::from_secs(2);
+
+/// What somebody asks for.
+#[derive(Clone, Copy)]
+pub(crate) enum Asked {
+    /// A session is to be removed.
+    Removal(SessionId),
+    /// A message is to be typed again.
+    Retry(MessageId),
+    /// The record of a message is to be removed.
+    Purge(MessageId),
+    /// A message is given up, or taken back.
+    End(MessageId),
+}
+
+/// The sessions or messages for which somebody has asked for something, each with the number of requests that were
+/// not refused.
+#[derive(Clone)]
+pub(super) struct Excuses<T>(BTreeMap<T, u32>);
+
+impl<T> Default for Excuses<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T: Ord> Excuses<T> {
+    pub(super) fn grant(&mut self, what: T) {
+        *self.0.entry(what).or_default() += 1;
+    }
+
+    /// Takes back what was granted for one request.
+    pub(super) fn withdraw(&mut self, what: &T) {
+        self.0.get_mut(what).into_iter().for_each(|requests| *requests -= 1);
+        self.0.retain(|_, requests| *requests > 0);
+    }
+
+    pub(super) fn contains<Q: Ord + ?Sized>(&self, what: &Q) -> bool
+    where
+        T: Borrow<Q>,
+    {
+        self.0.contains_key(what)
+    }
+}
 
 /// A claim whose worker sends heartbeats.
 #[derive(Clone)]

@@ -7,16 +7,6 @@ use protocol::SessionId;
 use super::Judge;
 
 impl Judge {
-    /// Notes that somebody asks for a session to be removed.
-    pub(crate) fn removed(&self, session: SessionId) {
-        self.state().removed.insert(session);
-    }
-
-    /// True if somebody asked for the session to be removed.
-    pub(crate) fn is_removed(&self, session: SessionId) -> bool {
-        self.state().removed.contains(&session)
-    }
-
     /// Notes that the creation of a session was acknowledged.
     pub(crate) fn created(&self, session: SessionId, name: &str) {
         let mut state = self.state();

@@ -26,7 +26,7 @@ impl Judge {
             typed(&before, body) != typed(&after, body)
                 || before.cut_short.get(*body) != after.cut_short.get(*body)
         };
-        state.retried.extend(after.prompts.keys().filter(is_open).cloned());
+        after.prompts.keys().filter(is_open).for_each(|body| state.retried.grant(body.clone()));
         state.prompts = after.prompts;
         state.acknowledged = before.acknowledged;
         state.created = before.created;

@@ -88,7 +88,7 @@ impl Judge {
     pub(crate) fn mixed(&self, text: &str) {
         let mut state = self.state();
         let cut_short: Vec<String> = state.cut_short.keys().cloned().collect();
-        state.retried.extend(cut_short);
-        state.retried.insert(text.to_owned());
+        cut_short.into_iter().for_each(|text| state.retried.grant(text));
+        state.retried.grant(text.to_owned());
     }
 }

@@ -8,6 +8,7 @@ use world::clock::Clock;
 
 use super::{Actor, LostAnswer};
 use crate::client::Client;
+use crate::judge::Asked;
 
 /// Attempts of a request before its client gives up.
 const ATTEMPTS: u32 = 40;
@@ -18,6 +19,8 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 impl Actor {
     /// Makes a request again and again, until it is answered.
     pub(super) async fn repeat(&mut self, op: &OpId, request: Request) -> Option<Reply> {
+        self.is_refused = false;
+        let mut is_first = true;
         for n in 1..=ATTEMPTS {
             self.attempts = n;
             if !self.land.judge.violations().is_empty() {
@@ -27,13 +30,29 @@ impl Actor {
             match reply {
                 Some(reply) if !is_in_doubt(&reply) => {
                     self.check_repetition(op, &reply, &format!("{request:?}"));
+                    self.is_refused = is_first && is_definite(&reply);
                     return Some(reply);
                 }
-                _ => {}
+                _ => is_first = false,
             }
             sleep(Duration::from_millis(self.rng.between(100, 2000))).await;
         }
         None
+    }
+
+    /// Makes a mutating request for something that the judge excuses, unless the request is refused.
+    pub(super) async fn ask(
+        &mut self,
+        what: Asked,
+        name: &'static str,
+        request: Request,
+    ) -> Option<Response> {
+        self.land.judge.asked(what);
+        let done = self.change(name, request).await;
+        if self.is_refused {
+            self.land.judge.refused(what);
+        }
+        done
     }
 
     /// Checks that a request that was carried out is neither refused nor carried out again when it is repeated.
@@ -112,6 +131,13 @@ impl Actor {
         }
         reply
     }
+}
+
+/// True if the request was refused, and had no effect.
+fn is_definite(reply: &Reply) -> bool {
+    use protocol::ErrorCode::{Conflict, NotFound, Refused, Usage};
+    let is_definite = |code| matches!(code, Conflict | NotFound | Refused | Usage);
+    reply.as_ref().is_err_and(|refusal| is_definite(refusal.code))
 }
 
 /// True if the daemon stopped while it was at the request.

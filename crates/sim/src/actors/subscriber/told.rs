@@ -13,6 +13,7 @@ use protocol::{
     Timestamp, Token,
 };
 
+use crate::judge::Asked;
 use crate::land::Land;
 
 /// Beginning of the origins of the pool's own prompts, which count as sent by the holder of a lock.
@@ -176,7 +177,7 @@ impl Told {
             self.begin_state(land);
         }
         if let Event::SessionDeleted { session, reason: Reason::Ttl | Reason::Ephemeral, .. } = event {
-            land.judge.removed(*session);
+            land.judge.asked(Asked::Removal(*session));
         }
         if let Some(broken) = self.contradicts(land, event, at) {
             land.judge.violated(broken);
