@@ -1,28 +1,25 @@
 //! The end of a run: whether everything has settled, and whether the pool's word agrees with the world.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod messages;
+mod verdict;
+
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::request::{List, Resolution, ResolveMessage, Restart};
 use protocol::{
-    ErrorCode, Lifecycle, MessageReason, MessageState, PROMPT, Reason, Request, Response, Role, SessionId,
-    SessionView, Tag,
+    Lifecycle, MessageReason, MessageState, Reason, Request, Response, Role, SessionId, SessionView, Tag,
 };
 
 use world::clock::Clock;
 
-use crate::actors::worker::TASK;
 use crate::client::Client;
-use crate::judge::{self, Asked};
+use crate::judge::Asked;
 use crate::land::Land;
 use crate::rested;
 use crate::world::machine::Kind;
 
-/// Reasons for which a prompt that was typed ends without having been worked.
-const PROMPT_ENDS: [&str; 3] = ["its agent ended", "interrupted", "the agent's turn failed"];
-
-/// The reason of a prompt that waits until a person empties the composer.
-const HOLDS_TEXT: &str = "its composer holds text";
+use verdict::Verdict;
 
 /// The reason of a prompt that its agent reported as another one, or not at all.
 const UNCONFIRMED: &str = "typed, and the agent has not confirmed it";
@@ -31,9 +28,6 @@ const UNCONFIRMED: &str = "typed, and the agent has not confirmed it";
 /// it is not proved gone.
 const OVERDUE: Duration = Duration::from_secs(75);
 const NOT_GONE: &str = "not proved gone";
-
-/// Attempts of a message by default (`max_attempts`).
-const MAX_ATTEMPTS: u32 = 5;
 
 /// Compares. `None` if it has not settled yet and there is still time.
 pub(crate) async fn judge(land: &Land, is_last: bool) -> Option<()> {
@@ -49,12 +43,6 @@ pub(crate) async fn judge(land: &Land, is_last: bool) -> Option<()> {
             Some(())
         }
     }
-}
-
-enum Verdict {
-    /// Something has not settled yet.
-    Pending(String),
-    Broken(String),
 }
 
 async fn compare(land: &Land) -> Result<(), Verdict> {
@@ -80,7 +68,7 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
     for found in &sessions {
         let session = &found.session;
         if matches!(session.lifecycle, Lifecycle::Starting | Lifecycle::Draining) {
-            empty_composer(land, found);
+            messages::empty_composer(land, found);
             let open = unfinished(&mut client, session.id).await.ok_or_else(lost)?;
             let (name, state, reason) = (&session.name, session.lifecycle, session.reason);
             return Err(Verdict::Pending(format!("{name} is {state:?} ({reason:?}): {open:?}")));
@@ -110,7 +98,7 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
     if let Some((file, _)) = land.run_files().into_iter().find(|(_, tag)| !runs.contains(tag)) {
         return Err(Verdict::Pending(format!("the file {file} is left of an incarnation of no session")));
     }
-    compare_messages(land, &mut client, &sessions).await?;
+    messages::compare(land, &mut client, &sessions).await?;
     if let Some(why) = rested::contradiction(land, &mut client, &sessions).await {
         return Err(Verdict::Pending(why));
     }
@@ -157,91 +145,6 @@ async fn check_overdue(land: &Land, client: &mut Client, sessions: &[SessionView
     )))
 }
 
-/// True if a session is not there now. `None` if the connection is lost.
-async fn is_gone(client: &mut Client, session: SessionId) -> Option<bool> {
-    let shown = client.call(None, Request::Show(session.into())).await?;
-    Some(shown.is_err_and(|refusal| refusal.code == ErrorCode::NotFound))
-}
-
-/// Compares each acknowledged message with what happened in the world.
-async fn compare_messages(land: &Land, client: &mut Client, sessions: &[SessionView]) -> Result<(), Verdict> {
-    let lost = || Verdict::Pending("the daemon does not answer".to_owned());
-    let mut last_typed: BTreeMap<SessionId, (u64, String)> = BTreeMap::new();
-    for (id, (session, body)) in land.judge.messages() {
-        let typed = land.judge.prompt(&body);
-        if typed.pasted == 1 && !land.judge.is_retried(&body) && !body.ends_with(judge::UNORDERED) {
-            let before = last_typed.insert(session, (typed.nth, body.clone()));
-            if let Some((_, later)) = before.filter(|(nth, _)| *nth > typed.nth) {
-                return Err(Verdict::Broken(format!(
-                    "Q4: {body:?} was sent first and typed after {later:?}"
-                )));
-            }
-        }
-        if typed.session.is_some_and(|into| into != session) {
-            return Err(Verdict::Broken(format!(
-                "I3: {body:?} of {session} was typed into {:?}",
-                typed.session
-            )));
-        }
-        let reply = client.call(None, Request::ShowMessage(id)).await.ok_or_else(lost)?;
-        let is_expired =
-            reply.is_err() && land.climate.expires() && is_gone(client, session).await.ok_or_else(lost)?;
-        let message = match reply {
-            Ok(Response::Message(message)) => message,
-            // The oldest of too many finished messages are forgotten.
-            Err(refusal) if refusal.code == ErrorCode::NotFound && land.climate.finished_max == 1 => continue,
-            _ if land.judge.is_purged(id) => continue,
-            // Its time was over since the list was read, or unheard of by its subscribers.
-            _ if is_expired => continue,
-            _ if land.judge.is_removed(session)
-                && sessions.iter().all(|found| found.session.id != session) =>
-            {
-                continue;
-            }
-            other => return Err(Verdict::Broken(format!("D1: {body:?} ({id}) is lost: {other:?}"))),
-        };
-        let view = sessions.iter().find(|found| found.session.id == session);
-        let state = message.status.state;
-        let is_prompt = body.starts_with("prompt");
-        let is_entered = typed.entered > 0 || typed.entered_by_person;
-        if is_prompt && state == MessageState::Done && !is_entered {
-            return Err(Verdict::Broken(format!(
-                "{body:?} ({id}) is said to be done, and was never entered"
-            )));
-        }
-        if land.judge.is_processed(id) && state != MessageState::Done && !land.judge.is_retried(&body) {
-            return Err(Verdict::Broken(format!("D1: {body:?} ({id}) was processed, and is {state:?}")));
-        }
-        check_end(land, &message).map_err(|why| Verdict::Broken(format!("{body:?} ({id}): {why}")))?;
-        if state.is_final() {
-            land.judge.count(format!("final:{state:?}"));
-            continue;
-        }
-        let waits = state == MessageState::Queued;
-        // The pool's own worker handles messages to any session, other workers only those to running sessions.
-        let is_for_host = body.starts_with(TASK);
-        let is_served = view.is_some_and(|found| {
-            found.lock.is_none() && (is_for_host || found.session.lifecycle == Lifecycle::Live)
-        });
-        if !waits || is_served {
-            let why = message.status.reason.clone();
-            view.into_iter().for_each(|found| empty_composer(land, found));
-            let waits = view.map(|found| (&found.session.lifecycle, &found.waits));
-            return Err(Verdict::Pending(format!("{body:?} ({id}) is {state:?}: {why:?}, {waits:?}")));
-        }
-        land.judge.count("final:waits");
-    }
-    Ok(())
-}
-
-/// Empties the composer that holds up a session's prompts, as a person does when the pool asks for it.
-fn empty_composer(land: &Land, found: &SessionView) {
-    let is_held_up = found.waits.as_ref().is_some_and(|why| why.starts_with(HOLDS_TEXT));
-    if let Some(run) = found.session.incarnation.as_ref().filter(|_| is_held_up) {
-        land.tmux.empty_composer(run.tag);
-    }
-}
-
 /// Checks that the pool is healthy, and that every record of its database can be read.
 async fn check_health(land: &Land, client: &mut Client) -> Result<(), Verdict> {
     let lost = || Verdict::Pending("the daemon does not answer".to_owned());
@@ -264,31 +167,6 @@ async fn check_health(land: &Land, client: &mut Client) -> Result<(), Verdict> {
             }
         }
         other => Err(Verdict::Broken(format!("no status: {other:?}"))),
-    }
-}
-
-/// Checks that a message did not end without a cause.
-fn check_end(land: &Land, message: &protocol::Message) -> Result<(), String> {
-    let status = &message.status;
-    let is_given_up = land.judge.is_given_up(message.id);
-    let is_used_up = message.kind != PROMPT && status.attempts >= MAX_ATTEMPTS;
-    let reason = status.reason.as_ref().map(ToString::to_string).unwrap_or_default();
-    let body = land.judge.message(message.id).map(|(_, body)| body).unwrap_or_default();
-    let is_cut_short = message.kind == PROMPT
-        && land.judge.prompt(&body).pasted > 0
-        && PROMPT_ENDS.iter().any(|end| reason.starts_with(end));
-    match status.state {
-        // Whether it arrived is not known.
-        MessageState::Dead if body.ends_with(judge::AT_MOST_ONCE) => Ok(()),
-        MessageState::Dead if !is_given_up && !is_used_up && !is_cut_short => {
-            Err(format!("it is dead after {} attempts: {:?}", status.attempts, status.reason))
-        }
-        MessageState::Cancelled if !is_given_up => {
-            Err("it is cancelled, and nobody asked for that".to_owned())
-        }
-        MessageState::Expired if body.ends_with(judge::MORTAL) => Ok(()),
-        MessageState::Expired => Err("it is expired, and had no time limit".to_owned()),
-        _ => Ok(()),
     }
 }
 
