@@ -52,6 +52,8 @@ struct State {
     last: BTreeMap<Tag, String>,
     /// Messages that were acknowledged, with their bodies.
     acknowledged: BTreeMap<MessageId, (SessionId, String)>,
+    /// Messages that start their sessions.
+    waking: BTreeSet<MessageId>,
     /// All messages ever acknowledged, including those that a restored backup does not contain.
     numbered: BTreeMap<MessageId, String>,
     /// Messages that somebody has asked to be typed again.

@@ -1,6 +1,7 @@
 //! The end of a run: whether everything has settled, and whether the pool's word agrees with the world.
 
 mod messages;
+mod starts;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -97,6 +98,9 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
         runs.filter_map(|found| Some(found.session.incarnation.as_ref()?.tag)).collect();
     if let Some((file, _)) = land.run_files().into_iter().find(|(_, tag)| !runs.contains(tag)) {
         return Err(Verdict::Pending(format!("the file {file} is left of an incarnation of no session")));
+    }
+    if let Some(why) = starts::owed(land, &sessions) {
+        return Err(Verdict::Pending(why));
     }
     messages::compare(land, &mut client, &sessions).await?;
     if let Some(why) = rested::contradiction(land, &mut client, &sessions).await {

@@ -250,11 +250,12 @@ impl Actor {
     }
 
     async fn submit(&mut self, send: Send, body: String) {
-        let (op, ttl_ms, began) = (self.land.operation(), send.ttl_ms, Instant::now());
+        let (op, ttl_ms, began, wakes) = (self.land.operation(), send.ttl_ms, Instant::now(), send.wake);
         let reply = self.repeat(&op, Request::Send(send)).await;
         self.told("send", &body, &reply);
         if let Some(Ok(Response::Sent(sent))) = reply {
             self.land.judge.acknowledged(sent.message.id, sent.message.session, &body);
+            wakes.then(|| self.land.judge.wakes(sent.message.id));
             self.check_disk(began);
             ttl_ms.into_iter().for_each(|ms| self.land.judge.mortal(&body, Duration::from_millis(ms)));
             self.sent.push(sent.message.id);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use protocol::SessionId;
+use protocol::{MessageId, SessionId};
 
 use super::Judge;
 
@@ -32,6 +32,17 @@ impl Judge {
     /// Notes that the removal of a session was acknowledged.
     pub(crate) fn gone(&self, session: SessionId) {
         self.state().gone.insert(session);
+    }
+
+    /// Notes that an acknowledged message starts its session.
+    pub(crate) fn wakes(&self, id: MessageId) {
+        self.state().waking.insert(id);
+    }
+
+    /// True for a message that starts its session, in a database that was never put back: a copy starts nothing.
+    pub(crate) fn is_waking(&self, id: MessageId) -> bool {
+        let state = self.state();
+        state.timeline == 0 && state.waking.contains(&id)
     }
 
     /// Compares the sessions that exist with the acknowledged creations and removals.

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use protocol::{
     ErrorCode, Lifecycle, Message, MessageId, MessageState, PROMPT, Request, Response, SessionId, SessionView,
 };
+use world::clock::Clock;
 
+use super::starts;
 use super::verdict::Verdict;
 use crate::actors::worker::TASK;
 use crate::client::Client;
@@ -29,6 +31,7 @@ pub(super) async fn compare(
     sessions: &[SessionView],
 ) -> Result<(), Verdict> {
     let mut last_typed: BTreeMap<SessionId, (u64, String)> = BTreeMap::new();
+    let (now, has_slot) = (land.clock.now(), starts::has_slot(land, sessions));
     for (id, (session, body)) in land.judge.messages() {
         check_typed(land, (session, &body), &mut last_typed)?;
         let Some(message) = shown(land, client, sessions, (id, session, &body)).await? else { continue };
@@ -43,8 +46,14 @@ pub(super) async fn compare(
         let waits = state == MessageState::Queued;
         // The pool's own worker handles messages to any session, other workers only those to running sessions.
         let is_for_host = body.starts_with(TASK);
+        let is_waking = land.judge.is_waking(id) && land.climate.clock_steps == 0;
+        let is_woken = |found: &SessionView| {
+            let wakes = starts::wakes(found, now) || is_waking && starts::is_untouched(found, &message);
+            body.starts_with("prompt") && has_slot && wakes
+        };
         let is_served = view.is_some_and(|found| {
-            found.lock.is_none() && (is_for_host || found.session.lifecycle == Lifecycle::Live)
+            let is_live = found.session.lifecycle == Lifecycle::Live;
+            found.lock.is_none() && (is_for_host || is_live || is_woken(found))
         });
         if !waits || is_served {
             let why = message.status.reason.clone();

@@ -47,6 +47,13 @@ impl SimTmux {
         Some(pane)
     }
 
+    /// True if the agent of this incarnation shows that it waits for a prompt, and nothing is in its composer.
+    pub(crate) fn is_composer_empty(&self, tag: Tag) -> bool {
+        let state = self.state();
+        let pane = state.inits.iter().find(|(_, (found, _))| *found == tag).map(|(pane, _)| *pane);
+        pane.is_some_and(|pane| state.screens.is_empty(pane, &self.0.fake.typed(pane)))
+    }
+
     /// Enters the line that was begun in a pane, or deletes it with all else in the composer.
     pub(crate) async fn end_line(&self, pane: PaneRef, enters: bool) {
         if !self.has_pane(pane.tag) {
