@@ -1,6 +1,8 @@
 //! The end of a run: whether everything has settled, and whether the pool's word agrees with the world.
 
 mod messages;
+mod panes;
+mod retention;
 mod starts;
 mod verdict;
 
@@ -99,7 +101,12 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
     if let Some((file, _)) = land.run_files().into_iter().find(|(_, tag)| !runs.contains(tag)) {
         return Err(Verdict::Pending(format!("the file {file} is left of an incarnation of no session")));
     }
-    if let Some(why) = starts::owed(land, &sessions) {
+    if let Some(name) = panes::shared_name(&sessions) {
+        return Err(Verdict::Broken(format!("D: two sessions have the name {name}")));
+    }
+    let panes = panes::differs(land, &sessions, &hosts).await;
+    let open = [starts::owed(land, &sessions), panes, retention::due(land, &sessions)];
+    if let Some(why) = open.into_iter().flatten().next() {
         return Err(Verdict::Pending(why));
     }
     messages::compare(land, &mut client, &sessions).await?;

@@ -62,7 +62,7 @@ fn gives_way(land: &Land, found: &SessionView) -> bool {
 }
 
 /// True if one incarnation was ended, and the next one is to come.
-fn is_restarting(session: &Session) -> bool {
+pub(super) fn is_restarting(session: &Session) -> bool {
     session.lifecycle == Lifecycle::Stopped && session.reason == Some(Reason::Restarted)
 }
 

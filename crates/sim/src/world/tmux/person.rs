@@ -1,6 +1,8 @@
 //! People at the terminals of agents: they begin a line and finish it later, look back in copy mode, and start another
 //! program in a pane.
 
+use std::collections::BTreeMap;
+
 use protocol::{PaneId, ProcId, Tag, TmuxSessionId};
 use tmux::{Answer, Driver, PaneRef, fake};
 use world::clock::Clock;
@@ -84,6 +86,14 @@ impl SimTmux {
     /// True while the server is stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.state().is_stopped
+    }
+
+    /// Returns the incarnations whose panes the server has, each with the name of its tmux session.
+    pub(crate) async fn panes(&self) -> BTreeMap<Tag, String> {
+        let Ok(listing) = self.0.fake.observe().await else { return BTreeMap::new() };
+        let name = |session: &TmuxSessionId| listing.sessions.get(session).map(|found| found.name.clone());
+        let tagged = listing.panes.values().filter_map(|pane| Some((pane.tag?, name(&pane.session)?)));
+        tagged.collect()
     }
 
     /// True if there is a server.
