@@ -17,7 +17,7 @@ mod typing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use protocol::{MessageId, ProcId, Seq, SessionId, Tag, Token};
+use protocol::{MessageId, ProcId, Seq, SessionId, Tag, Timestamp, Token};
 use tmux::ServerRef;
 use tokio::time::Instant;
 
@@ -103,6 +103,8 @@ struct State {
     shortest_idle_ms: Option<u64>,
     /// Texts on which an agent's turn has ended.
     finished: BTreeSet<String>,
+    /// Texts on which a turn has ended well, each with the time at which its living agent had reported that.
+    succeeded: BTreeMap<String, Timestamp>,
     /// Claims that their workers hold.
     claims: BTreeMap<MessageId, (Token, ProcId)>,
     /// Claims whose workers send heartbeats, and the processes that handle claims.

@@ -37,6 +37,7 @@ impl Judge {
         state.inputs.clear();
         state.held.clear();
         state.withdrawn.clear();
+        state.succeeded.clear();
         state.claims.clear();
         state.kept.clear();
         state.handled.clear();

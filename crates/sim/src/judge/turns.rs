@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use protocol::{MessageId, SessionId, Tag};
+use protocol::{MessageId, SessionId, Tag, Timestamp};
 use tokio::time::Instant;
 
 use super::{AT_LEAST_ONCE, Judge, Turn};
@@ -69,6 +69,24 @@ impl Judge {
         if has_it || !state.forgotten.contains(&tag) {
             state.finished.insert(text.to_owned());
         }
+    }
+
+    /// Notes that the daemon has an agent's report that its turn on these texts ended well, or finds it in the spool.
+    pub(crate) fn succeeded(&self, tag: Tag, texts: &BTreeSet<String>, at: Timestamp) {
+        let mut state = self.state();
+        if !state.forgotten.contains(&tag) {
+            state.succeeded.extend(texts.iter().map(|text| (text.clone(), at)));
+        }
+    }
+
+    /// True if a turn on this text ended well, and that was reported before this time. Where the text may have been
+    /// typed more than once, nothing is known.
+    pub(crate) fn has_succeeded(&self, text: &str, before: Timestamp) -> bool {
+        let state = self.state();
+        let may_repeat = state.retried.contains(text)
+            || state.cut_short.contains_key(text)
+            || text.ends_with(AT_LEAST_ONCE);
+        !may_repeat && state.succeeded.get(text).is_some_and(|at| *at < before)
     }
 
     /// Returns the body of this message if it is a prompt to an agent that reports its turns, and no turn has completed

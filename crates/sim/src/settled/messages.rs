@@ -147,7 +147,12 @@ fn check_end(land: &Land, message: &Message) -> Result<(), String> {
     let is_cut_short = message.kind == PROMPT
         && land.judge.prompt(&body).pasted > 0
         && PROMPT_ENDS.iter().any(|end| reason.starts_with(end));
+    let has_succeeded =
+        || land.climate.clock_steps == 0 && land.judge.has_succeeded(&body, status.changed_at);
     match status.state {
+        MessageState::Dead if is_cut_short && has_succeeded() => {
+            Err(format!("it is dead ({reason}), and its agent had reported that its turn was over"))
+        }
         // Whether it arrived is not known.
         MessageState::Dead if body.ends_with(judge::AT_MOST_ONCE) => Ok(()),
         MessageState::Dead if !is_given_up && !is_used_up && !is_cut_short => {

@@ -163,7 +163,12 @@ impl Incarnation {
         texts.iter().for_each(|text| self.land.judge.finished(self.pane.tag, text, &conversation));
         self.land.conversations.end_turn(&conversation, &texts);
         self.land.judge.rests(self.pane.tag);
+        let is_success = matches!(end, HookEvent::TurnOver { .. });
         self.hook(job, end).await;
+        // The report of an agent that has died meanwhile may come too late.
+        if is_success && self.land.machine.lives(agent) {
+            self.land.judge.succeeded(self.pane.tag, &texts, self.land.clock.now());
+        }
         Some(())
     }
 
