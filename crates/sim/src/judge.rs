@@ -81,6 +81,8 @@ struct State {
     /// Decisions on requests for a permission, as they are made and as they have arrived: true for one that allows.
     to_decide: BTreeMap<u64, bool>,
     decided: BTreeMap<u64, bool>,
+    /// Incarnations of which a subscriber was told that they run.
+    told_live: BTreeSet<Tag>,
     /// Incarnations that have a pane, or had one.
     begun: BTreeSet<Tag>,
     /// Incarnations of before the database was put back.

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::client::Client;
 use crate::land::Land;
-use crate::world::machine::Kind;
+use crate::world::machine::Proc;
 
 use told::Told;
 
@@ -160,6 +160,9 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
         Event::SessionStarting { session, incarnation, .. } => {
             incarnations.insert(*session, incarnation.tag);
         }
+        Event::SessionLive { incarnation, .. } => land.judge.told_live(incarnation.tag),
+        // The program of a failed adoption lives on.
+        Event::SessionDeleted { session, tmux_alive: true, .. } => drop(incarnations.remove(session)),
         Event::SessionDraining { session, reason: Reason::ServerGone, .. }
             if incarnations.get(session).is_some_and(|tag| land.judge.has_server(*tag)) =>
         {
@@ -192,13 +195,9 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
         Event::SessionStopped { session, .. }
         | Event::SessionLost { session, .. }
         | Event::SessionFailed { session, .. }
-        | Event::SessionParked { session, .. } => {
-            let run = incarnations.remove(session);
-            let living = land.machine.living();
-            let is_left = |kind, tag| kind == Kind::Agent && run.is_some() && tag == run;
-            if let Some(left) = living.iter().find(|found| is_left(found.kind, found.tag)) {
-                land.judge.violated(format!("P3: {session} is said to have ended, and {} lives", left.id));
-            }
+        | Event::SessionParked { session, .. }
+        | Event::SessionDeleted { session, .. } => {
+            incarnations.remove(session).into_iter().for_each(|run| check_gone(land, *session, run));
         }
         Event::MessageChanged { id, status, .. } if status.state == MessageState::Done => {
             if let Some(body) = land.judge.unfinished(*id) {
@@ -207,5 +206,15 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
             }
         }
         _ => {}
+    }
+}
+
+/// Checks that nothing lives of an incarnation that is said to be over.
+fn check_gone(land: &Land, session: SessionId, run: Tag) {
+    let living = land.machine.living();
+    let is_left = |found: &&Proc| found.tag == Some(run) && land.judge.goes_with_run(found.kind, run);
+    if let Some(left) = living.iter().find(is_left) {
+        let what = format!("{:?} {}", left.kind, left.id);
+        land.judge.violated(format!("P3: {session} is said to have ended, and {what} lives"));
     }
 }

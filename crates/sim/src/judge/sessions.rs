@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use protocol::{MessageId, SessionId};
+use protocol::{MessageId, SessionId, Tag};
 
 use super::Judge;
+use crate::world::machine::Kind;
 
 impl Judge {
     /// Notes that the creation of a session was acknowledged.
@@ -15,6 +16,23 @@ impl Judge {
         drop(state);
         if !is_new {
             self.violated(format!("two sessions have the id {session}"));
+        }
+    }
+
+    /// Notes that a subscriber is told that an incarnation runs.
+    pub(crate) fn told_live(&self, tag: Tag) {
+        self.state().told_live.insert(tag);
+    }
+
+    /// True if a process of this kind has to be gone once its incarnation is said to be over. The init of a job that
+    /// was never taken ends by itself, a program whose adoption failed stays its user's, and a handler may be left.
+    pub(crate) fn goes_with_run(&self, kind: Kind, tag: Tag) -> bool {
+        let state = self.state();
+        match kind {
+            Kind::Agent | Kind::Host => true,
+            Kind::Init => state.started.contains_key(&tag),
+            Kind::Foreign => state.told_live.contains(&tag),
+            Kind::Daemon | Kind::TmuxServer | Kind::Client | Kind::Worker | Kind::Handler => false,
         }
     }
 
