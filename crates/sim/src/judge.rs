@@ -70,6 +70,10 @@ struct State {
     processed: BTreeSet<MessageId>,
     /// Messages whose records somebody has asked to be removed.
     purged: Excuses<MessageId>,
+    /// Messages that are over, by what a subscriber was told.
+    told_final: BTreeSet<MessageId>,
+    /// Messages of which the repetition of their request was told that they were removed, with their sessions.
+    told_gone: BTreeMap<MessageId, SessionId>,
     /// True once somebody has asked to adopt something.
     has_adoptions: bool,
     /// Messages that a person gave up.
@@ -322,6 +326,31 @@ impl Judge {
     /// Returns the acknowledged messages.
     pub(crate) fn messages(&self) -> BTreeMap<MessageId, (SessionId, String)> {
         self.state().acknowledged.clone()
+    }
+
+    /// Notes that a subscriber was told of the state of a message.
+    pub(crate) fn told_state(&self, id: MessageId, is_final: bool) {
+        let mut state = self.state();
+        if is_final {
+            state.told_final.insert(id)
+        } else {
+            state.told_final.remove(&id)
+        };
+    }
+
+    /// True if a message is over, by what a subscriber was told last.
+    pub(crate) fn was_final(&self, id: MessageId) -> bool {
+        self.state().told_final.contains(&id)
+    }
+
+    /// Notes that whoever repeated the request for a message was told that it was removed.
+    pub(crate) fn gone_as_told(&self, id: MessageId, session: SessionId) {
+        self.state().told_gone.insert(id, session);
+    }
+
+    /// Returns the messages of which it was told that they were removed, with their sessions.
+    pub(crate) fn told_gone(&self) -> BTreeMap<MessageId, SessionId> {
+        self.state().told_gone.clone()
     }
 
     /// Notes that somebody asks to adopt something.

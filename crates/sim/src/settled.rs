@@ -58,7 +58,7 @@ async fn compare(land: &Land) -> Result<(), Verdict> {
         // The subscriber may still have to hear that a session was removed because its time was over; or it got the
         // state only, without that event.
         let may_be_over = land.climate.expires();
-        if may_be_over && !has_seen_all(land, &mut client).await? {
+        if may_be_over && !messages::has_seen_all(land, &mut client).await? {
             return Err(Verdict::Pending(why));
         }
         if !may_be_over || !land.judge.has_missed_events() {
@@ -122,14 +122,6 @@ async fn list(client: &mut Client, workers: bool) -> Result<Vec<SessionView>, Ve
     match client.call(None, list).await {
         Some(Ok(Response::Sessions(sessions))) => Ok(sessions),
         _ => Err(Verdict::Pending("the sessions are not listed".to_owned())),
-    }
-}
-
-/// True if the subscriber has every event.
-async fn has_seen_all(land: &Land, client: &mut Client) -> Result<bool, Verdict> {
-    match client.call(None, Request::Status).await {
-        Some(Ok(Response::Status(status))) => Ok(status.seq <= land.judge.seen()),
-        _ => Err(Verdict::Pending("the daemon does not answer".to_owned())),
     }
 }
 

@@ -152,6 +152,9 @@ fn compare(land: &Land, incarnations: &mut BTreeMap<SessionId, Tag>, event: &Eve
         land.judge.parked_as_idle(*tag, land.climate.idle_timeout);
     }
     check_reports(land, incarnations, event);
+    if let Event::MessageChanged { id, status, .. } = event {
+        land.judge.told_state(*id, status.state.is_final());
+    }
     match event {
         Event::SessionCreated(session) => {
             incarnations.remove(&session.id);

@@ -36,10 +36,10 @@ impl Judge {
         }
     }
 
-    /// Notes that a subscriber is told the state: it has missed the ends of sessions, if there were any before.
+    /// Notes that a subscriber is told the state: it has missed the ends of sessions and messages, if there were any.
     pub(crate) fn missed_events(&self) {
         let mut state = self.state();
-        state.has_missed |= !state.numbered_sessions.is_empty();
+        state.has_missed |= !state.numbered_sessions.is_empty() || !state.numbered.is_empty();
     }
 
     /// True if a subscriber may not have been told of a session's end.

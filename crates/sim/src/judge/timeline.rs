@@ -38,6 +38,8 @@ impl Judge {
         state.held.clear();
         state.withdrawn.clear();
         state.succeeded.clear();
+        state.told_final = before.told_final;
+        state.told_gone.clear();
         state.claims.clear();
         state.kept.clear();
         state.handled.clear();

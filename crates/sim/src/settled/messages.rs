@@ -63,7 +63,20 @@ pub(super) async fn compare(
         }
         land.judge.count("final:waits");
     }
+    for (id, session) in land.judge.told_gone() {
+        if shown(land, client, sessions, (id, session, "what was sent twice")).await?.is_some() {
+            return Err(Verdict::Broken(format!("D2: message {id} was said to be removed, and is there")));
+        }
+    }
     Ok(())
+}
+
+/// True if the subscriber has every event.
+pub(super) async fn has_seen_all(land: &Land, client: &mut Client) -> Result<bool, Verdict> {
+    match client.call(None, Request::Status).await {
+        Some(Ok(Response::Status(status))) => Ok(status.seq <= land.judge.seen()),
+        _ => Err(Verdict::Pending("the daemon does not answer".to_owned())),
+    }
 }
 
 /// Empties the composer that holds up a session's prompts, as a person does when the pool asks for it.
@@ -102,20 +115,45 @@ async fn shown(
 ) -> Result<Option<Message>, Verdict> {
     let lost = || Verdict::Pending("the daemon does not answer".to_owned());
     let reply = client.call(None, Request::ShowMessage(id)).await.ok_or_else(lost)?;
+    // Its time was over since the list was read, or unheard of by its subscribers.
     let is_expired =
         reply.is_err() && land.climate.expires() && is_gone(client, session).await.ok_or_else(lost)?;
-    match reply {
-        Ok(Response::Message(message)) => Ok(Some(*message)),
-        // The oldest of too many finished messages are forgotten.
-        Err(refusal) if refusal.code == ErrorCode::NotFound && land.climate.finished_max == 1 => Ok(None),
-        _ if land.judge.is_purged(id) => Ok(None),
-        // Its time was over since the list was read, or unheard of by its subscribers.
-        _ if is_expired => Ok(None),
-        _ if land.judge.is_removed(session) && sessions.iter().all(|found| found.session.id != session) => {
-            Ok(None)
-        }
-        other => Err(Verdict::Broken(format!("D1: {body:?} ({id}) is lost: {other:?}"))),
+    let is_not_found = reply.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::NotFound);
+    let was_forgotten = is_not_found && is_forgotten(land, client, (id, session)).await?;
+    let is_listed = sessions.iter().any(|found| found.session.id == session);
+    let is_removed = land.judge.is_purged(id) || land.judge.is_removed(session) && !is_listed;
+    let other = match reply {
+        Ok(Response::Message(message)) => return Ok(Some(*message)),
+        _ if is_expired || was_forgotten || is_removed => return Ok(None),
+        other => other,
+    };
+    let why = format!("D1: {body:?} ({id}) is lost: {other:?}");
+    // The subscriber may still have to hear that it was over.
+    let is_known = has_seen_all(land, client).await?;
+    Err(if is_known { Verdict::Broken(why) } else { Verdict::Pending(why) })
+}
+
+/// True if a message may have been forgotten because its session had too many finished ones. The newest of these is
+/// left then, unless somebody has removed it or sent it again.
+async fn is_forgotten(
+    land: &Land,
+    client: &mut Client,
+    (id, session): (MessageId, SessionId),
+) -> Result<bool, Verdict> {
+    if land.climate.finished_max > 1 {
+        return Ok(false);
     }
+    let lost = || Verdict::Pending("the daemon does not answer".to_owned());
+    let list = Request::ListMessages(session.into());
+    let Ok(Response::Messages(messages)) = client.call(None, list).await.ok_or_else(lost)? else {
+        return Ok(false);
+    };
+    let has_other = messages.iter().any(|message| message.status.state.is_final());
+    let is_touched = |id, body: &str| land.judge.is_purged(id) || land.judge.is_retried(body);
+    let others = land.judge.messages();
+    let mut others = others.iter().filter(|(_, (of, _))| *of == session);
+    let was_final = land.judge.was_final(id) || land.judge.has_missed_events();
+    Ok(was_final && (has_other || others.any(|(id, (_, body))| is_touched(*id, body))))
 }
 
 /// True if a session is not there now. `None` if the connection is lost.

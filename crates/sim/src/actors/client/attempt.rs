@@ -67,14 +67,17 @@ impl Actor {
         }
         let is_same = match (&first, reply) {
             (Response::Sent(first), Ok(Response::Sent(second))) => first.message.id == second.message.id,
-            // A message is removed with its session, or as the oldest of too many finished ones.
+            // A message is removed with its session, or as the oldest of too many finished ones. The end of the run
+            // shows whether it was.
             (Response::Sent(first), Err(refusal)) => {
                 let (id, session) = (first.message.id, first.message.session);
-                let is_removed = self.land.judge.is_removed(session)
+                let climate = &self.land.climate;
+                let may_be_removed = self.land.judge.is_removed(session)
                     || self.land.judge.is_purged(id)
-                    || self.land.climate.expires()
-                    || self.land.climate.finished_max == 1;
-                refusal.code == protocol::ErrorCode::NotFound && is_removed
+                    || climate.expires()
+                    || climate.finished_max == 1;
+                self.land.judge.gone_as_told(id, session);
+                refusal.code == protocol::ErrorCode::NotFound && may_be_removed
             }
             (_, reply) => reply.is_ok(),
         };
