@@ -162,7 +162,6 @@ fn check_rest(land: &Land, candidate: &Candidate) {
 /// Checks that a worker that is to be ended for its silence is silent.
 fn check_silence(land: &Land, candidate: &Candidate) {
     if let Some(worker) = candidate.init.filter(|_| candidate.kind == CandidateKind::StaleWorker) {
-        let proves = land.climate.helper_faults == 0;
-        land.judge.to_end_silent(worker, (candidate.tag, candidate.evidence.ends_with(IDLE)), proves);
+        land.judge.to_end_silent(worker, (candidate.tag, candidate.evidence.ends_with(IDLE)));
     }
 }

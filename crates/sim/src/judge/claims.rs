@@ -127,15 +127,15 @@ impl Judge {
     }
 
     /// Checks that a worker that the reaper is to end for its silence is silent. `is_idle` if it is said to hold
-    /// nothing. `proves` if the reaper is sure to prove the end.
-    pub(crate) fn to_end_silent(&self, worker: ProcId, (tag, is_idle): (Tag, bool), proves: bool) {
+    /// nothing. From now on its message waits until all that handles it is proved gone, however often a reaper fails.
+    pub(crate) fn to_end_silent(&self, worker: ProcId, (tag, is_idle): (Tag, bool)) {
         self.count(if is_idle { "checked:silent and idle" } else { "checked:silent" });
         let mut state = self.state();
         let keeps = |kept: &Kept| Tag::for_claim(kept.token) == tag && kept.holds();
         let kept = state.kept.iter().find(|(_, kept)| keeps(kept)).map(|(id, _)| *id);
         let waits = is_idle && state.waiting.contains(&worker);
         for handled in state.handled.values_mut().filter(|handled| Tag::for_claim(handled.token) == tag) {
-            handled.is_proved |= proves;
+            handled.is_proved = true;
         }
         drop(state);
         if let Some(id) = kept {
