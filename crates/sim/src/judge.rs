@@ -172,6 +172,8 @@ pub(crate) struct Prompt {
     pub(crate) entered: u32,
     /// A person typed a line into the same terminal afterwards, which enters the prompt with it.
     pub(crate) entered_by_person: bool,
+    /// Enter was pressed on it while tmux failed, or soon after: the call may have come late.
+    pub(crate) entered_in_trouble: bool,
     /// Number among all pastes.
     pub(crate) nth: u64,
     /// The session into which it was pasted last.

@@ -56,6 +56,16 @@ impl Judge {
         self.state().mortal.insert(body.to_owned(), Instant::now() + ttl);
     }
 
+    /// Notes that Enter was pressed in the terminal of an incarnation while tmux failed, or soon after.
+    pub(crate) fn entered_in_trouble(&self, tag: Tag) {
+        let mut state = self.state();
+        if let Some(text) = state.last.get(&tag).cloned()
+            && let Some(prompt) = state.prompts.get_mut(&text)
+        {
+            prompt.entered_in_trouble = true;
+        }
+    }
+
     /// Checks a text that tmux is asked to paste into the pane of an incarnation. `has_clock` tells that the wall clock
     /// is never set.
     pub(crate) fn to_paste(&self, tag: Tag, text: &[u8], has_clock: bool) {

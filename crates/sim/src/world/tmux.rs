@@ -4,6 +4,7 @@
 mod driver;
 mod person;
 mod screen;
+mod troubles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,7 @@ use crate::world::machine::Machine;
 
 use screen::Screens;
 pub(crate) use screen::Shows;
+use troubles::Troubles;
 
 /// Calls that are rare, each with the factor by which it fails more often.
 const RARE: [(&str, u64); 4] = [("adopt", 15), ("clear_history", 6), ("end_if_empty", 6), ("input", 3)];
@@ -70,6 +72,9 @@ struct State {
     is_stopped: bool,
     /// True while the socket cannot be reached, and the server lives on.
     is_unreachable: bool,
+    troubles: Troubles,
+    /// The incarnations whose panes were to be closed for lack of use, where nobody knows whether they were.
+    unsettled: BTreeSet<Tag>,
 }
 
 /// The fate of a call.
@@ -104,6 +109,8 @@ impl SimTmux {
             begun: Vec::new(),
             is_stopped: false,
             is_unreachable: false,
+            troubles: Troubles::default(),
+            unsettled: BTreeSet::new(),
         };
         Self(Arc::new(Shared {
             fake,
@@ -134,16 +141,6 @@ impl SimTmux {
             self.0.machine.end(process);
         }
         inits.into_values().for_each(|(_, init)| self.0.machine.hang_up(init));
-    }
-
-    /// Stops or continues the server.
-    pub(crate) fn set_stopped(&self, is_stopped: bool) {
-        self.state().is_stopped = is_stopped;
-    }
-
-    /// Hides the socket, or puts it back.
-    pub(crate) fn set_unreachable(&self, is_unreachable: bool) {
-        self.state().is_unreachable = is_unreachable;
     }
 
     /// Sets whether faults happen.
@@ -203,16 +200,6 @@ impl SimTmux {
     /// Returns the length of what was typed into a pane until its composer was emptied.
     pub(crate) fn emptied(&self, pane: PaneId) -> usize {
         self.state().screens.emptied(pane)
-    }
-
-    /// Returns the dialog or the person's line that a text typed now would go into, if whoever types can have seen it.
-    /// After faults of tmux a call may come late, which proves nothing.
-    fn obstacle(&self, pane: PaneId, is_paste: bool) -> Option<&'static str> {
-        let state = self.state();
-        let Climate { has_adapter, tmux_faults, server_stops, .. } = state.climate;
-        let is_seen = has_adapter && tmux_faults + server_stops == 0;
-        let line = || (is_paste && state.screens.has_line(pane)).then_some("the line of a person");
-        state.screens.has_dialog(pane).then_some("a dialog").or_else(line).filter(|_| is_seen)
     }
 
     /// Waits until something is typed anywhere.
@@ -311,15 +298,18 @@ impl SimTmux {
                 return Err(TmuxError::ServerExited);
             }
             if server.state().is_unreachable {
+                server.note_trouble();
                 return Err(TmuxError::NoServer);
             }
             if server.state().is_stopped {
+                server.note_trouble();
                 // A stopped server reads the call once it continues.
                 let late = server.clone();
                 server.0.life.spawn(
                     "late tmux call",
                     Box::pin(async move {
                         late.while_stopped().await;
+                        late.note_trouble();
                         if late.receiver() == sent_to {
                             drop(effect(late.clone()).await);
                         }
@@ -330,6 +320,7 @@ impl SimTmux {
             }
             if !matches!(fate, Fate::Answered) {
                 server.0.judge.count(format!("fault:tmux-{name}"));
+                server.note_trouble();
             }
             match fate {
                 Fate::Answered => return effect(server.clone()).await,
@@ -341,6 +332,7 @@ impl SimTmux {
                         "late tmux call",
                         Box::pin(async move {
                             sleep(by).await;
+                            late.note_trouble();
                             if late.receiver() == sent_to {
                                 drop(effect(late.clone()).await);
                             }
@@ -375,6 +367,9 @@ impl SimTmux {
             self.state().screens.end_line(pane.pane);
         }
         self.0.judge.typed(pane.tag, text, is_paste);
+        if text == b"\r" && self.is_troubled() {
+            self.0.judge.entered_in_trouble(pane.tag);
+        }
         self.0.typed.notify_waiters();
     }
 
@@ -383,7 +378,9 @@ impl SimTmux {
         let mut state = self.state();
         let init = state.inits.remove(&pane.pane);
         state.sessions.remove(&pane.pane);
-        state.screens.close(pane);
+        if !state.is_troubled() {
+            state.screens.close(pane);
+        }
         drop(state);
         init.into_iter().for_each(|(_, init)| self.0.machine.hang_up(init));
     }

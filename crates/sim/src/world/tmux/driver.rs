@@ -140,7 +140,8 @@ impl Driver for SimTmux {
     }
 
     fn kill_unattended(&self, pane: PaneRef) -> Call<'_, Answer> {
-        self.call("kill_unattended", move |server| async move {
+        self.state().unsettled.insert(pane.tag);
+        let call = self.call("kill_unattended", move |server| async move {
             let is_attended = server.is_attended(pane).await;
             let answer = server.0.fake.kill_unattended(pane).await?;
             if answer == Answer::Done {
@@ -148,6 +149,12 @@ impl Driver for SimTmux {
                 server.check_rest(pane.tag);
                 server.hang_up(pane);
             }
+            Ok(answer)
+        });
+        // Without an answer its caller goes on by what it knew before, and perhaps a reaper closes the pane much later.
+        Box::pin(async move {
+            let answer = call.await?;
+            self.state().unsettled.remove(&pane.tag);
             Ok(answer)
         })
     }

@@ -5,11 +5,18 @@ use std::collections::BTreeMap;
 
 use protocol::{PaneId, ProcId, Tag, TmuxSessionId};
 use tmux::{Answer, Driver, PaneRef, fake};
+use tokio::time::Instant;
 use world::clock::Clock;
 
 use super::{FOREIGN, SimTmux, State};
-use crate::climate::Climate;
 use crate::rng::Rng;
+
+impl State {
+    /// True if tmux fails, or did so a short time ago.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.is_stopped || self.is_unreachable || self.troubles.excuse(Instant::now())
+    }
+}
 
 impl SimTmux {
     /// Attaches a terminal to a session, and detaches those of all others.
@@ -76,11 +83,48 @@ impl SimTmux {
 
     /// Checks that an incarnation is idle when its pane is closed for lack of use.
     pub(crate) fn check_rest(&self, tag: Tag) {
-        let Climate { tmux_faults, server_stops, socket_losses, .. } = self.state().climate;
-        // With such faults tmux may close the pane long after it was asked to.
-        if tmux_faults + server_stops + socket_losses == 0 {
+        // After its failures tmux may close the pane long after it was asked to.
+        if !self.is_troubled() {
             self.0.judge.hung_up_unattended(tag);
         }
+    }
+
+    /// Returns the dialog or the person's line that a text typed now would go into, if whoever types can have seen it.
+    /// After failures of tmux a call may come late, which proves nothing.
+    pub(super) fn obstacle(&self, pane: PaneId, is_paste: bool) -> Option<&'static str> {
+        let state = self.state();
+        let is_seen = state.climate.has_adapter && !state.is_troubled();
+        let line = || (is_paste && state.screens.has_line(pane)).then_some("the line of a person");
+        state.screens.has_dialog(pane).then_some("a dialog").or_else(line).filter(|_| is_seen)
+    }
+
+    /// Notes that a call fails now, or has its effect late.
+    pub(super) fn note_trouble(&self) {
+        self.state().troubles.note();
+    }
+
+    /// True if tmux fails, or did so a short time ago.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.state().is_troubled()
+    }
+
+    /// True if tmux failed a short time before this one.
+    pub(crate) fn was_troubled(&self, at: Instant) -> bool {
+        self.state().troubles.excuse(at)
+    }
+
+    /// Stops or continues the server.
+    pub(crate) fn set_stopped(&self, is_stopped: bool) {
+        let mut state = self.state();
+        state.troubles.note();
+        state.is_stopped = is_stopped;
+    }
+
+    /// Hides the socket, or puts it back.
+    pub(crate) fn set_unreachable(&self, is_unreachable: bool) {
+        let mut state = self.state();
+        state.troubles.note();
+        state.is_unreachable = is_unreachable;
     }
 
     /// True while the server is stopped.
@@ -102,7 +146,7 @@ impl SimTmux {
     }
 
     /// True if a client is attached to the running program of this pane, and whoever closes the pane can know that:
-    /// with such faults tmux may close it long after it was asked to.
+    /// after its failures tmux may close it long after it was asked to.
     pub(super) async fn is_attended(&self, pane: PaneRef) -> bool {
         let Some(session) = self.session_of_running(pane) else { return false };
         self.0.fake.clients(pane, session).await.is_ok_and(|clients| !clients.is_empty())
@@ -110,19 +154,17 @@ impl SimTmux {
 
     fn session_of_running(&self, pane: PaneRef) -> Option<TmuxSessionId> {
         let state = self.state();
-        let Climate { tmux_faults, server_stops, socket_losses, .. } = state.climate;
         let (_, init) = state.inits.get(&pane.pane).filter(|(tag, _)| *tag == pane.tag)?;
         let runs = self.0.machine.lives(*init) && !self.0.machine.is_hung_up(*init);
         let session = state.sessions.get(&pane.pane).copied();
-        session.filter(|_| runs && tmux_faults + server_stops + socket_losses == 0)
+        session.filter(|_| runs && !state.is_troubled())
     }
 
     /// True if the pane of this incarnation was closed although the pool could have seen that a person had a line in
     /// it.
     pub(crate) fn lost_line(&self, tag: Tag) -> bool {
         let state = self.state();
-        let Climate { has_adapter, tmux_faults, server_stops, socket_losses, .. } = state.climate;
-        has_adapter && tmux_faults + server_stops + socket_losses == 0 && state.screens.lost_line(tag)
+        state.climate.has_adapter && !state.unsettled.contains(&tag) && state.screens.lost_line(tag)
     }
 
     /// Replaces the program in some pane of the pool by a process of a person. The pane keeps its id but has no tag any
