@@ -101,6 +101,8 @@ struct State {
     cut_short: BTreeMap<String, String>,
     /// The turns in which agents are, or were at their end.
     at_work: BTreeMap<Tag, Turn>,
+    /// The end of the last dialog of each incarnation; `None` while it is on the screen.
+    dialogs: BTreeMap<Tag, Option<Instant>>,
     /// The end of the last turn of each incarnation.
     rested_at: BTreeMap<Tag, Instant>,
     /// Running incarnations whose panes were closed while a client was attached.

@@ -1,11 +1,16 @@
 //! Turns of agents: what they take up, what an outage cuts short, and what they have worked to its end.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use protocol::{MessageId, SessionId, Tag, Timestamp};
 use tokio::time::Instant;
 
 use super::{AT_LEAST_ONCE, Judge, Turn};
+
+/// Time within which the pool has to be told that a question was answered: reports of it may be late, spooled or
+/// repeated.
+const TOLD_WITHIN: Duration = Duration::from_secs(120);
 
 impl Judge {
     /// Notes that an outage cut short the turn of an agent on this text.
@@ -52,6 +57,31 @@ impl Judge {
         let state = self.state();
         let is_known = state.started.contains_key(&tag) && !state.forgotten.contains(&tag);
         is_known && state.reporting.contains(&session) && !state.at_work.contains_key(&tag)
+    }
+
+    /// Notes whether the screen of an agent shows a dialog from now on.
+    pub(crate) fn shows(&self, tag: Tag, is_dialog: bool) {
+        let mut state = self.state();
+        if is_dialog {
+            state.dialogs.insert(tag, None);
+        } else if let Some(ends) = state.dialogs.get_mut(&tag) {
+            ends.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Checks that an agent that is said to ask a person has done so: its screen shows a dialog, or did so a short time
+    /// ago.
+    pub(crate) fn said_to_ask(&self, session: SessionId, tag: Tag) {
+        self.count("checked:asks");
+        let state = self.state();
+        let has_asked =
+            state.dialogs.get(&tag).is_some_and(|ends| ends.is_none_or(|at| at.elapsed() < TOLD_WITHIN));
+        let stood_still = state.still_until.is_some_and(|until| Instant::now() < until + TOLD_WITHIN);
+        let is_excused = stood_still || state.forgotten.contains(&tag) || state.limited.contains(&session);
+        drop(state);
+        if !has_asked && !is_excused {
+            self.violated(format!("O: {session} is said to ask a person, and {tag} shows no question"));
+        }
     }
 
     /// Returns the incarnations whose agents are in a turn on this text, or were when they ended.

@@ -20,7 +20,6 @@ impl Actor {
     /// Makes a request again and again, until it is answered.
     pub(super) async fn repeat(&mut self, op: &OpId, request: Request) -> Option<Reply> {
         self.is_refused = false;
-        let mut is_first = true;
         for n in 1..=ATTEMPTS {
             self.attempts = n;
             if !self.land.judge.violations().is_empty() {
@@ -30,10 +29,10 @@ impl Actor {
             match reply {
                 Some(reply) if !is_in_doubt(&reply) => {
                     self.check_repetition(op, &reply, &format!("{request:?}"));
-                    self.is_refused = is_first && is_definite(&reply);
+                    self.is_refused = n == 1 && is_definite(&reply);
                     return Some(reply);
                 }
-                _ => is_first = false,
+                _ => {}
             }
             sleep(Duration::from_millis(self.rng.between(100, 2000))).await;
         }

@@ -1,7 +1,7 @@
 //! A client that waits until its prompt is worked off, as a script does, and must not be told so before.
 
 use protocol::request::{Until, Wait};
-use protocol::{ActivityState, MessageState, Request, Response};
+use protocol::{Activity, ActivityState, MessageState, Request, Response, SessionId, Source};
 
 use super::Actor;
 
@@ -18,7 +18,7 @@ impl Actor {
         self.told("wait", &body, &reply);
         let Some(Ok(Response::Session(found))) = reply else { return };
         if found.activity.state != ActivityState::Idle {
-            return;
+            return self.check_question(session, &found.activity);
         }
         let judge = self.land.judge.clone();
         let is_excused = || judge.is_retried(&body) || judge.timeline() != timeline;
@@ -36,6 +36,15 @@ impl Actor {
         let waits = matches!(message.status.state, MessageState::Queued | MessageState::Typing);
         if waits && !is_excused() {
             self.land.judge.violated(format!("O: {session} is said to be idle, and {body:?} waits for it"));
+        }
+    }
+
+    /// Checks that an agent that is said to wait for a person has a question, by its report or its screen. A prompt in
+    /// doubt needs a person as well.
+    fn check_question(&self, session: SessionId, told: &Activity) {
+        let is_of_agent = told.source.is_report() || told.source == Source::Screen;
+        if let Some(tag) = told.tag.filter(|_| told.state == ActivityState::Attention && is_of_agent) {
+            self.land.judge.said_to_ask(session, tag);
         }
     }
 }

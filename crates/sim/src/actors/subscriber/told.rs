@@ -38,7 +38,6 @@ pub(super) struct Told {
 
 /// The state of a session.
 struct Known {
-    is_worker: bool,
     policy: Policy,
     lifecycle: Lifecycle,
     reason: Option<Reason>,
@@ -85,7 +84,6 @@ impl Lock {
 impl Known {
     fn new(session: &Session) -> Self {
         Self {
-            is_worker: session.worker.is_some(),
             policy: session.policy.clone(),
             lifecycle: session.lifecycle,
             reason: session.reason,
@@ -216,7 +214,7 @@ impl Told {
 
     /// Returns the promise that an event breaks.
     fn contradicts(&self, land: &Land, event: &Event, at: Timestamp) -> Option<String> {
-        let known = self.sessions.get(&event.session()?).filter(|known| !known.is_worker)?;
+        let known = self.sessions.get(&event.session()?)?;
         match event {
             // One that is being parked already may be pinned, which is too late.
             Event::SessionDraining { session, reason, .. }

@@ -175,6 +175,7 @@ impl Incarnation {
     /// Draws its screen, which is output.
     fn show(&self, shows: Shows) {
         self.land.tmux.show(self.pane, shows);
+        self.land.judge.shows(self.pane.tag, matches!(shows, Shows::Dialog));
         self.output("\r");
     }
 
