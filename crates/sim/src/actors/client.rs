@@ -350,7 +350,7 @@ impl Actor {
             self.check_refusal(name, refusal);
         }
         if name == "send" && self.attempts == 1 && reply.as_ref().is_some_and(Result::is_err) {
-            self.land.judge.refused(what);
+            self.land.judge.text_refused(what);
         }
         if let (Some(lock), Some(Err(refusal))) = (self.lock, reply) {
             self.land.judge.check_inside(lock, refusal);

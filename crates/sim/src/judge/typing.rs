@@ -38,7 +38,7 @@ impl Judge {
     }
 
     /// Notes that a message was refused at its first and only attempt.
-    pub(crate) fn refused(&self, body: &str) {
+    pub(crate) fn text_refused(&self, body: &str) {
         self.state().refused.insert(body.to_owned());
     }
 

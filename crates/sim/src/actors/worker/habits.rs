@@ -8,6 +8,7 @@ use protocol::{OsBytes, ProcId, Request, Tag};
 use tokio::time::{Instant, sleep};
 
 use super::Work;
+use crate::judge::Asked;
 use crate::rng::Rng;
 use crate::world::machine::Kind;
 
@@ -94,7 +95,7 @@ impl Work<'_> {
         let fail = |reason: &str, then| Request::Fail(Fail { held, reason: reason.to_owned(), then });
         Some(match rng.below(3) {
             0 => {
-                land.judge.given_up(held.id);
+                land.judge.asked(Asked::End(held.id));
                 land.judge.count("worker:gives up");
                 fail("it is wrong", Disposition::Dead)
             }
