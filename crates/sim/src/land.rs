@@ -127,6 +127,7 @@ impl Land {
             {
                 drop(file.set_len(left));
                 self.judge.count("fault:torn file");
+                self.judge.lost_reports();
             }
         }
     }

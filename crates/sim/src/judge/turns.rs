@@ -109,6 +109,11 @@ impl Judge {
         }
     }
 
+    /// Notes that reports in the spool were cut off, which may be those of turns that ended well.
+    pub(crate) fn lost_reports(&self) {
+        self.state().succeeded.clear();
+    }
+
     /// True if a turn on this text ended well, and that was reported before this time. Where the text may have been
     /// typed more than once, nothing is known.
     pub(crate) fn has_succeeded(&self, text: &str, before: Timestamp) -> bool {
