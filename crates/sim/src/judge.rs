@@ -85,6 +85,8 @@ struct State {
     /// Decisions on requests for a permission, as they are made and as they have arrived: true for one that allows.
     to_decide: BTreeMap<u64, bool>,
     decided: BTreeMap<u64, bool>,
+    /// Incarnations that somebody wants to be parked whatever they do.
+    park_asked: BTreeSet<Tag>,
     /// Incarnations of which a subscriber was told that they run.
     told_live: BTreeSet<Tag>,
     /// Incarnations that have a pane, or had one.

@@ -108,6 +108,9 @@ impl Actor {
                 self.change("restart", Request::Restart(restart)).await;
             }
             74..77 => {
+                if let Some(Ok(Response::Session(found))) = self.once(Request::Show(to.clone())).await {
+                    found.session.tag().into_iter().for_each(|tag| self.land.judge.park_asked(tag));
+                }
                 let park = Park { session: to, force: true, grace_ms: Some(1000) };
                 self.change("park", Request::Park(park)).await;
             }

@@ -34,10 +34,17 @@ impl Judge {
         state.shortest_idle_ms = shortest;
     }
 
+    /// Notes that somebody asks for an incarnation to be parked whatever it does.
+    pub(crate) fn park_asked(&self, tag: Tag) {
+        self.state().park_asked.insert(tag);
+    }
+
     /// Checks that an incarnation whose pane is closed for lack of use is not in a turn.
     pub(crate) fn hung_up_unattended(&self, tag: Tag) {
         self.count("checked:hung up unattended");
-        if let Some(texts) = self.known_work(tag) {
+        if let Some(texts) = self.known_work(tag)
+            && !self.state().park_asked.contains(&tag)
+        {
             self.violated(format!("T: {tag} was parked at work on {texts:?}"));
         }
     }
@@ -49,11 +56,11 @@ impl Judge {
         let asked = state.shortest_idle_ms.map(Duration::from_millis);
         let shortest = asked.into_iter().chain(default).min().unwrap_or_default();
         let rested = state.rested_at.get(&tag).map(Instant::elapsed);
-        let is_forgotten = state.forgotten.contains(&tag);
+        let is_excused = state.forgotten.contains(&tag) || state.park_asked.contains(&tag);
         drop(state);
         self.count("checked:parked as idle");
         if let Some(rested) = rested.filter(|rested| *rested + IDLE_MARGIN < shortest)
-            && !is_forgotten
+            && !is_excused
         {
             self.violated(format!("T: {tag} was parked as idle after {rested:?}, and not {shortest:?}"));
         }

@@ -258,7 +258,7 @@ impl Told {
                 let due = message.expires_at?.max(message.changed_at);
                 let is_up = due.since(self.started_at) > START;
                 let late = at.since(due);
-                (is_up && late > LATE && !land.judge.stood_still_within(late))
+                (is_up && late > LATE && !land.judge.stood_still_within(late + LATE))
                     .then(|| format!("Q: message {id} expires {late:?} after its time limit"))
             }
             _ => None,
