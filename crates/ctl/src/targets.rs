@@ -232,7 +232,7 @@ pub(crate) fn for_all<R: Send>(
         };
         thread::scope(|scope| {
             for _ in 0..part.len().min(ENDED_AT_ONCE) {
-                if thread::Builder::new().spawn_scoped(scope, &ask_for_rest).is_err() {
+                if thread::Builder::new().spawn_scoped(scope, ask_for_rest).is_err() {
                     // Without another thread, this one does the work.
                     return ask_for_rest();
                 }

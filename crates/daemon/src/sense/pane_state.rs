@@ -8,7 +8,7 @@ use pool::Agent;
 use pool::agent::ScreenReading;
 use pool::prompt::{Blocked, PaneSnapshot};
 use process::inspect::tty::{InputMode, ShellState};
-use protocol::{ActivityState, Incarnation, Refusal, SessionId, Source, Tag, Timestamp};
+use protocol::{Activity, ActivityState, Incarnation, Refusal, SessionId, Source, Tag, Timestamp};
 use tmux::{Answer, PaneRef};
 use tokio::time::sleep;
 
@@ -31,6 +31,11 @@ pub(crate) async fn wait_for_keys(daemon: &Daemon, session: SessionId, agent: &A
     Ok(())
 }
 
+/// True if the agent's hooks report that it is in no turn.
+fn rests_by_hook(activity: &Activity) -> bool {
+    matches!(activity.state, ActivityState::Idle | ActivityState::Error) && activity.source == Source::Hook
+}
+
 /// Returns the state that decides whether a prompt may be typed; the error is the reason why it cannot be determined.
 pub(crate) async fn read_pane(
     daemon: &Daemon,
@@ -44,10 +49,7 @@ pub(crate) async fn read_pane(
     let reported = move |turn: &mut Turn<'_>| {
         let session = turn.pool().tagged(tag);
         let activity = session.and_then(|session| turn.pool().activity_in(session.id, tag));
-        let said_idle = activity.filter(|activity| {
-            let rests = matches!(activity.state, ActivityState::Idle | ActivityState::Error);
-            rests && activity.source == Source::Hook
-        });
+        let said_idle = activity.filter(|activity| rests_by_hook(activity));
         let ago = |seconds: u64| turn.age(Timestamp(seconds.saturating_mul(1000)));
         let said_idle_ago = said_idle.map(|activity| turn.age(activity.since));
         // Agents that never enabled bracketed pastes within the limit do without.
