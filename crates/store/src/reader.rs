@@ -151,6 +151,12 @@ impl Reader {
         if self.0.latched.load(Ordering::Acquire) { Err(StoreError::Latched) } else { Ok(()) }
     }
 
+    /// Fails from now on, as after a failure of the storage.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn fail(&self) {
+        self.latch();
+    }
+
     /// Runs `f` on one snapshot. A failure of the storage latches; a damaged record does not.
     pub(crate) fn reading<T>(
         &self,

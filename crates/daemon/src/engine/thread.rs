@@ -262,4 +262,13 @@ mod tests {
         engine.turn(vec![Box::new(work)]).unwrap();
         assert_eq!(engine.pool.operation(&op).unwrap().at, engine.pool.clock().read_at);
     }
+
+    #[test]
+    fn after_a_failed_read_of_the_store_a_turn_that_commits_nothing_is_not_answered_either() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut engine = engine(dir.path(), Publisher::new());
+        assert!(engine.turn(Vec::new()).is_ok());
+        engine.store.reader().fail();
+        assert!(engine.turn(Vec::new()).is_err());
+    }
 }
