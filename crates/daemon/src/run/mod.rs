@@ -11,6 +11,8 @@ mod service;
 mod setup;
 mod shutdown;
 mod state_lock;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};

@@ -248,24 +248,12 @@ impl Drop for UnsentClaims {
 
 #[cfg(test)]
 mod tests {
-    use pool::queue::{Body, EarlierMessages, SendInputs, SendOutcome};
-    use protocol::request::Send;
-
     use super::*;
-    use crate::engine::tests::{session, settings, start};
+    use crate::engine::tests::{queue_message, session, settings, start};
 
     /// Queues a message of this kind, and claims it.
     fn claim(turn: &mut Turn<'_>, to: SessionId, kind: &str) -> Claimed {
-        let (rules, record) = (settings().queue, turn.pool().session(to).unwrap().clone());
-        let send = Send { session: to.into(), kind: kind.to_owned(), ..Send::default() };
-        let (body, op) = (Body { bytes: b"text".to_vec(), digest: 1 }, OpId::Named(kind.to_owned()));
-        let sending = SendInputs { session: &record, send: &send, body: &body, op: &op };
-        let (place, earlier) = ((turn.next_seq(), turn.now()), EarlierMessages::default());
-        let sent = queue::send(turn.pool(), &rules, sending, earlier, place).unwrap();
-        let SendOutcome::Queued(message) = sent else { panic!("{sent:?}") };
-        let id = message.id;
-        turn.emit(Event::MessageQueued(message));
-        turn.keep_body(id, body.bytes);
+        let id = queue_message(turn, to, (kind, "text"));
         let holder = Holder { generator: None, process: None, lease_ms: 60_000, op: None, host: None };
         let token = turn.volatile.locks.issue_token();
         let open = turn.pool().pending_message(to, id).unwrap();

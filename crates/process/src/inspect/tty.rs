@@ -16,7 +16,7 @@ pub fn unread_input(id: ProcId) -> io::Result<Option<u32>> {
 
 /// Detects later reads of a terminal by its access time, which [`arm_read_detector`] has set back; `None` if
 /// that was not permitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadDetector(Option<(i64, i64)>);
 
 /// State of typed input.

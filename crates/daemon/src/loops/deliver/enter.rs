@@ -242,3 +242,29 @@ async fn echo_result(daemon: &Daemon, prompt: &ClaimedPrompt) -> MessageReason {
         sleep(ECHO_PAUSE).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tests::{TestDaemon, TestProcesses};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dialog_that_has_opened_since_the_text_was_pasted_gets_no_enter() {
+        const TEXT: &str = "half a thought";
+        for (screen, is_entered) in [("claude-draft", true), ("claude-permission", false)] {
+            let test = TestDaemon::start(TestProcesses::default());
+            let running = test.run("a").await;
+            let (id, token) = test.begin_typing(running.id, TEXT).await;
+            test.daemon.tmux.paste(running.pane, token, TEXT.as_bytes()).await.unwrap();
+            test.show(running.pane, screen);
+            let (message, body) = test.turn(move |turn| turn.message(id)).await.unwrap().unwrap();
+            let agent = test.daemon.settings().agents["claude"].clone();
+            let pane = running.pane;
+            let prompt = ClaimedPrompt { token, message, body, pane, agent, rows_before: Vec::new() };
+            let grant = test.daemon.engine.lock_inside(running.id, "deliver").await.unwrap();
+            press_enter(&test.daemon, prompt, grant).await.unwrap();
+            let has_entered = test.has_called("enter_after") || test.has_called("enter");
+            assert_eq!(has_entered, is_entered, "{screen}");
+        }
+    }
+}

@@ -156,3 +156,51 @@ async fn wait_to_retry(
     let changed = daemon.engine.wait_on(session, Some(pause.min(longest)), another).await.is_ok();
     Ok(if changed { RETRY_PAUSE } else { (pause * 2).min(longest) })
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::hook::{Hook, HookEvent, SPOOL_DIR, SPOOL_VERSION, SpooledHook};
+    use protocol::{MessageState, Reason};
+
+    use super::*;
+    use crate::run::tests::{TestDaemon, TestProcesses};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_prompt_that_its_agent_reported_done_before_it_ended_has_not_failed() {
+        for is_reported in [false, true] {
+            let test = TestDaemon::start(TestProcesses::default());
+            let running = test.run("a").await;
+            let (session, tag) = (running.id, running.run.tag);
+            let (id, _) = test.begin_typing(session, "a question").await;
+            test.advance((session, id), MessageState::Accepted).await;
+            let end = Event::SessionStopped { session, reason: Reason::Exited, exit: None };
+            let at = test
+                .turn(move |turn| {
+                    turn.emit(end);
+                    turn.now()
+                })
+                .await;
+            if is_reported {
+                let hook = Hook {
+                    session,
+                    tag,
+                    id: 1,
+                    at,
+                    awake: None,
+                    agent: "claude".to_owned(),
+                    conversation: None,
+                    transcript: None,
+                    signal: HookEvent::TurnOver { turn: None, said: None },
+                };
+                let spool = test.daemon.paths.session(session).join(SPOOL_DIR);
+                std::fs::create_dir_all(&spool).unwrap();
+                let json = serde_json::to_vec(&SpooledHook { version: SPOOL_VERSION, hook }).unwrap();
+                std::fs::write(spool.join("1.json"), json).unwrap();
+            }
+            assert!(fail_abandoned(&test.daemon, &[session]).await);
+            let (message, _) = test.turn(move |turn| turn.message(id)).await.unwrap().unwrap();
+            let expected = if is_reported { MessageState::Done } else { MessageState::Dead };
+            assert_eq!(message.status.state, expected);
+        }
+    }
+}

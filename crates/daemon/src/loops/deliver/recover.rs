@@ -172,3 +172,28 @@ where
         turn.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tests::{TestDaemon, TestProcesses};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_enter_is_pressed_unless_a_user_has_the_lock() {
+        const TEXT: &str = "half a thought";
+        for is_locked in [false, true] {
+            let test = TestDaemon::start(TestProcesses::default());
+            let running = test.run("a").await;
+            let (session, settings) = (running.id, test.daemon.settings());
+            let (_, token) = test.begin_typing(session, TEXT).await;
+            test.daemon.tmux.paste(running.pane, token, TEXT.as_bytes()).await.unwrap();
+            test.show(running.pane, "claude-draft");
+            if is_locked {
+                test.lock_for_user(session).await;
+            }
+            let prompt = test.turn(move |turn| TypedPrompt::of(turn, &settings, session)).await.unwrap();
+            resolve(&test.daemon, session, &prompt).await.unwrap();
+            assert_eq!(test.has_called("enter_after"), !is_locked);
+        }
+    }
+}

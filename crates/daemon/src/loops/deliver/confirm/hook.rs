@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pool::prompt::{NextStep, Unconfirmed};
 use pool::queue;
 use protocol::{MessageId, MessageState, Refusal, SessionId, Source, Tag};
+use tmux::PaneRef;
 
 use crate::engine::{Daemon, Turn};
 use crate::loops::deliver::prompt::TypedPrompt;
@@ -44,18 +45,25 @@ pub(super) async fn follow_up(
         let Some(observation) = observe(daemon, session, &prompt).await? else { return Ok(()) };
         match unconfirmed.next(observation.in_composer, observation.is_busy) {
             NextStep::Wait => {}
-            NextStep::PressEnter => {
-                tracing::info!(%session, prompt = id.0, "Enter is pressed again");
-                // The press is on record before the key is sent, because the agent may accept the prompt at any moment
-                // after that.
-                if daemon.engine.turn(move |turn| record_enter(turn, (session, id))).await? {
-                    // The next observation shows the result.
-                    drop(daemon.tmux.enter(prompt.pane).await);
-                }
-            }
+            NextStep::PressEnter => press_again(daemon, (session, id), prompt.pane).await?,
             NextStep::LeaveToPerson(why) => return leave_to_person(daemon, (session, id), why).await,
         }
     }
+}
+
+/// Presses Enter again, unless the prompt is confirmed by now. The press is on record before the key is sent, because
+/// the agent may accept the prompt at any moment after that.
+async fn press_again(
+    daemon: &Daemon,
+    (session, id): (SessionId, MessageId),
+    pane: PaneRef,
+) -> Result<(), Refusal> {
+    tracing::info!(%session, prompt = id.0, "Enter is pressed again");
+    if daemon.engine.turn(move |turn| record_enter(turn, (session, id))).await? {
+        // The next observation shows the result.
+        drop(daemon.tmux.enter(pane).await);
+    }
+    Ok(())
 }
 
 /// Records that Enter is pressed again, so that the prompt's time as `typed` starts again. Returns false if it is not
@@ -117,4 +125,69 @@ async fn leave_to_person(
         }
     };
     daemon.engine.turn(leave).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tmux::fake::Fault;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::loops::deliver::prompt::advance;
+    use crate::run::tests::{Running, TestDaemon, TestProcesses};
+
+    /// Starts an agent that has a prompt in its composer, which was typed and not confirmed.
+    async fn unconfirmed() -> (TestDaemon, Running, TypedPrompt) {
+        let test = TestDaemon::start(TestProcesses::default());
+        let running = test.run("a").await;
+        test.show(running.pane, "claude-draft");
+        let (id, _) = test.begin_typing(running.id, "half a thought").await;
+        test.advance((running.id, id), MessageState::Typed).await;
+        let (session, settings) = (running.id, test.daemon.settings());
+        let prompt = test.turn(move |turn| TypedPrompt::of(turn, &settings, session)).await.unwrap();
+        (test, running, prompt)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn enter_is_pressed_again_unless_a_user_has_the_lock() {
+        for is_locked in [false, true] {
+            let (test, running, prompt) = unconfirmed().await;
+            if is_locked {
+                test.lock_for_user(running.id).await;
+            }
+            follow_up(&test.daemon, running.id, prompt).await.unwrap();
+            assert_eq!(test.has_called("enter"), !is_locked);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_other_task_acts_on_the_session_between_the_look_at_it_and_enter() {
+        let (test, running, prompt) = unconfirmed().await;
+        let look = Duration::from_secs(1);
+        test.tmux.fail([Fault::Late(look)]);
+        let other = async {
+            while !test.has_called("snapshot") {
+                sleep(look / 10).await;
+            }
+            let _grant = test.daemon.engine.lock_inside(running.id, "other").await.unwrap();
+            assert!(test.has_called("enter"));
+        };
+        let (followed, ()) = tokio::join!(follow_up(&test.daemon, running.id, prompt), other);
+        followed.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_prompt_that_is_confirmed_meanwhile_gets_no_further_enter() {
+        for is_confirmed in [false, true] {
+            let (test, running, prompt) = unconfirmed().await;
+            let place = (running.id, prompt.id);
+            if is_confirmed {
+                advance(&test.daemon, place, MessageState::Accepted, None).await.unwrap();
+            }
+            press_again(&test.daemon, place, prompt.pane).await.unwrap();
+            assert_eq!(test.has_called("enter"), !is_confirmed);
+        }
+    }
 }

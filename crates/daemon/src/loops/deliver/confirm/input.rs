@@ -234,3 +234,26 @@ async fn record_note(
     };
     daemon.engine.turn(record).await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::run::tests::{TestDaemon, TestProcesses};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_text_is_read_once_nothing_of_it_follows() {
+        for (second, is_done) in [(InputState::Read, true), (InputState::Unread(5), false)] {
+            let inputs = Mutex::new(VecDeque::from([InputState::Read, second]));
+            let test = TestDaemon::start(TestProcesses { inputs, ..TestProcesses::default() });
+            let running = test.run("a").await;
+            let (pane, program, detector) =
+                (running.pane, running.run.agent.unwrap(), ReadDetector::default());
+            let watch = InputWatch { pane, program, detector, ends_line: true };
+            let status = watch.sample(&test.daemon).await;
+            assert_eq!(matches!(status, InputStatus::Done(_)), is_done, "{second:?}");
+        }
+    }
+}

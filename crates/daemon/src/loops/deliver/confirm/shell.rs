@@ -401,6 +401,7 @@ mod tests {
     use process::inspect::tty::InputMode::{Keys, LineEditor, Lines, ZshLineEditor};
 
     use super::*;
+    use crate::run::tests::{TestDaemon, TestProcesses};
 
     #[test]
     fn a_shell_rests_where_it_edits_its_line_again_or_reads_lines_as_it_always_does() {
@@ -414,5 +415,15 @@ mod tests {
         assert!(rests(LineEditor, false), "it was typed before its first prompt");
         assert!(!is_at_rest(&ShellState { in_foreground: false, ..state(LineEditor) }, false));
         assert!(!is_at_rest(&ShellState { unread: 1, ..state(LineEditor) }, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shell_behind_another_program_did_not_write_the_marks() {
+        for in_foreground in [false, true] {
+            let shell = Some(ShellState { in_foreground, mode: Keys, unread: 0 });
+            let test = TestDaemon::start(TestProcesses { shell, ..TestProcesses::default() });
+            let running = test.run("a").await;
+            assert_eq!(is_in_front(&test.daemon, (running.id, &running.run)).await, in_foreground);
+        }
     }
 }
