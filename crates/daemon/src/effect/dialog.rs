@@ -218,6 +218,7 @@ mod tests {
     use protocol::ErrorCode;
 
     use super::*;
+    use crate::run::tests::{TestDaemon, TestProcesses};
 
     fn dialog(name: &str, text: &str) -> Dialog {
         Dialog { name: name.to_owned(), text: text.to_owned(), is_startup: false }
@@ -236,6 +237,20 @@ mod tests {
         ] {
             let checked = check_shown(seen.as_ref(), &meant).map_err(|refusal| refusal.code);
             assert_eq!(checked, if is_pressed { Ok(()) } else { Err(ErrorCode::Conflict) }, "{seen:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn configured_keys_are_pressed_in_their_own_dialog_alone() {
+        for (screen, is_pressed) in [("claude-trust", true), ("claude-key", false), ("claude-idle", false)] {
+            let test = TestDaemon::start(TestProcesses::default());
+            let running = test.run("a").await;
+            test.show(running.pane, screen);
+            let agent = Arc::new(test.daemon.settings().agents["claude"].clone());
+            let (session, pane, keys) = (running.id, running.pane, vec!["Enter".parse().unwrap()]);
+            let meant = DialogAnswer { session, agent, pane, name: "trust".to_owned(), keys };
+            answer(Arc::clone(&test.daemon), meant).await;
+            assert_eq!(test.has_called("keys"), is_pressed, "{screen}");
         }
     }
 }

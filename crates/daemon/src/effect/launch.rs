@@ -359,3 +359,74 @@ async fn resolve_doubt(
         Err(fence) => Err(unknown(format!("{error}; and {fence}"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tmux::fake::Fault;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::engine::tests::{session, start};
+    use crate::run::tests::{TestDaemon, TestProcesses};
+    use crate::sense::tmux_snapshot;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_whose_job_an_init_has_claimed_is_not_started_again() {
+        let test = TestDaemon::start(TestProcesses::default());
+        let id = test.create("a").await;
+        let run = test.daemon.incarnation(id).await.unwrap();
+        test.report_start((id, &run));
+        launch(&test.daemon, (id, false), |_| ()).await.unwrap();
+        assert!(!test.has_called("create"));
+        assert_eq!(test.lifecycle(id).await, Lifecycle::Live);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_job_of_a_start_that_tmux_refused_is_withdrawn() {
+        let test = TestDaemon::start(TestProcesses::default());
+        let id = test.create("a").await;
+        let tag = test.daemon.incarnation(id).await.unwrap().tag;
+        test.tmux.fail([Fault::Refuse("no room".to_owned())]);
+        launch(&test.daemon, (id, false), |_| ()).await.unwrap();
+        assert_eq!(test.tmux.calls(), ["create"]);
+        assert!(!test.daemon.paths.job(tag).exists());
+        assert_eq!(test.lifecycle(id).await, Lifecycle::Failed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_that_waited_for_its_permit_does_not_go_into_another_server() {
+        let test = TestDaemon::start(TestProcesses::default());
+        test.run("a").await;
+        let id = test.create("b").await;
+        let permits = &test.daemon.launch_permits;
+        let all = u32::try_from(permits.available_permits()).unwrap();
+        let held = permits.acquire_many(all).await.unwrap();
+        let replace = async {
+            // The clock stands still until the start waits for a permit.
+            sleep(Duration::from_secs(1)).await;
+            test.tmux.restart_server();
+            tmux_snapshot::take(&test.daemon).await.unwrap();
+            drop(held);
+        };
+        let (launched, ()) = tokio::join!(launch(&test.daemon, (id, false), |_| ()), replace);
+        launched.unwrap();
+        assert!(!test.has_called("create"));
+        assert_eq!(test.lifecycle(id).await, Lifecycle::Failed);
+    }
+
+    #[tokio::test]
+    async fn the_outcome_of_an_earlier_launch_says_nothing_of_the_next_one() {
+        for is_own in [false, true] {
+            let commit = move |turn: &mut Turn<'_>| {
+                let id = session(turn, "a");
+                let own = turn.pool().session(id).and_then(Session::tag).unwrap();
+                let tag = if is_own { own } else { Tag([9; 16]) };
+                let (reason, detail) = (Reason::TmuxFailed, "no room".to_owned());
+                commit_outcome(turn, id, (tag, Launched::Failed { reason, detail, exit: None }));
+                turn.pool().session(id).unwrap().lifecycle
+            };
+            let expected = if is_own { Lifecycle::Failed } else { Lifecycle::Starting };
+            assert_eq!(start().turn(commit).await.unwrap(), expected);
+        }
+    }
+}

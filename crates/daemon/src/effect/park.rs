@@ -188,3 +188,65 @@ fn resume_running(turn: &mut Turn<'_>, id: SessionId, tag: Tag) {
     let recovered = session.recovered;
     turn.emit(Event::SessionLive { session: id, incarnation, recovered });
 }
+
+#[cfg(test)]
+mod tests {
+    use process::tree::Background;
+    use protocol::{Lifecycle, Reason};
+    use tmux::fake::Fault;
+
+    use super::*;
+    use crate::run::tests::{Running, TestDaemon, TestProcesses};
+
+    /// Starts an agent with this screen and this work in the background, and begins to park it.
+    async fn parking(screen: &str, background: Option<Vec<Background>>) -> (TestDaemon, Running) {
+        let test = TestDaemon::start(TestProcesses { background, ..TestProcesses::default() });
+        let running = test.run("a").await;
+        test.show(running.pane, screen);
+        let (session, tag) = (running.id, running.run.tag);
+        let begin = move |turn: &mut Turn<'_>| {
+            turn.volatile.reaping.guard(tag);
+            let reason = Reason::Parked;
+            turn.emit(Event::SessionDraining { session, reason, exit: None, missing_since: None });
+        };
+        test.turn(begin).await;
+        (test, running)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_whose_processes_cannot_be_read_is_not_parked() {
+        for (background, is_parked) in [(Some(Vec::new()), true), (None, false)] {
+            let (test, running) = parking("claude-idle", background).await;
+            let kept = end_unattended(&test.daemon, running.id, running.run.tag).await;
+            assert_eq!((kept.is_none(), test.has_called("kill_unattended")), (is_parked, is_parked));
+            let expected = if is_parked { Lifecycle::Draining } else { Lifecycle::Live };
+            assert_eq!(test.lifecycle(running.id).await, expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_is_parked_by_force_meanwhile_does_not_continue() {
+        for is_forced in [false, true] {
+            let (test, running) = parking("claude-draft", Some(Vec::new())).await;
+            let tag = running.run.tag;
+            if is_forced {
+                test.turn(move |turn| turn.volatile.reaping.end_guard(tag)).await;
+            }
+            assert!(end_unattended(&test.daemon, running.id, tag).await.is_some());
+            let expected = if is_forced { Lifecycle::Draining } else { Lifecycle::Live };
+            assert_eq!(test.lifecycle(running.id).await, expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_may_be_hung_up_does_not_continue() {
+        for (fault, continues) in [(Fault::LoseReply, false), (Fault::Refuse("no".to_owned()), true)] {
+            let (test, running) = parking("claude-idle", Some(Vec::new())).await;
+            // The first call saves the screen.
+            test.tmux.fail([Fault::Late(Duration::ZERO), fault]);
+            let hung_up = hang_up(&test.daemon, running.id, running.run.tag).await;
+            assert!(test.has_called("kill_unattended"));
+            assert_eq!(hung_up.is_err(), continues);
+        }
+    }
+}

@@ -74,3 +74,21 @@ fn tagged_panes(state: &TmuxState, name: &Name) -> Vec<TaggedPane> {
     });
     tagged.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tests::{TestDaemon, TestProcesses};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_still_runs_for_another_timeline_keeps_its_name() {
+        for is_over in [false, true] {
+            let test = TestDaemon::start(TestProcesses::default());
+            let (_, pane) = test.tmux.add_program("a", 500).unwrap();
+            test.tmux.change(pane, |pane| (pane.tag, pane.dead) = (Some(Tag([8; 16])), is_over));
+            let name: Name = "a".parse().unwrap();
+            assert_eq!(free_name(&test.daemon, &name, (Tag([1; 16]), false)).await, is_over);
+            assert_eq!(test.has_called("rename"), is_over);
+        }
+    }
+}

@@ -15,12 +15,13 @@ use process::inspect::resources::Resources;
 use process::inspect::tty::{InputState, ReadDetector, ShellState};
 use process::tree::Background;
 use process::tree::marker_scan::{MarkedProcess, MarkerScanner};
+use protocol::job::{JOB_VERSION, Started};
 use protocol::paths::{Env, prepare_dir};
 use protocol::request::New;
 use protocol::session::SessionLock;
 use protocol::{
-    Event, Incarnation, MessageId, MessageState, OpId, OsBytes, PROMPT, Paths, ProcId, ServerId, SessionId,
-    Timestamp, Token, Usage, millis,
+    Event, Incarnation, Lifecycle, MessageId, MessageState, OpId, OsBytes, PROMPT, Paths, ProcId, ServerId,
+    SessionId, Timestamp, Token, Usage, millis,
 };
 use tempfile::TempDir;
 use tmux::fake::Fake;
@@ -139,6 +140,15 @@ impl TestDaemon {
         Running { id, run, pane }
     }
 
+    /// Writes what the init of a starting session reports: it has claimed the job, and the program runs.
+    pub(crate) fn report_start(&self, (id, run): (SessionId, &Incarnation)) {
+        let (init, agent, at) = (init_of(id), program_of(id), run.started_at);
+        let started = Started { version: JOB_VERSION, init, agent, at, unenforced: Vec::new() };
+        let path = |what: &str| self.daemon.paths.run.join(format!("{}.{what}", run.tag));
+        std::fs::write(path("taken"), serde_json::to_vec(&init).unwrap()).unwrap();
+        std::fs::write(path("started"), serde_json::to_vec(&started).unwrap()).unwrap();
+    }
+
     /// Queues a prompt, and records that it is being typed.
     pub(crate) async fn begin_typing(&self, to: SessionId, text: &str) -> (MessageId, Token) {
         let text = text.to_owned();
@@ -194,6 +204,10 @@ impl TestDaemon {
     /// True if tmux was called by this name.
     pub(crate) fn has_called(&self, name: &str) -> bool {
         self.tmux.calls().iter().any(|call| *call == name)
+    }
+
+    pub(crate) async fn lifecycle(&self, session: SessionId) -> Lifecycle {
+        self.turn(move |turn| turn.pool().session(session).unwrap().lifecycle).await
     }
 }
 
