@@ -2,7 +2,7 @@
 
 mod driver;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ struct State {
     typed: BTreeMap<PaneId, Vec<u8>>,
     receipts: BTreeMap<PaneId, (Token, Receipt)>,
     clients: BTreeMap<TmuxSessionId, Vec<Client>>,
+    /// Panes whose output their user pipes to a command.
+    piped: BTreeSet<PaneId>,
     /// Screens set by the test.
     shown: BTreeMap<PaneId, PaneSnapshot>,
     faults: VecDeque<Fault>,
@@ -100,6 +102,11 @@ impl Fake {
     /// ([`Fake::change`]). By default the screen shows the typed text and no client is attached.
     pub fn show(&self, pane: PaneId, shown: PaneSnapshot) {
         self.state().shown.insert(pane, shown);
+    }
+
+    /// Pipes a pane's output to a command, as its user does (`pipe-pane`).
+    pub fn pipe(&self, pane: PaneId) {
+        self.state().piped.insert(pane);
     }
 
     /// Adds a session created outside of the pool.
@@ -199,6 +206,7 @@ impl State {
         self.typed.clear();
         self.receipts.clear();
         self.clients.clear();
+        self.piped.clear();
         self.shown.clear();
     }
 

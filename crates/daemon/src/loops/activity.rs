@@ -261,3 +261,33 @@ fn note_tokens(turn: &mut Turn<'_>, target: &SampleTarget, sample: &Sample) {
     let notes = Notes { tokens: sample.tokens, ..before.cloned().unwrap_or_default() };
     turn.emit(Event::Agent(AgentEvent::AgentNoted { session: target.id, notes }));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use protocol::Activity;
+
+    use super::*;
+    use crate::run::tests::{TestDaemon, TestProcesses};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sample_from_before_what_the_follow_up_of_a_prompt_recorded_is_not_taken() {
+        for age_ms in [0, 1] {
+            let test = TestDaemon::start(TestProcesses::default());
+            let running = test.run("a").await;
+            let (session, tag, daemon) = (running.id, running.run.tag, Arc::clone(&test.daemon));
+            let take = move |turn: &mut Turn<'_>| {
+                let now = turn.now();
+                let (state, source) = (ActivityState::Busy, Source::Process);
+                let activity = Activity { state, source, since: now, tag: Some(tag), ..Activity::default() };
+                turn.emit(Event::Agent(AgentEvent::ActivityChanged { session, activity, turned: true }));
+                let target = SampleTarget::plain((session, tag), Path::new("/log"));
+                let sample = Sample { edits_lines: Some(true), ..Sample::default() };
+                decide(turn, &daemon, (vec![(target, sample)], Timestamp(now.0 - age_ms)));
+                turn.volatile.prompts.has_line_editor(tag)
+            };
+            assert_eq!(test.turn(take).await, age_ms == 0, "{age_ms}");
+        }
+    }
+}

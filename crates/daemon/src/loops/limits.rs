@@ -177,3 +177,32 @@ async fn replace_lost_writer(daemon: &Arc<Daemon>, session: &Session) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Incarnation;
+
+    use super::*;
+    use crate::run::tests::{TestDaemon, TestProcesses};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_to_which_a_user_pipes_an_adopted_pane_is_not_replaced() {
+        for is_piped in [false, true] {
+            let test = TestDaemon::start(TestProcesses::default());
+            let running = test.run("a").await;
+            let id = running.id;
+            let adopt = move |turn: &mut Turn<'_>| {
+                let incarnation = Incarnation { agent: running.run.init, ..running.run };
+                turn.emit(Event::SessionLive { session: id, incarnation, recovered: false });
+                turn.pool().session(id).unwrap().clone()
+            };
+            let session = test.turn(adopt).await;
+            if is_piped {
+                test.tmux.pipe(running.pane.pane);
+            }
+            tokio::time::advance(WRITER_START_LIMIT).await;
+            replace_lost_writer(&test.daemon, &session).await;
+            assert_eq!(test.has_called("reopen_log"), !is_piped);
+        }
+    }
+}

@@ -211,3 +211,41 @@ fn note(turn: &mut Turn<'_>, found: Vec<(MarkedProcess, Option<String>)>) {
         turn.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tests::TestProcesses;
+
+    fn process(pid: u32) -> ProcId {
+        ProcId { pid, start: 1 }
+    }
+
+    #[test]
+    fn a_process_with_an_ancestor_that_cannot_be_read_may_descend_from_a_worker() {
+        let workers = BTreeSet::from([7]);
+        let descends = |parents: &[(u32, u32)]| {
+            let parents = parents.iter().copied().collect();
+            let processes = TestProcesses { parents, ..TestProcesses::default() };
+            super::descends(&processes, process(30), &workers)
+        };
+        assert!(descends(&[(30, 20), (20, 7)]));
+        assert!(!descends(&[(30, 20), (20, 1)]));
+        assert!(descends(&[(30, 20)]), "process 20 cannot be read");
+    }
+
+    #[test]
+    fn what_bears_the_mark_of_a_service_is_spared_with_it() {
+        let marked = |pid, tag| MarkedProcess {
+            process: process(pid),
+            marker: Marker::Incarnation(Tag([tag; 16])),
+            socket: None,
+            command: "program".into(),
+        };
+        let processes = TestProcesses { listener: Some(20), ..TestProcesses::default() };
+        let found = vec![marked(10, 1), marked(20, 1), marked(30, 2)];
+        let looked = with_service(&processes, found, Path::new("/sessions"));
+        let spared = looked.iter().filter(|(_, why)| why.is_some()).map(|(marked, _)| marked.process.pid);
+        assert_eq!(spared.collect::<Vec<_>>(), [10, 20]);
+    }
+}

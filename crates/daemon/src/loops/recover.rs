@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::slots::renew_incarnation;
-use protocol::{Incarnation, Lifecycle, Refusal, Session, SessionId};
+use pool::slots::{RunIdentity, renew_incarnation};
+use protocol::{Incarnation, Lifecycle, Refusal, Session, SessionId, Tag};
 use tokio::time::sleep;
 
 use crate::effect::slot::Requester;
@@ -76,18 +76,7 @@ async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal>
         Ok(Fence::Never) => {
             // This incarnation has not run and can never run. The start is decided already, and gets a new tag.
             let identity = identity(&*daemon.world.random)?;
-            // It may have been killed or removed meanwhile.
-            let renew = move |turn: &mut Turn<'_>| {
-                let is_due = turn.pool().session(session).is_some_and(|record| {
-                    let tag = record.tag();
-                    record.lifecycle == Lifecycle::Starting && tag == Some(run.tag)
-                });
-                if is_due {
-                    renew_incarnation(turn, session, false, &identity);
-                }
-                is_due
-            };
-            if daemon.engine.turn(renew).await? {
+            if daemon.engine.turn(move |turn| renew(turn, (session, run.tag), &identity)).await? {
                 launch::launch(daemon, (session, false), |_| ()).await?;
             }
         }
@@ -96,6 +85,17 @@ async fn resume(daemon: &Arc<Daemon>, session: SessionId) -> Result<(), Refusal>
     }
     drop(grant);
     Ok(())
+}
+
+/// Records a new incarnation in place of this one, which never ran. Returns false if the session was killed, removed or
+/// started again meanwhile.
+fn renew(turn: &mut Turn<'_>, (session, tag): (SessionId, Tag), identity: &RunIdentity) -> bool {
+    let record = turn.pool().session(session).filter(|record| record.lifecycle == Lifecycle::Starting);
+    let is_due = record.is_some_and(|record| record.tag() == Some(tag));
+    if is_due {
+        renew_incarnation(turn, session, false, identity);
+    }
+    is_due
 }
 
 /// Resolves an incarnation whose init has claimed its job file, so that it is or was in tmux. The session
@@ -107,4 +107,54 @@ async fn resume_claimed(daemon: &Arc<Daemon>, session: SessionId, run: &Incarnat
         daemon.engine.turn(move |turn| launch::commit_outcome(turn, session, outcome)).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Event, Reason};
+
+    use super::*;
+    use crate::engine::tests::{session, start};
+    use crate::run::tests::{TestDaemon, TestProcesses};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_nobody_has_seen_stays_starting() {
+        for is_seen in [false, true] {
+            let test = TestDaemon::start(TestProcesses::default());
+            let id = test.create("a").await;
+            let run = test.daemon.incarnation(id).await.unwrap();
+            test.report_start((id, &run));
+            if is_seen {
+                let (_, pane) = test.tmux.add_program("a", 500).unwrap();
+                test.tmux.change(pane, |pane| pane.tag = Some(run.tag));
+            }
+            resume_claimed(&test.daemon, id, &run).await.unwrap();
+            let expected = if is_seen { Lifecycle::Live } else { Lifecycle::Starting };
+            assert_eq!(test.lifecycle(id).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_start_that_never_happened_is_not_repeated_once_its_session_is_settled_otherwise() {
+        let engine = start();
+        let identity = || RunIdentity { tag: Tag([9; 16]), conversation: String::new() };
+        for (is_over, is_other, is_due) in
+            [(false, false, true), (false, true, false), (true, false, false), (true, true, false)]
+        {
+            let identity = identity();
+            let decide = move |turn: &mut Turn<'_>| {
+                let id = session(turn, &format!("a-{is_over}-{is_other}"));
+                let own = turn.pool().session(id).and_then(Session::tag).unwrap();
+                if is_over {
+                    let (reason, detail) = (Reason::Killed, String::new());
+                    turn.emit(Event::SessionFailed { session: id, reason, detail, exit: None });
+                }
+                let tag = if is_other { Tag([8; 16]) } else { own };
+                let is_renewed = renew(turn, (id, tag), &identity);
+                let after = turn.pool().session(id).and_then(Session::tag).unwrap();
+                (is_renewed, after != own)
+            };
+            assert_eq!(engine.turn(decide).await.unwrap(), (is_due, is_due), "{is_over} {is_other}");
+        }
+    }
 }

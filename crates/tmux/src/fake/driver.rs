@@ -206,13 +206,12 @@ impl Driver for Fake {
         })
     }
 
-    /// Nobody pipes a pane's output here.
     fn pane_use(&self, server: ServerRef, pane: PaneId) -> Call<'_, PaneUse> {
         self.call("pane_use", move |state| {
             let found = state.panes.get(&pane).filter(|_| state.server == Some(server));
             let session = found.and_then(|found| state.sessions.get(&found.session));
             let found = session.ok_or_else(|| TmuxError::NotFound(format!("no pane {pane}")))?;
-            Ok(PaneUse { active_at: found.created_at, piped: false })
+            Ok(PaneUse { active_at: found.created_at, piped: state.piped.contains(&pane) })
         })
     }
 
