@@ -179,6 +179,9 @@ fn on_a_full_disk_nothing_is_ended_or_taken_up_that_could_not_start() {
     assert_eq!((&shown["lifecycle"], &shown["incarnations"]), (&"live".into(), &1.into()));
     pool.ctl(&["restore", "aside"]).expect(5);
     assert_eq!(pool.lifecycle(&aside), "parked");
+    let refused = pool.ctl(&["new", "late", "--", "sleep", "1000"]).expect(5);
+    assert!(refused.stderr.contains("make room there"), "{refused:?}");
+    pool.ctl(&["show", "late"]).expect(3);
     fs::remove_file(filler).unwrap();
     pool.ok(&["restart", "web"]);
     pool.ok(&["restore", "aside"]);
@@ -465,10 +468,10 @@ fn a_job_that_cannot_be_written_whole_is_not_left() {
     };
     assert_eq!(jobs(), 0, "it holds the environment");
     pool.ok(&["new", "small", "--", "sleep", "1000"]);
-    // A job alone fits, and not the records of its start.
+    // A job alone fits, and not the records of its start. `new` looks for 64 KiB before that.
     let filler = fs::File::options().write(true).open(fill(&run)).unwrap();
-    filler.set_len(filler.metadata().unwrap().len() - 8192).unwrap();
-    let failed = pool.ctl(&["new", "late", "--clean-env", "--", "sleep", "1000"]);
+    filler.set_len(filler.metadata().unwrap().len() - 18 * 4096).unwrap();
+    let failed = pool.ctl(&["new", "late", "--clean-env", "--env", &variables[0], "--", "sleep", "1000"]);
     assert_eq!(failed.code, 1, "{failed:?}");
     assert!(failed.stderr.contains("cannot write the job file"), "{failed:?}");
     assert_eq!(jobs(), 0);

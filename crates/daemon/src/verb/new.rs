@@ -29,6 +29,7 @@ pub(super) async fn new(daemon: &Arc<Daemon>, op: &ClientOperation, asked: New) 
     let named = asked.workspace.as_ref().or(asked.name.as_ref()).map(|name| name.trim().to_owned());
     let reused = named.clone().filter(|_| asked.reuse);
     if !daemon.engine.turn(move |turn: &mut Turn<'_>| has_slot(turn, reused.as_deref())).await? {
+        start::check_room(daemon, 0).await?;
         tmux_server::check_reachable(daemon).await?;
     }
     let wanted = named.map(Wanted::Name);

@@ -174,14 +174,15 @@ pub(super) async fn check(daemon: &Arc<Daemon>, job: usize) -> Result<(), Refusa
     if let Some(problem) = programs::init_problem(daemon).await {
         return Err(Refusal::failed(problem));
     }
-    check_room(daemon, ROOM + job).await?;
+    check_room(daemon, job).await?;
     tmux_server::check(daemon).await
 }
 
-/// Checks that so many bytes can be written beside the jobs.
-async fn check_room(daemon: &Daemon, bytes: usize) -> Result<(), Refusal> {
+/// Checks that [`ROOM`] and a job of this size can be written beside the jobs.
+pub(super) async fn check_room(daemon: &Daemon, job: usize) -> Result<(), Refusal> {
     let run = daemon.paths.run.clone();
-    let written = daemon.blocking.with_timeout(Purpose::Launch, move || files::try_space(&run, bytes)).await;
+    let write = move || files::try_space(&run, ROOM + job);
+    let written = daemon.blocking.with_timeout(Purpose::Launch, write).await;
     let place = daemon.paths.run.display();
     match written {
         Some(Ok(())) => Ok(()),
