@@ -180,6 +180,14 @@ fn what_could_not_start_again_for_its_directory_is_not_restarted() {
     let shown = pool.show(&id);
     assert_eq!((&shown["lifecycle"], &shown["incarnations"]), (&"live".into(), &1.into()));
     std::fs::create_dir(&cwd).unwrap();
+    let (logs, aside) = (pool.dir(&id).join("logs"), pool.dir(&id).join("aside"));
+    std::fs::rename(&logs, &aside).unwrap();
+    std::os::unix::fs::symlink(&aside, &logs).unwrap();
+    let told = pool.ctl(&["restart", "web"]).expect(1);
+    assert!(told.stderr.contains("is a link") && told.stderr.contains("nothing was ended"), "{told:?}");
+    assert_eq!(pool.show(&id)["incarnations"], 1);
+    std::fs::remove_file(&logs).unwrap();
+    std::fs::rename(&aside, &logs).unwrap();
     pool.ok(&["restart", "web"]);
 }
 

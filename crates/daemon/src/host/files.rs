@@ -211,12 +211,28 @@ pub(crate) fn remove_run_files(run: &Path, tag: Tag) {
 /// Creates a session's directory and its subdirectories, each with mode 0700. Fails if the directory or that of the log
 /// is a link. One in place of `work` or `tmp` concerns the session's programs alone: the pool creates nothing there.
 pub(crate) fn make_session_dir(dir: &Path) -> io::Result<()> {
-    let logs = dir.join("logs");
-    process::log_writer::refuse_links(&logs)?;
-    for dir in [dir, &logs, &dir.join("work"), &dir.join("tmp")] {
+    check_session_dir(dir)?;
+    for dir in session_dirs(dir) {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
     Ok(())
+}
+
+/// Fails if [`make_session_dir`] would, because of a link or something else in place of a directory. Creates nothing.
+pub(crate) fn check_session_dir(dir: &Path) -> io::Result<()> {
+    process::log_writer::refuse_links(&dir.join("logs"))?;
+    match session_dirs(dir).iter().find(|dir| fs::symlink_metadata(dir).is_ok() && !dir.is_dir()) {
+        None => Ok(()),
+        Some(other) => Err(io::Error::new(
+            io::ErrorKind::NotADirectory,
+            format!("{} is not a directory: put the directory back in its place", other.display()),
+        )),
+    }
+}
+
+/// A session's directory and its subdirectories.
+fn session_dirs(dir: &Path) -> [PathBuf; 4] {
+    [dir.to_owned(), dir.join("logs"), dir.join("work"), dir.join("tmp")]
 }
 
 /// Name of the file with a session's last screen, below [`protocol::paths::Paths::meta_of`].
@@ -324,6 +340,28 @@ mod tests {
         fs::remove_dir(own.join("logs")).unwrap();
         std::os::unix::fs::symlink(&other, own.join("logs")).unwrap();
         make_session_dir(&own).unwrap_err();
+    }
+
+    #[test]
+    fn what_is_in_place_of_a_sessions_directories_is_seen_before_a_start() {
+        let sessions = tempfile::tempdir().unwrap();
+        let own = sessions.path().join("sess_1");
+        check_session_dir(&own).unwrap();
+        assert!(!own.exists(), "nothing is made");
+        make_session_dir(&own).unwrap();
+        check_session_dir(&own).unwrap();
+        for part in ["logs", "work", "tmp"] {
+            let part = own.join(part);
+            fs::remove_dir(&part).unwrap();
+            check_session_dir(&own).unwrap();
+            fs::write(&part, "").unwrap();
+            let refused = check_session_dir(&own).unwrap_err().to_string();
+            assert!(refused.contains("is not a directory"), "{refused}");
+            fs::remove_file(&part).unwrap();
+            std::os::unix::fs::symlink("missing", &part).unwrap();
+            check_session_dir(&own).unwrap_err();
+            fs::remove_file(&part).unwrap();
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use tokio::time::timeout;
 use crate::decide::idempotency::ClientOperation;
 use crate::effect::launch;
 use crate::engine::{Daemon, Turn};
+use crate::host::blocking_pool::Purpose;
+use crate::host::files;
 use crate::sense::{hook_spool, tmux_snapshot, user_dirs};
 use crate::verb::start::{self, StartOptions, start_claim, start_stopped};
 use crate::verb::{clear, termination};
@@ -64,11 +66,22 @@ async fn check_startable(daemon: &Arc<Daemon>, asked: &Restart) -> Result<(), Re
     checked.map_err(|refusal| Refusal { message: unended(refusal.message), ..refusal })
 }
 
-/// Checks the directory, the disk, and that sessions can be started in the tmux server as it is now: the last
+/// Checks the directories, the disk, and that sessions can be started in the tmux server as it is now: the last
 /// observation may precede a trouble, and the program would be ended for a start that fails.
 async fn check_place(daemon: &Arc<Daemon>, (id, spec): (SessionId, &Spec)) -> Result<(), Refusal> {
     user_dirs::check_cwd(daemon, (id, &spec.cwd)).await?;
+    check_own_dir(daemon, id).await?;
     tmux_snapshot::take(daemon).await?;
     // A job is as large as its command and its environment.
     start::check(daemon, serde_json::to_vec(spec).map_or(0, |job| job.len())).await
+}
+
+/// Checks that the session's program has put nothing else in place of the session's directories.
+async fn check_own_dir(daemon: &Daemon, id: SessionId) -> Result<(), Refusal> {
+    let dir = daemon.paths.session(id);
+    let look = move || files::check_session_dir(&dir);
+    match daemon.blocking.with_timeout(Purpose::Launch, look).await {
+        Some(checked) => checked.map_err(|error| Refusal::failed(error.to_string())),
+        None => Err(Refusal::failed("the file system of the session's directory does not answer")),
+    }
 }
