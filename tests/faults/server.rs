@@ -117,7 +117,8 @@ fn t06_a_deleted_socket_is_no_proof_and_the_server_is_reminded() {
     pool.ctl(&["rename", &id, "other"]).expect(7);
     pool.ctl(&["park", &id]).expect(7);
     let late = pool.ctl(&["new", "late", "--", "cat"]).expect(7);
-    assert!(late.stderr.contains("USR1"), "no second server is started: {}", late.stderr);
+    let is_named = late.stderr.contains(&format!("kill -USR1 {server}"));
+    assert!(is_named, "no second server is started: {}", late.stderr);
     assert!(!pool.tmux_socket().exists());
     assert_eq!(pool.lifecycle(&id), "live");
     // It is on record if no observation had shown the trouble before it.

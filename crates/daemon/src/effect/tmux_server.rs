@@ -70,7 +70,11 @@ async fn look(daemon: &Arc<Daemon>, find: Find) -> Result<Option<String>, Refusa
 
 /// Returns why a start has found no tmux server, with what to do.
 pub(crate) async fn why_none_answers(daemon: &Arc<Daemon>) -> String {
-    let known = look(daemon, trouble).await.ok().flatten();
+    let mut known = look(daemon, trouble).await.ok().flatten();
+    // The last observation may precede the trouble; the next one shows which server is out of reach.
+    if known.is_none() && tmux_snapshot::take(daemon).await.is_ok() {
+        known = look(daemon, trouble).await.ok().flatten();
+    }
     known.unwrap_or_else(|| none_answers(daemon))
 }
 
@@ -176,9 +180,27 @@ pub(crate) fn unreachable(left: &OutOfReach) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use protocol::ProcId;
+    use tmux::fake::Fault;
+    use tokio::time::sleep;
 
     use super::*;
+    use crate::run::tests::{TestDaemon, TestProcesses};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_went_out_of_reach_after_the_last_observation_is_named() {
+        let test = TestDaemon::start(TestProcesses::default());
+        let running = test.run("a").await;
+        sleep(Duration::from_secs(1)).await;
+        tmux_snapshot::take(&test.daemon).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        test.tmux.fail([Fault::NoServer]);
+        let why = why_none_answers(&test.daemon).await;
+        let server = running.run.server.unwrap().process.pid;
+        assert!(why.contains(&format!("`kill -USR1 {server}`")), "{why}");
+    }
 
     #[test]
     fn a_stranger_that_is_to_stay_is_not_the_only_server_that_can_be_ended() {
