@@ -4,10 +4,13 @@ use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use process::handle::Handle;
+use process::identity;
 use process::runtime::detach::spawn_detached;
 use process::runtime::logfile;
 use protocol::{Backoff, Paths};
 
+use crate::Error;
 use crate::up::programs;
 
 /// The daemons in the order of their start; they are stopped in reverse order.
@@ -43,6 +46,16 @@ pub(crate) fn start(paths: &Paths, name: &str) -> io::Result<Child> {
     // After an upgrade this program may be at no path any more.
     spawn_detached(command)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))
+}
+
+/// Opens a handle for a child of this process; `None` if it has ended.
+pub(crate) fn open_child(pid: u32) -> Result<Option<Handle>, Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::failed(format!("cannot open pid {pid}: {error}"));
+    let found = identity::read(pid).map_err(|error| failed(&error))?;
+    match found.filter(|process| process.ppid == std::process::id()) {
+        Some(process) => Handle::open(process.id).map_err(|error| failed(&error)),
+        None => Ok(None),
+    }
 }
 
 #[cfg(test)]

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use process::handle::Handle;
-use process::identity;
-use protocol::Backoff;
 use protocol::reply::Status;
+use protocol::{Backoff, Paths};
 
 use crate::show::{out, status};
 use crate::supervisor_lock::{self, SupervisorLock};
@@ -78,6 +77,8 @@ struct Running {
     handle: Option<Handle>,
     /// True once `poold` has answered since the start of this daemon.
     answered: bool,
+    /// False until the record of started daemons, which the next supervisor and `down` read, has this one.
+    is_recorded: bool,
 }
 
 /// Keeps the daemons running until a signal stops it, or the pool's directory is gone.
@@ -131,6 +132,9 @@ fn start_due(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) 
         let service = &mut services[number];
         if service.running.is_none() && service.due <= Instant::now() {
             service.start(context, (number, was_unknown), wakes);
+        } else if let Some(running) = &mut service.running {
+            // Tried again at each round if it failed, as it does on a full disk; the log has said so at the start.
+            running.record(&context.paths, service.name).ok();
         }
         if was_unknown && services[0].is_ours == Some(false) {
             let due = Instant::now() + LOCK_INTERVAL;
@@ -169,8 +173,8 @@ fn adopt(context: &Context, services: &mut [Service], wakes: &Sender<Wake>) {
             continue;
         }
         out::note(&format!("{name} already runs, pid {pid}"));
-        let handle = Some(handle);
-        service.running = Some(Running { since: Instant::now(), pid, handle, answered: false });
+        let (since, handle) = (Instant::now(), Some(handle));
+        service.running = Some(Running { since, pid, handle, answered: false, is_recorded: true });
     }
 }
 
@@ -261,18 +265,12 @@ impl Service {
             Ok((child, children)) => {
                 let pid = child.id();
                 out::note(&format!("{} started, pid {pid}", self.name));
-                let handle = open_child(pid);
-                let recorded = match &handle {
-                    Ok(Some(handle)) => started::add(&context.paths, self.name, handle.id())
-                        .map_err(|error| Error::failed(error.to_string())),
-                    Ok(None) => Ok(()),
-                    Err(error) => Err(Error::failed(error.to_string())),
-                };
-                if let Err(error) = recorded {
+                let mut running =
+                    Running { since: now, pid, handle: None, answered: false, is_recorded: false };
+                if let Err(error) = running.record(&context.paths, self.name) {
                     out::note(&format!("cannot record that {} runs: {error}", self.name));
                 }
-                let handle = handle.ok().flatten();
-                self.running = Some(Running { since: now, pid, handle, answered: false });
+                self.running = Some(running);
                 // The thread waits for it.
                 children.send(child).ok();
             }
@@ -310,24 +308,25 @@ fn is_run_by_another(context: &Context, name: &str) -> bool {
     name == service::NAMES[0] || status::component(&found, name).is_some_and(|component| component.connected)
 }
 
-/// Opens a handle for a child of this process; `None` if it has ended.
-fn open_child(pid: u32) -> Result<Option<Handle>, Error> {
-    let failed = |error: &dyn std::fmt::Display| Error::failed(format!("cannot open pid {pid}: {error}"));
-    let found = identity::read(pid).map_err(|error| failed(&error))?;
-    match found.filter(|process| process.ppid == std::process::id()) {
-        Some(process) => Handle::open(process.id).map_err(|error| failed(&error)),
-        None => Ok(None),
-    }
-}
-
 impl Running {
-    /// The handle, which is opened now if that failed at the start.
+    /// Puts the daemon on record, unless it is there, or has ended.
+    fn record(&mut self, paths: &Paths, name: &str) -> Result<(), Error> {
+        if !self.is_recorded {
+            if let Some(handle) = self.handle()? {
+                started::add(paths, name, handle.id()).map_err(|error| Error::failed(error.to_string()))?;
+            }
+            self.is_recorded = true;
+        }
+        Ok(())
+    }
+
+    /// The handle, which is opened now if it is not yet.
     fn handle(&mut self) -> Result<Option<&Handle>, Error> {
         for tries_left in (0..HANDLE_TRIES).rev() {
             if self.handle.is_some() {
                 break;
             }
-            match open_child(self.pid) {
+            match service::open_child(self.pid) {
                 Ok(handle) => {
                     self.handle = handle;
                     break;
@@ -397,4 +396,35 @@ fn terminate(handle: &Handle, limit: Duration) -> Result<bool, Error> {
         handle.signal(Signal::SIGKILL).map_err(failed)?;
     }
     Ok(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_could_not_be_recorded_is_recorded_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = protocol::paths::Env {
+            state_dir: Some(dir.path().as_os_str().to_owned()),
+            home: Some(dir.path().to_owned()),
+            ..Default::default()
+        };
+        let paths = Paths::new(&env).unwrap();
+        // A directory at the place of the record: nothing can be added to it.
+        let record = paths.run.join("up.daemons");
+        std::fs::create_dir_all(&record).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let (since, pid) = (Instant::now(), child.id());
+        let mut running = Running { since, pid, handle: None, answered: false, is_recorded: false };
+        assert!(running.record(&paths, "reaper").is_err() && !running.is_recorded);
+        std::fs::remove_dir(&record).unwrap();
+        for _ in 0..2 {
+            running.record(&paths, "reaper").unwrap();
+            let alive = started::alive(&paths).unwrap();
+            assert_eq!(alive.iter().map(|(_, handle)| handle.id().pid).collect::<Vec<_>>(), [pid]);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }
