@@ -24,8 +24,9 @@ pub(crate) struct Outdated {
 pub(crate) fn outdated(context: &Context, status: Option<&Status>) -> Vec<Outdated> {
     // If the record of started daemons cannot be read, all of them count as started by `up`.
     let alive = started::alive(&context.paths).ok();
-    let is_kept =
+    let is_recorded =
         |id: ProcId| alive.as_ref().is_none_or(|alive| alive.iter().any(|(_, handle)| handle.id() == id));
+    let is_kept = |id: ProcId| is_recorded(id) || started::is_child_of_supervisor(&context.paths, id.pid);
     let supervisor = outdated_supervisor(context).map(|id| ("up", id, true));
     let poold = || alive.iter().flatten().find(|(name, _)| name == service::NAMES[0]);
     let daemons = match status {

@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use process::handle::Handle;
-use process::identity::boot_id;
+use process::identity::{self, boot_id};
 use protocol::{Paths, ProcId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, atomic_file};
+use crate::{Error, atomic_file, supervisor_lock};
 
 /// A line of the file, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +73,14 @@ pub(crate) fn alive(paths: &Paths) -> Result<Vec<(String, Handle)>, Error> {
     Ok(alive)
 }
 
+/// True if this process is a child of the live supervisor, which has started it then, even if it could not be put on
+/// record.
+pub(crate) fn is_child_of_supervisor(paths: &Paths, pid: u32) -> bool {
+    let supervisor = supervisor_lock::holder(&paths.up_lock).map(|holder| holder.pid);
+    let process = identity::read(pid).ok().flatten();
+    process.is_some_and(|process| Some(process.ppid) == supervisor)
+}
+
 /// Replaces the content of the file by the daemons that are alive.
 pub(crate) fn rewrite(paths: &Paths, alive: &[(String, Handle)]) -> io::Result<()> {
     let (boot, dir) = (boot_id()?, dir_id(paths));
@@ -111,18 +119,26 @@ fn dir_id(paths: &Paths) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
-    #[test]
-    fn a_daemon_is_known_while_it_lives_and_in_its_boot_only() {
-        let dir = tempfile::tempdir().unwrap();
+    /// The paths of an empty pool in this directory.
+    fn pool_in(dir: &Path) -> Paths {
         let env = protocol::paths::Env {
-            state_dir: Some(dir.path().as_os_str().to_owned()),
-            home: Some(dir.path().to_owned()),
+            state_dir: Some(dir.as_os_str().to_owned()),
+            home: Some(dir.to_owned()),
             ..Default::default()
         };
         let paths = Paths::new(&env).unwrap();
         fs::create_dir_all(&paths.run).unwrap();
+        paths
+    }
+
+    #[test]
+    fn a_daemon_is_known_while_it_lives_and_in_its_boot_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = pool_in(dir.path());
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let id = process::identity::identify(child.id()).unwrap().unwrap();
         let impostor = ProcId { start: id.start + 1, ..id };
@@ -156,6 +172,20 @@ mod tests {
         let told = alive(&paths).map(drop).unwrap_err().to_string();
         assert!(told.contains("cannot know which daemons of this pool run"), "{told}");
         assert!(check(&paths).is_err() && add(&paths, "reaper", id).is_err());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_child_of_the_supervisor_is_its_own_without_a_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = pool_in(dir.path());
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(!is_child_of_supervisor(&paths, child.id()), "there is no supervisor");
+        let terms = supervisor_lock::Terms::default();
+        let _up = supervisor_lock::try_acquire(&paths.up_lock, &terms).unwrap().unwrap();
+        assert!(is_child_of_supervisor(&paths, child.id()));
+        assert!(!is_child_of_supervisor(&paths, std::process::id()), "somebody else has started this one");
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -380,7 +380,8 @@ fn tell(context: &Context, found: &Status, already: bool) -> Result<(), Error> {
 /// The daemons of this pool that no `up` has started, with their parents; `None` if there are none, or that is unknown.
 fn started_by_others(context: &Context, found: &Status) -> Option<String> {
     let alive = started::alive(&context.paths).ok()?;
-    let is_ours = |pid: u32| alive.iter().any(|(_, handle)| handle.id().pid == pid);
+    let is_recorded = |pid: u32| alive.iter().any(|(_, handle)| handle.id().pid == pid);
+    let is_ours = |pid: u32| is_recorded(pid) || started::is_child_of_supervisor(&context.paths, pid);
     let pid = |name: &'static str| match name == service::NAMES[0] {
         true => Some(found.process.pid),
         false => status::component(found, name).filter(|one| one.connected).and_then(|one| one.pid),
