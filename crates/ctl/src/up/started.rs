@@ -1,10 +1,10 @@
 //! The record of the daemons that supervisors of this pool have started, in the file `up.daemons`. A killed
 //! supervisor leaves its daemons running; the next supervisor and `down` find them here.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use process::handle::Handle;
 use process::identity::{self, boot_id};
@@ -97,17 +97,35 @@ pub(crate) fn rewrite(paths: &Paths, alive: &[(String, Handle)]) -> io::Result<(
 
 fn write(paths: &Paths, started: impl IntoIterator<Item = Started>) -> io::Result<()> {
     let lines = started.into_iter().map(|one| line(&one)).collect::<io::Result<Vec<_>>>()?;
-    atomic_file::replace(&path(paths), 0o600, &lines.concat())
+    let mut text = lines.concat();
+    if text.is_empty() {
+        // An empty file has no block to be overwritten on a full disk. A blank line names no daemon.
+        text.push(b'\n');
+    }
+    match atomic_file::replace(&path(paths), 0o600, &text) {
+        Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            overwrite(&path(paths), &text)
+        }
+        replaced => replaced,
+    }
+}
+
+/// Writes the file in place, so that its blocks are used again: a full disk has no room for a second file. A reader in
+/// between finds old lines behind the new ones, or a damaged one, and skips that.
+fn overwrite(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = File::options().write(true).open(path)?;
+    file.write_all(text)?;
+    file.set_len(text.len() as u64)
 }
 
 fn read(paths: &Paths) -> io::Result<Vec<Started>> {
     let text = match fs::read(path(paths)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         read => read?,
     };
     let (boot, dir) = (boot_id()?, dir_id(paths));
     let is_ours = |one: &Started| one.boot == boot && (one.dir.is_none() || one.dir == dir);
-    // Unreadable lines are skipped: only a power cut damages a line, and no daemon outlives that.
+    // Unreadable lines are skipped: a power cut, which no daemon outlives, damages a line, or a write on a full disk.
     let started =
         text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Started>(line).ok());
     Ok(started.filter(is_ours).collect())
@@ -119,8 +137,6 @@ fn dir_id(paths: &Paths) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     /// The paths of an empty pool in this directory.
@@ -188,5 +204,18 @@ mod tests {
         assert!(!is_child_of_supervisor(&paths, std::process::id()), "somebody else has started this one");
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_record_keeps_a_block_that_is_overwritten_on_a_full_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = pool_in(dir.path());
+        assert!(overwrite(&path(&paths), b"text").is_err(), "no file has a block");
+        rewrite(&paths, &[]).unwrap();
+        assert!(fs::metadata(path(&paths)).unwrap().len() > 0 && read(&paths).unwrap().is_empty());
+        for text in ["one line\n", "a longer line\n", "short\n"] {
+            overwrite(&path(&paths), text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(path(&paths)).unwrap(), text);
+        }
     }
 }
