@@ -316,7 +316,11 @@ fn foreground(context: &Context, args: &Args) -> Result<(), Error> {
 /// Starts the supervisor in the background.
 fn detach(context: &Context, args: &Args, more: &[&str]) -> Result<Child, Error> {
     let failed = |error: std::io::Error| Error::failed(format!("cannot start the supervisor: {error}"));
-    let log = logfile::open(&context.paths.log("up")).map_err(failed)?;
+    let path = context.paths.log("up");
+    let log = logfile::open(&path).map_err(|error| match DaemonAbsence::new(context).unwritable_disk() {
+        Some(refusal) => Error::from(refusal),
+        None => failed(std::io::Error::other(format!("{}: {error}", path.display()))),
+    })?;
     let mut command = Command::new(programs::this());
     programs::environment(&mut command, &context.paths);
     command.args(["up", "--foreground", "--detached"]);
