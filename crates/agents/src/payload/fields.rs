@@ -6,7 +6,7 @@ use protocol::hook::{HookEvent, PROMPT_MAX, TEXT_MAX, ToolUse};
 use serde_json::{Map, Value};
 
 use super::repair_json::{Repaired, repair_json};
-use super::tool_use::{TELLING, describe, summary};
+use super::tool_use::{CUT_OFF, TELLING, describe, summary};
 use super::{ID_MAX, PLAN_TOOL, QUESTIONS_TOOL};
 
 /// The longest word or short sentence, in bytes.
@@ -19,9 +19,6 @@ const WRITING_TOOLS: [&str; 8] =
     ["Write", "Edit", "MultiEdit", "NotebookEdit", "write_file", "replace", "write", "edit"];
 /// Their arguments that name it.
 const FILE_KEYS: [&str; 3] = ["file_path", "filePath", "notebook_path"];
-
-/// The end of a question whose payload was cut off.
-const CUT_OFF: &str = "... (the rest is cut off; see its terminal)";
 
 /// The fields of a payload.
 pub(super) struct Fields {

@@ -34,6 +34,9 @@ const HARMLESS: [(&str, &str); 4] = [
     ("plan", "planFilePath"),
 ];
 
+/// The end of a question whose payload was cut off.
+pub(super) const CUT_OFF: &str = "... (the rest is cut off; see its terminal)";
+
 /// The bytes of a telling argument that a request has, however long the mark is at which the request was cut.
 const COMPARED: usize = ASK_MAX - 64;
 
@@ -89,6 +92,8 @@ pub struct Operation {
     telling: Option<String>,
     /// The text that a request for it has.
     text: String,
+    /// The arguments that a request shows; none if they are not known in full.
+    arguments: Option<Map<String, Value>>,
 }
 
 impl Operation {
@@ -97,10 +102,13 @@ impl Operation {
         let repaired = || {
             repair_json(input.as_bytes()).map(|Repaired { map, cut, .. }| Value::Object(cut.unwrap_or(map)))
         };
-        let input: Value = serde_json::from_str(input).ok().or_else(repaired).unwrap_or_default();
+        let whole: Option<Value> = serde_json::from_str(input).ok();
+        let arguments = whole.as_ref().and_then(Value::as_object).map(shown);
+        let input = whole.or_else(repaired).unwrap_or_default();
         Self {
             telling: summary(&input).map(Cow::into_owned),
             text: cut_question(&describe(&input, &TELLING)),
+            arguments,
         }
     }
 
@@ -109,14 +117,54 @@ impl Operation {
         self.text == request
     }
 
-    /// True if the request with this text may be for this: its most telling argument is the same, or none is known.
-    /// Some agents report fewer arguments with the use of a tool than with the request, and a long one is cut.
+    /// True if the request with this text may be for this. Some agents report fewer arguments with the use of a tool
+    /// than with the request, or the other way round: all arguments of one of both are those of the other. If one of
+    /// both was cut, the most telling argument decides.
     pub fn resembles(&self, request: &str) -> bool {
+        let is_cut = request.len() > COMPARED || request.ends_with(CUT_OFF);
+        match &self.arguments {
+            Some(used) if !is_cut => self.telling.as_deref() == Some(request) || self.agrees(used, request),
+            _ => self.begins(request),
+        }
+    }
+
+    fn agrees(&self, used: &Map<String, Value>, request: &str) -> bool {
+        let (head, asked) = read_request(request);
+        if self.telling.is_none() && head.is_some() {
+            // The text may be that of an argument which only its request shows, or a plan.
+            return asked.iter().all(|(name, value)| used.get(name).is_none_or(|used| used == value));
+        }
+        let is_head = |value: &Value| head.is_some() && words(value).as_deref() == head;
+        let is_asked = used.iter().all(|(name, value)| asked.get(name) == Some(value) || is_head(value));
+        let is_used = (head.is_none() || used.values().any(is_head))
+            && asked.iter().all(|(name, value)| used.get(name) == Some(value));
+        is_asked || is_used
+    }
+
+    /// True if the request begins with the most telling argument, as far as both are known.
+    fn begins(&self, request: &str) -> bool {
         let Some(telling) = &self.telling else { return true };
         let begin = cut(telling, COMPARED);
         let ends = |rest: &str| rest.is_empty() || rest.starts_with("\n{");
         request.strip_prefix(begin).is_some_and(|rest| begin.len() < telling.len() || ends(rest))
     }
+}
+
+/// Returns the arguments that the text of a request shows.
+fn shown(input: &Map<String, Value>) -> Map<String, Value> {
+    let key = most_telling(input, &TELLING).map_or("", |(key, _)| key);
+    let is_shown =
+        |(name, value): &(&String, &Value)| !value.is_null() && !HARMLESS.contains(&(key, name.as_str()));
+    input.iter().filter(is_shown).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Reads the text of a request as [`describe`] wrote it: the most telling argument, and the others.
+fn read_request(request: &str) -> (Option<&str>, Map<String, Value>) {
+    let (head, others) = match request.rsplit_once('\n') {
+        Some((head, others)) => (Some(head), others),
+        None => (None, request),
+    };
+    serde_json::from_str(others).map_or_else(|_| (Some(request), Map::new()), |others| (head, others))
 }
 
 #[cfg(test)]
@@ -129,7 +177,7 @@ mod tests {
         let used = read(r#"{"file_path":"/x","content":"a"}"#);
         assert!(used.is_asked_by("/x\n{\"content\":\"a\"}"));
         for (request, resembles) in
-            [("/x\n{\"content\":\"b\"}", true), ("/x", true), ("/x y", false), ("/xy", false), ("/", false)]
+            [("/x\n{\"content\":\"b\"}", false), ("/x", true), ("/x y", false), ("/xy", false), ("/", false)]
         {
             assert_eq!((used.resembles(request), used.is_asked_by(request)), (resembles, false), "{request}");
         }
@@ -140,5 +188,30 @@ mod tests {
         let used = read(&format!(r#"{{"command":"{long}"}}"#));
         assert!(used.resembles(&cut_question(&format!("{long}{long}"))), "cut, and not known to be another");
         assert!(!used.resembles("é"));
+    }
+
+    #[test]
+    fn a_use_does_not_resemble_a_request_for_other_arguments() {
+        let resembles = |input: &str, request: &str| Operation::read(input).resembles(request);
+        for (input, request, expected) in [
+            (r#"{"n":1}"#, r#"{"n":2}"#, false),
+            (r#"{"n":1}"#, r#"{"n":1,"m":2}"#, true),
+            (r#"{"n":1,"m":2}"#, r#"{"n":1}"#, true),
+            (r#"{"n":1}"#, r#"{"m":1}"#, false),
+            (r#"{"path":"/x","old":"a","new":"b"}"#, "/x\n{\"new\":\"b\",\"old\":\"c\"}", false),
+            (r#"{"path":"/x","old":"a","new":null}"#, "/x\n{\"new\":\"b\",\"old\":\"a\"}", true),
+            (r#"{"description":"look","prompt":"a"}"#, "look\n{\"prompt\":\"b\"}", false),
+            // The use does not show the description.
+            (r#"{"prompt":"a"}"#, "look\n{\"prompt\":\"a\"}", true),
+            (r#"{"n":1}"#, "look\n{\"n\":2}", false),
+            (r#"{"command":"make","description":"x"}"#, "make\n{\"cwd\":\"/\"}", true),
+            (r#"{"command":"cat <<E\n{\"a\":1}","cwd":"/"}"#, "cat <<E\n{\"a\":1}", true),
+            // A plan that was changed before it was accepted.
+            (r#"{"plan":"b"}"#, "a", true),
+        ] {
+            assert_eq!(resembles(input, request), expected, "{input} {request}");
+        }
+        let cut_off = format!("{{\"n\":{CUT_OFF}");
+        assert!(resembles(r#"{"n":1}"#, &cut_off) && resembles(r#"{"n":1,"m":"a"#, r#"{"n":2}"#), "cut");
     }
 }

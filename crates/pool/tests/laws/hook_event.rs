@@ -824,6 +824,25 @@ fn a_use_answers_the_request_with_the_same_arguments_before_one_that_resembles_i
 }
 
 #[test]
+fn a_use_answers_no_request_for_other_arguments() {
+    let mut stage = Stage::new("claude");
+    stage.says(signal::prompt());
+    let tool = "mcp__db__get".to_owned();
+    for text in [r#"{"n":1}"#, r#"{"n":2}"#] {
+        stage.pass(1);
+        let (tool, text) = (tool.clone(), text.to_owned());
+        stage.says(HookEvent::Permission { tool, text, wait_ms: 60_000 });
+    }
+    let HookEvent::ToolUsed(used) = signal::used(&tool) else { unreachable!() };
+    // The second report is one of a use whose request was answered before, as by `approve`.
+    for _ in 0..2 {
+        let input = r#"{"n":1}"#.to_owned();
+        stage.says(HookEvent::ToolUsed(Box::new(ToolUse { input, ..(*used).clone() })));
+        assert_eq!(texts(&stage), [r#"{"n":2}"#]);
+    }
+}
+
+#[test]
 fn a_request_that_no_hook_waits_for_gives_way_to_the_next() {
     let mut stage = Stage::new("claude");
     stage.says(signal::notified(Notice::Permission));
