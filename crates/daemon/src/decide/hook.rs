@@ -74,7 +74,7 @@ fn apply(turn: &mut Turn<'_>, daemon: &Daemon, (hook, origin): (Hook, Origin)) -
         // A late report does not move the time back: something may have been typed since.
         let before = turn.volatile.prompts.delivered_at().get(&hook.tag).copied();
         let at = turn.pool().latest(turn.now(), before.into_iter().chain([hook.at]));
-        turn.volatile.prompts.delivered(hook.tag, at);
+        turn.volatile.prompts.reported(hook.tag, at);
     }
     // One message for each turn: if the agent's record told of its end first, the hook's report queues no other.
     let ends_turn = matches!(hook.signal, HookEvent::TurnOver { .. });

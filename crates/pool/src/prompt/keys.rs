@@ -23,10 +23,11 @@ fn keys_at(pool: &Pool, session: SessionId) -> Option<Timestamp> {
 /// agents without hooks, and all after a command of their own, show on their screens alone that they took it.
 pub fn unheard_ago(turn: &Turn<'_>, tag: Tag) -> Option<Duration> {
     let (pool, now) = (turn.pool(), turn.now());
-    let given = *turn.volatile.prompts.delivered_at().get(&tag)?;
+    let prompts = &turn.volatile.prompts;
+    let (entered, given) = (prompts.entered_at(tag)?, *prompts.delivered_at().get(&tag)?);
     let notes = pool.tagged(tag).and_then(|session| pool.notes(session.id));
     let heard = notes.filter(|notes| notes.hooked == Some(tag)).and_then(|notes| notes.heard_at);
-    heard.is_none_or(|heard| pool.is_earlier(now, heard, given)).then(|| turn.age(given))
+    heard.is_none_or(|heard| pool.is_earlier(now, heard, entered)).then(|| turn.age(given))
 }
 
 /// Time since keys were last pressed in the session's terminal.

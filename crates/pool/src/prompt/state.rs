@@ -17,6 +17,8 @@ pub struct Prompts {
     newer_receipts: BTreeSet<Tag>,
     left_to_person: BTreeMap<SessionId, MessageId>,
     delivered_at: BTreeMap<Tag, Timestamp>,
+    /// Times from which on reports of agents may be about what was last typed into them.
+    entered_at: BTreeMap<Tag, Timestamp>,
     recalled: BTreeSet<Tag>,
     attended: BTreeSet<Tag>,
     /// The incarnations that clients show, and since when: 0 if that began before this start of `poold`.
@@ -138,10 +140,27 @@ impl Prompts {
 
     /// Stores that something was typed into an incarnation.
     pub fn delivered(&mut self, tag: Tag, at: Timestamp) {
+        self.delivered_since(tag, at, at);
+    }
+
+    /// Stores at `at` that something was typed into an incarnation, whose Enter was pressed after `entered_at`: the
+    /// agent may have reported meanwhile.
+    pub fn delivered_since(&mut self, tag: Tag, entered_at: Timestamp, at: Timestamp) {
+        self.entered_at.insert(tag, entered_at);
+        self.reported(tag, at);
+    }
+
+    /// Stores that an agent has reported something that it was given to do.
+    pub fn reported(&mut self, tag: Tag, at: Timestamp) {
         self.delivered_at.insert(tag, at);
     }
 
-    /// Times at which something was last typed into incarnations.
+    /// Returns the time from which on reports of an agent may be about what the pool last typed into it.
+    pub fn entered_at(&self, tag: Tag) -> Option<Timestamp> {
+        self.entered_at.get(&tag).copied()
+    }
+
+    /// Times at which something was last typed into incarnations, or their agents last reported what they do.
     pub fn delivered_at(&self) -> &BTreeMap<Tag, Timestamp> {
         &self.delivered_at
     }
@@ -259,6 +278,7 @@ impl Prompts {
         self.blocked.retain(|session, _| sessions.contains(session));
         self.left_to_person.retain(|session, _| sessions.contains(session));
         self.delivered_at.retain(|tag, _| runs.contains(tag));
+        self.entered_at.retain(|tag, _| runs.contains(tag));
         self.recalled.retain(|tag| runs.contains(tag));
         self.attended.retain(|tag| runs.contains(tag));
         self.visits.retain(|tag, _| runs.contains(tag));
@@ -332,6 +352,7 @@ mod tests {
         prompts.retain(&[TWO].into(), &[tag(2)].into());
         assert_eq!(prompts.blocked().keys().collect::<Vec<_>>(), [&TWO]);
         assert_eq!(prompts.delivered_at().keys().collect::<Vec<_>>(), [&tag(2)]);
+        assert_eq!([tag(1), tag(2)].map(|tag| prompts.entered_at(tag)), [None, Some(Timestamp(1))]);
         assert!(prompts.attended().iter().eq([&tag(2)]));
         assert!(!prompts.has_newer_receipt(tag(1)) && prompts.has_newer_receipt(tag(2)));
         assert!(prompts.begin_recall(tag(1)) && !prompts.begin_recall(tag(2)));

@@ -94,6 +94,7 @@ pub(super) async fn press_enter(
     if prompt.message.enter {
         sleep(enter_delay(prompt.message.size)).await;
     }
+    let entered_at = daemon.engine.turn(|turn| turn.now()).await?;
     let before = BeforeEnter {
         input: if confirm == Confirm::None { InputWatch::begin(daemon, &prompt).await } else { None },
         shell: if confirm == Confirm::Prompt { ShellBefore::read(daemon, &prompt).await } else { None },
@@ -136,7 +137,7 @@ pub(super) async fn press_enter(
     }
     crate::crash::point("deliver-typed");
     let session = prompt.message.session;
-    record_typed(daemon, &prompt, confirm, &before).await?;
+    record_typed(daemon, &prompt, confirm, (&before, entered_at)).await?;
     // Others may act on the session while the agent works.
     drop(grant);
     confirm::follow_up_from(daemon, session, before).await
@@ -147,7 +148,7 @@ async fn record_typed(
     daemon: &Daemon,
     prompt: &ClaimedPrompt,
     confirm: Confirm,
-    before: &BeforeEnter,
+    (before, entered_at): (&BeforeEnter, Timestamp),
 ) -> Result<(), Refusal> {
     let (session, id, tag) = (prompt.message.session, prompt.message.id, prompt.pane.tag);
     let (is_clear, enter) = (prompt.agent.is_clear(&prompt.body), prompt.message.enter);
@@ -159,7 +160,8 @@ async fn record_typed(
     };
     let record = move |turn: &mut Turn<'_>| {
         let now = turn.now();
-        turn.volatile.prompts.delivered(tag, now);
+        // The agent may have reported the prompt while its echo or its reading was awaited.
+        turn.volatile.prompts.delivered_since(tag, entered_at, now);
         if enter {
             // This Enter ends the line, with whatever stood in it before, just as one pressed by `poolctl keys`.
             turn.volatile.prompts.typed(tag, "\r");
@@ -245,6 +247,8 @@ async fn echo_result(daemon: &Daemon, prompt: &ClaimedPrompt) -> MessageReason {
 
 #[cfg(test)]
 mod tests {
+    use protocol::{AgentEvent, Notes};
+
     use super::*;
     use crate::run::tests::{TestDaemon, TestProcesses};
 
@@ -266,5 +270,38 @@ mod tests {
             let has_entered = test.has_called("enter_after") || test.has_called("enter");
             assert_eq!(has_entered, is_entered, "{screen}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_agent_reports_while_its_echo_is_awaited_is_about_the_prompt() {
+        const TEXT: &str = "no such text is shown";
+        let test = TestDaemon::start(TestProcesses::default());
+        let running = test.run("a").await;
+        let (message_id, token) = test.begin_typing(running.id, TEXT).await;
+        test.daemon.tmux.paste(running.pane, token, TEXT.as_bytes()).await.unwrap();
+        test.show(running.pane, "claude-draft");
+        let (message, body) = test.turn(move |turn| turn.message(message_id)).await.unwrap().unwrap();
+        let mut agent = test.daemon.settings().agents["claude"].clone();
+        agent.confirm = Confirm::Echo;
+        let (pane, session, tag) = (running.pane, running.id, running.pane.tag);
+        let prompt = ClaimedPrompt { token, message, body, pane, agent, rows_before: Vec::new() };
+        let grant = test.daemon.engine.lock_inside(session, "deliver").await.unwrap();
+        let report = async {
+            while !test.has_called("enter_after") {
+                sleep(Duration::from_millis(10)).await;
+            }
+            let report = move |turn: &mut Turn<'_>| {
+                let notes = Notes { hooked: Some(tag), heard_at: Some(turn.now()), ..Notes::default() };
+                turn.emit(Event::Agent(AgentEvent::AgentNoted { session, notes }));
+            };
+            test.turn(report).await;
+        };
+        let (entered, ()) = tokio::join!(press_enter(&test.daemon, prompt, grant), report);
+        entered.unwrap();
+        let after = move |turn: &mut Turn<'_>| {
+            let is_done = turn.pool().pending_message(session, message_id).is_none();
+            (is_done, pool::prompt::unheard_ago(turn, tag))
+        };
+        assert_eq!(test.turn(after).await, (true, None));
     }
 }

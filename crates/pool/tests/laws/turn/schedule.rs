@@ -518,6 +518,13 @@ fn what_was_typed_is_unheard_until_the_agent_of_the_same_incarnation_reports() {
     assert_eq!(unheard(&mut engine), Some(Duration::from_secs(1)), "that was another incarnation");
     heard(&mut engine, tag, given);
     assert_eq!(unheard(&mut engine), None);
+    let (entered, recorded) = (Timestamp(given.0 + 500), engine.now());
+    engine.volatile.prompts.delivered_since(tag, entered, recorded);
+    assert_eq!(unheard(&mut engine), Some(Duration::ZERO), "it was typed after the report");
+    heard(&mut engine, tag, entered);
+    assert_eq!(unheard(&mut engine), None, "the report came before it was recorded as typed");
+    engine.volatile.prompts.reported(tag, recorded);
+    assert_eq!(unheard(&mut engine), None, "a report is nothing that was typed");
 }
 
 #[test]
