@@ -32,8 +32,15 @@ pub(crate) async fn check(lease: &Lease, pane_found: bool) -> Result<(), String>
         let why = || format!("process {init} does not answer, and its pane was not found");
         return if pane_found { Ok(()) } else { Err(why()) };
     }
-    let Some(argv) = argv(init).await? else { return Ok(()) };
-    match job_of(&argv) {
+    match argv(init).await? {
+        Some(argv) => check_argv(lease, &argv, pane_found).map_err(|why| format!("process {init} {why}")),
+        None => Ok(()),
+    }
+}
+
+/// Checks the arguments of a living process.
+fn check_argv(lease: &Lease, argv: &[OsBytes], pane_found: bool) -> Result<(), &'static str> {
+    match job_of(argv) {
         Some(job) if is_own_job(job, lease) => Ok(()),
         // A session of this pool that was given back, and adopted again with another tag.
         Some(job) if pane_found && is_in(job, lease.run.as_path()) => Ok(()),
@@ -41,10 +48,10 @@ pub(crate) async fn check(lease: &Lease, pane_found: bool) -> Result<(), String>
         Some(job) if pane_found && has_its_tag(job, lease) && !job.parent().is_some_and(Path::exists) => {
             Ok(())
         }
-        Some(_) => Err(format!("process {init} is an init of another pool")),
+        Some(_) => Err("is an init of another pool"),
         // An adopted program, or not an init: only its pane proves the owner.
         None if pane_found => Ok(()),
-        None => Err(format!("process {init} is not an init of this pool, and its pane was not found")),
+        None => Err("is not an init of this pool, and its pane was not found"),
     }
 }
 
@@ -90,5 +97,36 @@ fn job_of(argv: &[OsBytes]) -> Option<&Path> {
     match argv {
         [_, exec, job] if exec.0 == b"exec" && job.0.ends_with(b".job") => Some(job.as_path()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use protocol::{Tag, Token};
+
+    use super::*;
+    use crate::tests::{candidate, lease};
+
+    #[test]
+    fn a_copy_of_a_pool_does_not_own_what_the_original_runs_and_a_moved_pool_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let [original, own] = ["original", "own"].map(|name| dir.path().join(name));
+        fs::create_dir(&original).unwrap();
+        fs::create_dir(&own).unwrap();
+        let lease =
+            Lease { run: own.clone().into(), ..lease(candidate("one"), Token::default(), dir.path()) };
+        let says = |dir: &Path, tag: Tag, pane_found: bool| {
+            let job = OsBytes::from(dir.join(format!("{tag}.job")));
+            check_argv(&lease, &["reaper".into(), "exec".into(), job], pane_found)
+        };
+        let (tag, other, foreign) = (lease.candidate.tag, Tag([8; 16]), Err("is an init of another pool"));
+        assert_eq!([says(&own, tag, true), says(&own, tag, false)], [Ok(()), Ok(())]);
+        assert_eq!([says(&own, other, true), says(&own, other, false)], [Ok(()), foreign], "adopted again");
+        assert_eq!([says(&original, tag, true), says(&original, tag, false)], [foreign, foreign], "a copy");
+        fs::remove_dir(&original).unwrap();
+        assert_eq!([says(&original, tag, true), says(&original, tag, false)], [Ok(()), foreign], "moved");
+        assert_eq!(says(&original, other, true), foreign);
     }
 }

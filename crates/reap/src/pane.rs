@@ -185,9 +185,12 @@ mod tests {
         assert_eq!(successor.pane.pane, created.pane.pane);
         assert_eq!(find(&tmux, &candidate(Some(created), 0)).await, PaneState::Gone, "its server is dead");
         let me = identity::me().unwrap();
-        let mut living = candidate(Some(created), 0);
-        living.server = Some(ServerId { process: me, started_at: 1 });
-        assert!(matches!(find(&tmux, &living).await, PaneState::Unknown(_)), "its server lives");
+        for pane in [Some(created.pane.pane), None] {
+            let server = Some(ServerId { process: me, started_at: 1 });
+            let living = Candidate { server, pane, ..candidate(Some(created), 0) };
+            let found = find(&tmux, &living).await;
+            assert!(matches!(found, PaneState::Unknown(_)), "its server lives: {pane:?}");
+        }
         assert!(!tmux.calls().contains(&"kill_pane"));
     }
 

@@ -113,3 +113,31 @@ fn foreign_member(member: &Member) -> String {
 fn described(member: &Member) -> String {
     format!("process {} ({})", member.id, member.comm.as_os_str().to_string_lossy())
 }
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use nix::sys::resource::{Resource, setrlimit};
+
+    use super::*;
+
+    /// Set in the process of the test's own, in which no file can be opened.
+    const ALONE: &str = "REAP_TEST_ALONE";
+
+    #[test]
+    fn a_process_that_cannot_be_read_counts_as_alive() {
+        let ended = ProcId { start: 0, ..identity::me().unwrap() };
+        assert!(!is_alive(ended));
+        if std::env::var_os(ALONE).is_some() {
+            setrlimit(Resource::RLIMIT_NOFILE, 0, 0).unwrap();
+            return assert!(is_alive(ended));
+        }
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.arg("a_process_that_cannot_be_read_counts_as_alive").env(ALONE, "1");
+        let output = again.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
+}

@@ -169,6 +169,8 @@ struct State {
     /// Number of leases that must be requested before the first is given.
     together: usize,
     leases: Vec<Tag>,
+    /// Tokens of the leases that were given, and of the verdicts.
+    tokens: (Vec<Token>, Vec<Token>),
     verdicts: BTreeMap<Tag, Outcome>,
     tmux_socket: PathBuf,
     welcomes: usize,
@@ -276,6 +278,7 @@ async fn answer(state: &Mutex<State>, held: &mut Option<Tag>, request: Request) 
             if matches!(verdict.outcome, Outcome::Gone { .. }) {
                 look().candidates.retain(|_, candidate| candidate.tag != verdict.tag);
             }
+            look().tokens.1.push(verdict.token);
             look().verdicts.insert(verdict.tag, verdict.outcome);
             Response::Done
         }
@@ -297,17 +300,18 @@ impl State {
         self.leases.len() < self.together
     }
 
-    fn lease(&self, tag: Tag) -> Reply {
+    fn lease(&mut self, tag: Tag) -> Reply {
         let found = self.candidates.values().find(|candidate| candidate.tag == tag);
         let Some(candidate) = found.filter(|_| !self.refused.contains(&tag)) else {
             return Err(Refusal::conflict("somebody else has it"));
         };
         let token = Token { epoch: Epoch(1), n: self.leases.len() as u64 };
+        self.tokens.0.push(token);
         Ok(Response::Lease(Box::new(lease(candidate.clone(), token, &self.tmux_socket))))
     }
 }
 
-fn lease(candidate: Candidate, token: Token, socket: &std::path::Path) -> Lease {
+pub(crate) fn lease(candidate: Candidate, token: Token, socket: &std::path::Path) -> Lease {
     let tmux_socket = OsBytes(socket.as_os_str().as_encoded_bytes().to_vec());
     Lease {
         token,
@@ -383,6 +387,23 @@ async fn a_shorter_grace_that_is_asked_for_ends_the_grace_under_way() {
     poold.state().candidates.get_mut("one").unwrap().grace_ms = 0;
     assert!(is_gone(&poold.verdict("one").await) && !stubborn.lives());
     assert_eq!(poold.state().leases.len(), 1);
+}
+
+#[tokio::test]
+async fn a_verdict_has_the_token_of_the_lease_that_a_restarted_poold_gave() {
+    let _stubborn = Stubborn::start(Some(tag("one")));
+    let poold = Poold::new([Candidate { grace_ms: 3_600_000, ..candidate("one") }]);
+    let _reaper = poold.reaper();
+    poold.until("it is leased", |state| !state.tokens.0.is_empty()).await;
+    {
+        let mut state = poold.state();
+        // Each lease from now on has another token, as those of the next `poold`.
+        state.leases.push(tag("other"));
+        state.candidates.get_mut("one").unwrap().grace_ms = 0;
+    }
+    assert!(is_gone(&poold.verdict("one").await));
+    let (given, settled) = poold.state().tokens.clone();
+    assert_eq!((given[0].n, settled), (1, vec![Token { epoch: Epoch(1), n: 2 }]));
 }
 
 /// A process that only its cgroup identifies.
@@ -490,6 +511,9 @@ async fn once_says_whether_all_is_gone() {
     poold.state().candidates.insert("three".to_owned(), left);
     assert!(once(poold.options()).await.is_err(), "silence is no proof where the server lives");
     assert!(matches!(poold.state().verdicts[&tag("three")], Outcome::Untouched { .. }));
+    let poold = Poold::new([candidate("one")]);
+    poold.state().refused.insert(tag("one"));
+    assert!(once(poold.options()).await.is_err(), "somebody else ends it, and it is named still");
 }
 
 #[tokio::test]
@@ -584,6 +608,28 @@ async fn a_command_before_keeps_only_what_a_rule_ends() {
         let lease = Lease { before: vec!["false".into()], ..lease };
         let said = operator_command::run_before(&lease, LONG).await;
         assert_eq!(said.is_ok(), goes_on, "{rule:?} {said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_before_cannot_keep_what_has_ended_from_being_cleaned_up() {
+    use CandidateKind::{Leftover, Orphan, RetiredTag, StaleWorker, ZombiePane};
+    let dir = tempfile::tempdir().unwrap();
+    let me = identity::me().unwrap();
+    let (living, ended) = (Some(me), Some(ProcId { start: me.start + 1, ..me }));
+    for (kind, init, goes_on) in [
+        (ZombiePane, None, true),
+        (RetiredTag, None, true),
+        (Leftover, None, true),
+        (StaleWorker, ended, true),
+        (StaleWorker, living, false),
+        (Orphan, None, false),
+    ] {
+        let candidate = Candidate { kind, init, rule: Some(Rule::Hung), ..candidate("one") };
+        let lease = lease(candidate, Token::default(), dir.path());
+        let lease = Lease { before: vec!["false".into()], ..lease };
+        let said = operator_command::run_before(&lease, LONG).await;
+        assert_eq!(said.is_ok(), goes_on, "{kind:?} {said:?}");
     }
 }
 
