@@ -48,7 +48,11 @@ pub fn me() -> io::Result<ProcId> {
 
 /// Returns the run state of this process; [`State::Gone`] if its pid belongs to another one now.
 pub fn state(id: ProcId) -> io::Result<State> {
-    match platform::basic_info(id.pid) {
+    state_as_read(id, platform::basic_info(id.pid))
+}
+
+fn state_as_read(id: ProcId, read: io::Result<Option<BasicInfo>>) -> io::Result<State> {
+    match read {
         // A process that does not answer is blocked in the kernel.
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(State::Running),
         read => {
@@ -93,6 +97,15 @@ mod tests {
         let impostor = ProcId { start: me.start + 1, ..me };
         assert_eq!(state(impostor).unwrap(), State::Gone);
         assert!(exited(impostor).unwrap());
+    }
+
+    #[test]
+    fn a_process_that_does_not_answer_is_not_gone_and_one_that_cannot_be_read_is_unknown() {
+        let id = me().unwrap();
+        let read = |kind: io::ErrorKind| state_as_read(id, Err(kind.into())).map_err(|error| error.kind());
+        assert_eq!(read(io::ErrorKind::TimedOut), Ok(State::Running));
+        assert_eq!(read(io::ErrorKind::PermissionDenied), Err(io::ErrorKind::PermissionDenied));
+        assert_eq!(state_as_read(id, Ok(None)).unwrap(), State::Gone);
     }
 
     #[test]

@@ -133,8 +133,8 @@ pub fn kill_with_hook(
         before(KillStep::AwaitInit);
         init.signal(Signal::SIGCONT)?;
         if !init.wait(INIT_EXIT_TIMEOUT)? {
-            let left = options.grace.min(options.limit.get()).saturating_sub(start.elapsed());
-            run.run_ladder(Scope::All, (left.max(options.verify), &GraceLimit::default()))?;
+            let grace = options.limit.grace_of_init(options.grace, start.elapsed(), options.verify);
+            run.run_ladder(Scope::All, (grace, &GraceLimit::default()))?;
         }
     }
     run.report()
@@ -388,5 +388,77 @@ impl KillRun<'_> {
             list.push(Member { state: if ended { State::Gone } else { state }, ..target.member });
         }
         Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use protocol::Tag;
+
+    use super::*;
+    use crate::testing::{Running, wait_until};
+
+    const NOBODY: Tag = Tag([0x4b; 16]);
+
+    fn evidence(init: Option<ProcId>) -> Evidence {
+        Evidence { init, sid: None, tag: NOBODY, cgroup: None, socket: None }
+    }
+
+    #[test]
+    fn what_could_not_be_killed_as_fast_as_it_forked_survives_also_if_it_has_ended_since() {
+        // No process has these start times.
+        let ids = [1, 2].map(|start| ProcId { pid: std::process::id(), start });
+        let target = |id: ProcId| {
+            let (comm, state, via) = ("bomb".into(), State::Running, Via::Tag);
+            (id, Target { member: Member { id, ppid: 1, comm, state, via }, handle: None, ended: true })
+        };
+        let run = KillRun {
+            evidence: &evidence(None),
+            options: &KillOptions::default(),
+            before: &|_| (),
+            targets: ids.map(target).into(),
+            outpaced: HashSet::from([ids[1]]),
+            hung_up: HashSet::new(),
+            daemons: None,
+            spared: Vec::new(),
+            foreign: BTreeMap::new(),
+            is_partial: false,
+        };
+        let report = run.report().unwrap();
+        let listed =
+            |list: &[Member]| list.iter().map(|member| (member.id, member.state)).collect::<Vec<_>>();
+        assert_eq!(listed(&report.killed), [(ids[0], State::Gone)]);
+        assert_eq!(listed(&report.survivors), [(ids[1], State::Gone)]);
+    }
+
+    /// On plain files in place of a group's.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_group_whose_processes_are_not_shown_here_is_not_proved_to_be_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let group = dir.path().join(NOBODY.to_string());
+        std::fs::create_dir(&group).unwrap();
+        let evidence = Evidence { cgroup: Some(group.clone()), ..evidence(None) };
+        let at_once = KillOptions { grace: Duration::ZERO, verify: Duration::ZERO, ..KillOptions::default() };
+        let kill_of = |populated: u8| {
+            std::fs::write(group.join("cgroup.events"), format!("populated {populated}\n")).unwrap();
+            kill(&evidence, &at_once)
+        };
+        assert_eq!(kill_of(0).unwrap(), KillReport::default());
+        assert!(matches!(kill_of(1), Err(Error::Populated(_))));
+    }
+
+    #[test]
+    fn a_stopped_program_goes_on_at_term_and_saves_its_work() {
+        let script = "trap 'exit 3' TERM; kill -STOP $$; while :; do sleep 0.01; done";
+        let mut program = Running::start(Command::new("sh").args(["-c", script]));
+        let id = identity::identify(program.id()).unwrap().unwrap();
+        wait_until("the stop", || identity::state(id).unwrap() == State::Stopped);
+        let grace = Duration::from_secs(20);
+        let options = KillOptions { grace, init_exits_last: false, ..KillOptions::default() };
+        assert_eq!(kill(&evidence(Some(id)), &options).unwrap().survivors, []);
+        assert_eq!(program.wait().unwrap().code(), Some(3));
     }
 }

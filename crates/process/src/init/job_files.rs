@@ -67,8 +67,13 @@ impl JobFiles {
 
     /// Writes the exit record. It is synced to disk on return, so it survives a crash of the machine.
     pub(super) fn write_exit(&self, record: &ExitRecord) -> io::Result<()> {
-        self.write("exit", record, File::sync_all)?;
-        File::open(self.job.parent().unwrap_or(Path::new(".")))?.sync_all()
+        self.write_exit_with(record, File::sync_all)
+    }
+
+    /// Calls `sync` with the file before it gets its name, and with the directory afterwards.
+    fn write_exit_with(&self, record: &ExitRecord, sync: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
+        self.write("exit", record, &sync)?;
+        sync(&File::open(self.job.parent().unwrap_or(Path::new(".")))?)
     }
 
     /// Writes a record atomically.
@@ -107,4 +112,54 @@ impl JobFiles {
 pub(super) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::default().after(since)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    fn record() -> ExitRecord {
+        ExitRecord {
+            version: JOB_VERSION,
+            code: Some(3),
+            signal: None,
+            exec_error: None,
+            at: Timestamp::default(),
+            user_us: 0,
+            system_us: 0,
+            max_rss_kib: 0,
+            oom_kills: None,
+        }
+    }
+
+    #[test]
+    fn an_exit_record_is_synced_before_it_gets_its_name_and_its_directory_afterwards() {
+        let dir = tempfile::tempdir().unwrap();
+        let (files, named) = (JobFiles::new(&dir.path().join("1.job")), dir.path().join("1.exit"));
+        let synced = RefCell::new(Vec::new());
+        let sync = |file: &File| {
+            synced.borrow_mut().push((file.metadata()?.is_dir(), named.exists()));
+            Ok(())
+        };
+        files.write_exit_with(&record(), sync).unwrap();
+        assert_eq!(*synced.borrow(), [(false, false), (true, true)]);
+    }
+
+    /// In place of the file there is a FIFO, which cannot be synced.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_exit_record_that_is_not_synced_is_not_written() {
+        use nix::{errno::Errno, sys::stat::Mode, unistd::mkfifo};
+        let dir = tempfile::tempdir().unwrap();
+        let files = JobFiles::new(&dir.path().join("1.job"));
+        let fifo = files.temporary_path("exit");
+        mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+        let mut options = OpenOptions::new();
+        let _reader = options.read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&fifo).unwrap();
+        let error = files.write_exit(&record()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::EINVAL as i32));
+        assert!(!dir.path().join("1.exit").exists());
+    }
 }

@@ -110,21 +110,25 @@ pub(super) fn compress(files: &LogDir, offset: u64) -> io::Result<()> {
     let target = open_with(OpenOptions::new().write(true).create(true).mode(0o600), &path)?;
     claim(&path, &target)?;
     let written = write(&source, &target, length);
-    let result = written.and_then(|()| {
-        let _lock = files.lock()?;
-        check_path(&plain, &source)?;
-        check_path(&path, &target)?;
-        if source.metadata()?.len() != length {
-            return Err(ErrorKind::NotFound.into());
-        }
-        fs::rename(&path, files.path(&part_name(offset, true)))?;
-        // Its disk space is freed when the last descriptor is closed, after the lock is released.
-        fs::remove_file(&plain)
-    });
+    let result = written.and_then(|()| replace(files, offset, (&source, length), &target));
     if result.is_err() && check_path(&path, &target).is_ok() {
         drop(remove(&path));
     }
     result
+}
+
+/// Replaces a part of this length by the one that was compressed from it, if it still exists unchanged.
+fn replace(files: &LogDir, offset: u64, (source, length): (&File, u64), target: &File) -> io::Result<()> {
+    let (plain, path) = (files.path(&part_name(offset, false)), files.path(logs::COMPRESSING));
+    let _lock = files.lock()?;
+    check_path(&plain, source)?;
+    check_path(&path, target)?;
+    if source.metadata()?.len() != length {
+        return Err(ErrorKind::NotFound.into());
+    }
+    fs::rename(&path, files.path(&part_name(offset, true)))?;
+    // Its disk space is freed when the last descriptor is closed, after the lock is released.
+    fs::remove_file(&plain)
 }
 
 /// Locks and empties the file that was opened at this path. Fails if another writer's thread is compressing
@@ -181,5 +185,53 @@ impl Write for SizeLimited<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part of blanks.
+    const PART: [u8; 4096] = [b' '; 4096];
+
+    #[test]
+    fn a_part_that_was_cleared_or_replaced_meanwhile_does_not_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = LogDir::create(dir.path()).unwrap();
+        let [plain, compressed] = [false, true].map(|compressed| files.path(&part_name(7, compressed)));
+        let path = files.path(logs::COMPRESSING);
+        for change in ["none", "cleared", "replaced", "appended"] {
+            fs::write(&plain, PART).unwrap();
+            let (source, target) = (File::open(&plain).unwrap(), File::create(&path).unwrap());
+            match change {
+                "cleared" => fs::remove_file(&plain).unwrap(),
+                "replaced" => {
+                    fs::remove_file(&plain).unwrap();
+                    fs::write(&plain, PART).unwrap();
+                }
+                "appended" => fs::write(&plain, [PART, PART].concat()).unwrap(),
+                _ => {}
+            }
+            let before = plain.exists();
+            let replaced = replace(&files, 7, (&source, PART.len() as u64), &target);
+            assert_eq!(replaced.is_ok(), change == "none", "{change}");
+            let is_kept = (plain.exists(), compressed.exists()) == (before, false);
+            assert_eq!(is_kept, change != "none", "{change}");
+            drop((fs::remove_file(&plain), fs::remove_file(&compressed)));
+        }
+    }
+
+    /// On a pipe, which cannot be synced.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_part_that_is_not_synced_does_not_count_as_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("part");
+        fs::write(&path, PART).unwrap();
+        let (_reader, writer) = io::pipe().unwrap();
+        let target = File::from(std::os::fd::OwnedFd::from(writer));
+        let written = write(&File::open(&path).unwrap(), &target, PART.len() as u64);
+        assert_eq!(written.unwrap_err().raw_os_error(), Some(nix::errno::Errno::EINVAL as i32));
     }
 }

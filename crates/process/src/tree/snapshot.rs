@@ -86,7 +86,7 @@ impl Snapshot {
         let read = move |pid| read_entry(pid, earlier.as_deref());
         UNANSWERED.read_each(&listed, read, |pid, result| match result {
             Some(Ok(Some(entry))) => {
-                complete &= entry.info.state != State::Zombie && entry.info.image != Image::Unfinished;
+                complete &= is_settled(&entry.info);
                 self.entries.insert(pid, entry);
             }
             Some(Ok(None)) => complete = false,
@@ -128,6 +128,11 @@ impl Snapshot {
         }
         children
     }
+}
+
+/// False for a process that may have left a child unseen, as it has ended, or whose markers are not readable yet.
+fn is_settled(info: &BasicInfo) -> bool {
+    info.state != State::Zombie && info.image != Image::Unfinished
 }
 
 /// Reads a process with its markers, which are those of an earlier snapshot if they are the same.

@@ -22,6 +22,7 @@ crate::tests![
     p03_helpers_of_a_program_that_saves_its_work_at_term_are_let,
     p03_what_ignores_term_has_the_whole_grace,
     a_shell_that_is_ended_does_not_go_on_with_its_line,
+    a_shell_that_cannot_be_stopped_is_not_hung_up_while_its_job_saves_its_work,
     a_shell_beside_a_job_that_ignores_term_saves_its_history,
     the_ladder_ends_what_a_dead_init_left,
     the_ladder_ends_a_stopped_init,
@@ -223,6 +224,19 @@ fn a_shell_that_is_ended_does_not_go_on_with_its_line() {
         assert_eq!(pane.end_alone(), InitExit::Signal(1), "{shell:?}");
         assert!(!dir.join("went-on").exists(), "{shell:?}");
     }
+}
+
+/// On a shell whose parent is not signalled, like that of an adopted pane.
+fn a_shell_that_cannot_be_stopped_is_not_hung_up_while_its_job_saves_its_work() {
+    let mut pane = Pane::run(&["bash", "--norc", "-i"], |_| ());
+    pane.type_keys(format!("sh -c \"{SAVES}; touch begun; while :; do sleep 0.01; done\"\n").as_bytes());
+    let dir = pane.file("exit").parent().unwrap().to_owned();
+    wait_until("its work", || dir.join("begun").exists());
+    let protected = vec![pane.started().init.pid];
+    let report = kill(&pane.evidence(), &KillOptions { protected, ..options(20_000) }).unwrap();
+    assert_eq!(report.survivors, []);
+    assert_eq!(pane.end_alone(), InitExit::Signal(1));
+    assert!(dir.join("saved").exists() && !dir.join("interrupted").exists());
 }
 
 fn a_shell_beside_a_job_that_ignores_term_saves_its_history() {

@@ -88,3 +88,11 @@ fn exhausted_resources_are_errors_and_denied_access_is_not() {
     assert_eq!([kept(libc::EACCES), kept(libc::EPERM)], [Ok(None); 2]);
     assert_eq!([kept(libc::EMFILE), kept(libc::ENOMEM)], [Err(libc::EMFILE), Err(libc::ENOMEM)]);
 }
+
+#[test]
+fn a_process_that_has_ended_or_is_in_its_exec_is_not_settled() {
+    let me = platform::basic_info(std::process::id()).unwrap().unwrap();
+    assert!(is_settled(&me) && is_settled(&BasicInfo { image: Image::Unknown, ..me.clone() }));
+    assert!(!is_settled(&BasicInfo { state: State::Zombie, ..me.clone() }));
+    assert!(!is_settled(&BasicInfo { image: Image::Unfinished, ..me }));
+}
