@@ -2,7 +2,7 @@
 
 use protocol::TmuxSessionId;
 use tmux::fake::{Fake, Fault};
-use tmux::{Adopt, Answer, Driver, PaneRef, Receipt, Size, TmuxError};
+use tmux::{Adopt, Answer, Created, Driver, PaneRef, Receipt, Size, TmuxError};
 
 use crate::support::Rig;
 
@@ -35,6 +35,7 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert_eq!(driver.kill_pane(wrong).await.unwrap(), Answer::NotOurs);
     assert_eq!(driver.rename(pane, created.session, &"b".parse().unwrap()).await.unwrap(), Answer::Done);
     assert_eq!(driver.observe().await.unwrap().sessions[&created.session].name, "b");
+    give_up(driver, &created).await;
     assert!(driver.clients(pane, created.session).await.unwrap().is_empty());
     assert_eq!(driver.release(pane, false).await.unwrap(), Answer::Done);
     let left = &driver.observe().await.unwrap().panes[&pane.pane];
@@ -62,6 +63,15 @@ async fn story(driver: &dyn Driver, rig: &Rig) {
     assert_eq!(driver.kill_pane(pane).await.unwrap(), Answer::Done);
     assert_eq!(driver.kill_pane(pane).await.unwrap(), Answer::Gone);
     assert!(driver.observe().await.unwrap().sessions.is_empty());
+}
+
+/// The session `b` is renamed under this name alone.
+async fn give_up(driver: &dyn Driver, created: &Created) {
+    for (from, shown) in [("a", "b"), ("b", "left")] {
+        let (from, to) = (from.parse().unwrap(), "left".parse().unwrap());
+        driver.rename_left(created.pane.server, created.session, (&from, &to)).await.unwrap();
+        assert_eq!(driver.observe().await.unwrap().sessions[&created.session].name, shown);
+    }
 }
 
 /// A text is typed once under its token, in order, and later queries find it typed.

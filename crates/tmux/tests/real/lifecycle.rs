@@ -330,3 +330,17 @@ async fn attached_clients_are_listed_and_switched() {
     drop(attached.stdin.take());
     attached.wait().unwrap();
 }
+
+#[tokio::test]
+async fn only_the_pools_own_server_is_told_to_end_without_sessions() {
+    let mut rig = Rig::new();
+    let created = rig.start("a", "exec sleep 1000").await;
+    rig.raw(&["set-option", "-s", "exit-empty", "off"]);
+    rig.raw(&["kill-session", "-t", &created.session.to_string()]);
+    rig.device.end_if_empty().await.unwrap();
+    assert_eq!(rig.raw(&["show-options", "-sv", "exit-empty"]), "off\n", "it is its user's");
+    rig.device.own = true;
+    rig.device.end_if_empty().await.unwrap();
+    let ended = async || matches!(rig.device.observe().await, Err(TmuxError::NoServer));
+    eventually("its end", ended).await;
+}
