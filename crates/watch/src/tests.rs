@@ -33,14 +33,14 @@ use crate::{Options, print, run};
 const LONG: Duration = Duration::from_secs(20);
 
 /// Private tmux server, ended on drop.
-struct Tmux {
+pub(crate) struct Tmux {
     dir: TempDir,
-    device: Device,
+    pub(crate) device: Device,
     server: Option<ProcId>,
 }
 
 impl Tmux {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let init = dir.path().join("init");
         fs::write(&init, "#!/bin/sh\n[ $1 = log ] && exit\nexec /bin/sh \"$2\"\n").unwrap();
@@ -50,7 +50,7 @@ impl Tmux {
     }
 
     /// Creates a session with this shell script in its pane.
-    async fn create(&mut self, name: &str, script: &str) -> Created {
+    pub(crate) async fn create(&mut self, name: &str, script: &str) -> Created {
         let job = self.dir.path().join(format!("{name}.sh"));
         fs::write(&job, script).unwrap();
         let (init, log) = (self.dir.path().join("init"), LogOptions::new(self.dir.path()));

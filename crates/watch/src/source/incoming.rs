@@ -243,3 +243,83 @@ fn is_alive(server: ServerId) -> bool {
 fn pid_mismatch(server: ServerRef) -> String {
     format!("the tmux server reports pid {}, which is another process", server.pid)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use process::handle::Handle;
+    use tmux::Device;
+
+    use super::*;
+    use crate::source::Plan;
+    use crate::tests::Tmux;
+
+    fn source(device: Device) -> Source {
+        let plan = Plan { transport: None, sweep: None, patience: Duration::from_secs(20) };
+        Source::new(device, plan).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_connection_to_a_socket_that_was_replaced_meanwhile_is_not_used() {
+        let mut tmux = Tmux::new();
+        tmux.create("one", "exec sleep 1000").await;
+        let mut source = source(tmux.device.clone());
+        for (file, is_used) in [(Some((0, 0)), false), (file_identity(&tmux.device.socket), true)] {
+            let live = Live::open(&tmux.device, TmuxTransport::Native).await.unwrap();
+            source.socket_file = file;
+            assert_eq!(source.opened(TmuxTransport::Native, Box::new(live), Instant::now()), None);
+            assert_eq!(matches!(source.connection, Connection::Live(_)), is_used, "{file:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_listing_of_a_server_that_has_ended_since_is_not_believed() {
+        let me = identity::me().unwrap();
+        for (process, is_believed) in [(ProcId { start: me.start + 1, ..me }, false), (me, true)] {
+            let server = ServerId { process, started_at: 1 };
+            let mut source = source(Device::new("tmux", "/nowhere/at/all"));
+            source.server = Some(server);
+            source.pending.push_back((Scope::All, Instant::now()));
+            let listing =
+                Listing { server: server.into(), sessions: BTreeMap::new(), panes: BTreeMap::new() };
+            let event = source.read_done(Scope::All, Reading::All(listing), Instant::now());
+            assert_eq!(matches!(event, Some(SourceEvent::Whole(_))), is_believed, "{event:?}");
+            assert_eq!(source.model.server(), Some(server).filter(|_| is_believed));
+        }
+    }
+
+    /// On a shell with the name of a tmux server, which the signal ends.
+    #[cfg_attr(not(target_os = "linux"), ignore = "a process has the name of its file")]
+    #[tokio::test]
+    async fn a_server_out_of_reach_is_told_to_listen_only_where_nobody_does() {
+        for listens in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let [program, socket] = ["tmux", "socket"].map(|name| dir.path().join(name));
+            symlink("/bin/sh", &program).unwrap();
+            let mut server =
+                Command::new(&program).args(["-c", "read -r line"]).stdin(Stdio::piped()).spawn().unwrap();
+            let _input = server.stdin.take();
+            let process = identity::identify(server.id()).unwrap().unwrap();
+            let _other = listens.then(|| UnixListener::bind(&socket).unwrap());
+            let mut source = source(Device::new("tmux", &socket));
+            source.suppose(Some(ServerId { process, started_at: 1 }));
+            // The fourth failure is late enough.
+            for seconds in [0, 2, 4, 6] {
+                let now = Instant::now() + Duration::from_secs(seconds);
+                assert_eq!(source.diagnose(Failure::NoServer, now), SourceEvent::Silence);
+            }
+            // It ends by the first signal that it was sent.
+            if let Some(process) = Handle::open(process).unwrap() {
+                process.signal(Signal::SIGTERM).unwrap();
+            }
+            let first = if listens { Signal::SIGTERM } else { Signal::SIGUSR1 };
+            assert_eq!(server.wait().unwrap().signal(), Some(first as i32));
+        }
+    }
+}
