@@ -127,11 +127,10 @@ impl Reader {
                 self.skip_to(part.offset);
                 match open(&self.dir, part, self.offset) {
                     Ok(reader) => self.open = Some(OpenFile::Part(reader, part.end())),
-                    // The part was compressed or dropped meanwhile.
-                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    Err(error) if is_shortage(&error) => return Err(error),
-                    Err(_) => {
-                        self.skip_to(part.end());
+                    Err(error) => {
+                        if is_damaged(error)? {
+                            self.skip_to(part.end());
+                        }
                         continue;
                     }
                 }
@@ -167,6 +166,14 @@ fn list_files(dir: &Path) -> io::Result<(Parts, Option<File>)> {
             return Ok((parts, current));
         }
     }
+}
+
+/// True if a part that could not be opened is damaged; false if it was compressed or dropped meanwhile.
+///
+/// # Errors
+/// This process or the system lacks something, which says nothing about the part.
+fn is_damaged(error: io::Error) -> io::Result<bool> {
+    if is_shortage(&error) { Err(error) } else { Ok(error.kind() != ErrorKind::NotFound) }
 }
 
 /// Returns the start and end offset of each file, oldest first.
@@ -225,4 +232,19 @@ fn open(dir: &Path, part: &Part, offset: u64) -> io::Result<PartReader> {
         return Err(ErrorKind::UnexpectedEof.into());
     }
     Ok(PartReader::Compressed(decoder))
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::errno::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_shortage_of_descriptors_makes_no_part_damaged() {
+        let is_damaged = |errno: Errno| super::is_damaged(errno.into()).map_err(|error| error.raw_os_error());
+        assert_eq!(is_damaged(Errno::EMFILE), Err(Some(Errno::EMFILE as i32)));
+        assert_eq!([is_damaged(Errno::ENOENT), is_damaged(Errno::EACCES)], [Ok(false), Ok(true)]);
+        assert!(super::is_damaged(ErrorKind::UnexpectedEof.into()).unwrap());
+    }
 }
