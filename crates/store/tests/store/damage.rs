@@ -54,6 +54,35 @@ fn d8_a_flipped_bit_is_reported_or_harmless() {
     assert!(reported > flips / 8, "the flips hit something: {reported} of {flips}");
 }
 
+/// The checksum of its record would quarantine that alone; the one of its page shows that the file is not sound.
+#[test]
+fn d8_a_file_with_a_flipped_bit_in_a_message_is_refused_as_a_whole() {
+    let needle = b"needle in a haystack";
+    let (disk, mut store, mut history) = fresh(3);
+    history.create();
+    let id = history.send();
+    history.set_body(id, needle.to_vec());
+    // Later commits, so that none that is intact is left to return to.
+    for _ in 0..4 {
+        history.commit(&mut store).unwrap();
+        history.create();
+    }
+    store.close().unwrap();
+    let (dir, mut bytes) = (tempfile::tempdir().unwrap(), disk.bytes());
+    let path = dir.path().join("pool.redb");
+    fs::write(&path, &bytes).unwrap();
+    let (store, loaded) = Store::open(&path, |_| {}).unwrap();
+    assert_eq!(loaded.quarantined, []);
+    store.close().unwrap();
+    let copies = bytes.windows(needle.len()).enumerate().filter(|(_, found)| found == needle);
+    let copies: Vec<usize> = copies.map(|(at, _)| at).collect();
+    assert!(!copies.is_empty());
+    copies.into_iter().for_each(|at| bytes[at] ^= 1);
+    fs::write(&path, &bytes).unwrap();
+    let opened = Store::open(&path, |_| {});
+    assert!(matches!(opened, Err(StoreError::Damaged(_))), "{opened:?}");
+}
+
 fn raw(disk: &Disk) -> Database {
     Database::builder().create_with_backend(disk.clone()).unwrap()
 }

@@ -252,6 +252,18 @@ fn a_check_finds_all_damage() {
 }
 
 #[test]
+fn a_check_compares_the_size_of_a_message_with_its_body() {
+    let (_dir, mut store, mut history) = filled(4);
+    let id = history.send();
+    let size = history.now.messages[&id].0.size;
+    history.set_body(id, vec![b'x'; usize::try_from(size).unwrap() + 1]);
+    history.commit(&mut store).unwrap();
+    let problems = check(&store).unwrap().problems;
+    let expected = format!(": its body has {} bytes, not {size}", size + 1);
+    assert!(problems.len() == 1 && problems[0].ends_with(&expected), "{problems:?}");
+}
+
+#[test]
 fn a_line_of_an_export_is_readable() {
     let (_dir, mut store, mut history) = filled(6);
     let id = history.send();
