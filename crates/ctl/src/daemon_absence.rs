@@ -58,7 +58,9 @@ impl DaemonAbsence {
     pub(crate) fn unwritable_disk(&self) -> Option<Refusal> {
         let state = &self.paths.state;
         let free = (machine::free_disk(state), machine::free_inodes(state));
-        unwritable(state, free, machine::is_read_only(state)).map(Refusal::storage)
+        // The mount of a sandbox may be read-only, and that of poold not.
+        let is_read_only = self.possible_daemon().is_none() && machine::is_read_only(state);
+        unwritable(state, free, is_read_only).map(Refusal::storage)
     }
 
     /// Returns the error of a request that a listening daemon did not answer: within this time limit of the user's, or
@@ -245,7 +247,7 @@ fn unwritable(dir: &Path, free: (Option<u64>, Option<u64>), is_read_only: bool) 
     let dir = dir.display();
     if is_read_only {
         return Some(format!(
-            "the file system of {dir} is read-only now, and poold cannot run: mend it, or mount it to be written"
+            "the file system of {dir} is read-only here, and poold cannot run: mend it, or mount it to be written"
         ));
     }
     let bytes = free.0.filter(|bytes| *bytes < FULL_DISK).map(size::short);
@@ -472,7 +474,7 @@ mod tests {
         assert!(full.starts_with("the disk of /pool is full (") && full.ends_with("free some space there"));
         let no_inodes = unwritable(Path::new("/pool"), (Some(FULL_DISK), Some(0)), false).unwrap();
         assert!(no_inodes.starts_with("the disk of /pool is full (no inodes left)"));
-        let read_only = "the file system of /pool is read-only now, and poold cannot run: mend it, or mount it to be \
+        let read_only = "the file system of /pool is read-only here, and poold cannot run: mend it, or mount it to be \
                          written";
         assert_eq!(
             (told(Some(0), true).as_deref(), told(None, true).as_deref()),

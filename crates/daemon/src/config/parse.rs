@@ -58,7 +58,15 @@ fn mistake(text: &str, error: &toml::de::Error) -> ConfigError {
     let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return ConfigError(what) };
     let line = before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-    ConfigError(format!("TOML parse error at line {line}, column {column}: {what}"))
+    let key = key_before(before).map_or_else(String::new, |key| format!("{key}: "));
+    ConfigError(format!("TOML parse error at line {line}, column {column}: {key}{what}"))
+}
+
+/// Returns the key of the value that begins here, if nothing else comes before it in its line.
+fn key_before(text: &str) -> Option<&str> {
+    let key = text.rsplit('\n').next()?.trim_end().strip_suffix('=')?.trim();
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    (!key.is_empty() && key.chars().all(is_bare)).then_some(key)
 }
 
 /// Removes the value from a message like `invalid type: string "VALUE", expected a map`.

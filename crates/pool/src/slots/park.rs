@@ -71,14 +71,10 @@ pub fn run_to_hang_up(
     }
 }
 
-/// True if a session is not to be parked after all, by what is known of its agent now. A report may be learnt only after
-/// the decision although it is from before, after a standstill of `poold` for example. A session is parked on request
-/// or for its usage limit although it works, but not if it began to work after that. One that is parked for the time
-/// that it has rested must not have worked at all since.
+/// True if a session is not to be parked after all, by what is known of its agent now. Whoever asked for it, or a rule
+/// of the reaper, may have decided that of a working agent: then only work that began after the decision counts. One
+/// that gives up its slot was at rest as far as was known. A report that says otherwise may be learnt only later,
+/// after a standstill of `poold` for example, although it is from before.
 fn contradicts_park(reason: Option<Reason>, known: &Activity, is_new: bool) -> bool {
-    match reason {
-        Some(Reason::Parked | Reason::Limited) => known.state.is_at_work() && is_new,
-        Some(Reason::Idle) => known.state.is_at_work() || is_new,
-        _ => known.state.is_at_work(),
-    }
+    known.state.is_at_work() && (is_new || reason == Some(Reason::Evicted))
 }
