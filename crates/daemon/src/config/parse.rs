@@ -217,7 +217,7 @@ mod tests {
         let told = |text: &str| Config::parse(text).unwrap_err().0;
         let place = "TOML parse error at line 2, column";
         let map = told("[agents.a]\nenv = 'K=hunter2'");
-        assert_eq!(map, format!("{place} 7: invalid type: string, expected a map"));
+        assert_eq!(map, format!("{place} 7: env: invalid type: string, expected a map"));
         let number = told("[agents.a]\nenv = { '\u{e4}' = 1234567 }");
         assert_eq!(number, format!("{place} 15: invalid type: integer, expected a string"));
         for line in
