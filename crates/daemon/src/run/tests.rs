@@ -203,7 +203,7 @@ impl TestDaemon {
 
     /// True if tmux was called by this name.
     pub(crate) fn has_called(&self, name: &str) -> bool {
-        self.tmux.calls().iter().any(|call| *call == name)
+        self.tmux.calls().contains(&name)
     }
 
     pub(crate) async fn lifecycle(&self, session: SessionId) -> Lifecycle {
