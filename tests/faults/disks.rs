@@ -196,12 +196,12 @@ fn without_inodes_nothing_is_started_and_status_says_so() {
     let id = pool.script("web", "exec sleep 1000");
     pool.ok(&["park", "--force", &id]);
     mount.resize("64m,nr_inodes=900");
+    wait_until("status says so", PATIENCE, || pool.status()["problems"].to_string().contains("inodes left"));
     let refused = pool.ctl(&["restore", &id]).expect(5);
     assert!(refused.stderr.contains("inodes left"), "{refused:?}");
     assert_eq!(pool.lifecycle(&id), "parked");
-    assert!(pool.status()["problems"].to_string().contains("inodes left"));
     mount.resize("64m,nr_inodes=5000");
-    pool.ok(&["restore", &id]);
+    wait_until("it is started again", PATIENCE, || pool.ctl(&["restore", &id]).code == 0);
 }
 
 #[test]
