@@ -155,7 +155,7 @@ fn d10_on_a_full_disk_poold_starts_and_sessions_can_be_removed() {
     fill(&pool.state());
     for end in [Signal::SIGTERM, Signal::SIGKILL] {
         pool.end(Program::Poold, end);
-        // Whatever it gave up is taken.
+        // All space that it gave up is taken.
         fill(&pool.state());
         pool.start(Program::Poold);
         pool.await_complete();

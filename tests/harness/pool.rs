@@ -146,7 +146,7 @@ impl Pool {
     pub(crate) fn configure(&self, text: &str) {
         let path = self.path("config.toml");
         fs::write(&path, of_a_roomy_machine(text)).unwrap();
-        // Whatever the umask is: a file that others can write is refused.
+        // The mode is set whatever the umask is: a file that others can write to is refused.
         fs::set_permissions(path, PermissionsExt::from_mode(0o644)).unwrap();
     }
 

@@ -1,4 +1,4 @@
-//! What the pool says of agents that rest, at the end of a run: they neither work nor ask.
+//! Compares the activity and the inbox with the agents that rest at the end of a run: they neither work nor ask.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Whether sessions can be started in the tmux server: the reasons against it, each with what to do, and the checks
-//! before and within a start.
+//! The readiness of the tmux server for starts: the reasons against it, each with what to do, and the checks before and
+//! within a start.
 
 use std::sync::Arc;
 

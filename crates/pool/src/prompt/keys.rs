@@ -1,4 +1,4 @@
-//! What is typed into terminals through the pool. Keys that users press (`poolctl keys`, `rpc input`) are on record, so
+//! The input that the pool types into terminals. Keys that users press (`poolctl keys`, `rpc input`) are on record, so
 //! that a restart of `poold` does not forget that a line or a dialog may be half done.
 
 use std::time::Duration;

@@ -20,7 +20,7 @@ use crate::world::machine::Proc;
 
 use told::Told;
 
-/// Who has answered a request for a permission, if it was not somebody at the terminal.
+/// The author of an answer to a request for a permission that was not given at the terminal.
 const APPROVE: &str = "approve";
 
 /// Follows, for ever.

@@ -1,4 +1,4 @@
-//! What may happen because somebody asked for it. Where every request was refused, nobody has.
+//! Excuses: losses and repetitions that somebody asked for. One whose every request was refused is none.
 
 use protocol::{MessageId, SessionId};
 

@@ -1,4 +1,4 @@
-//! What the judge remembers of requests, claims and conversations.
+//! The judge's records of requests, claims and conversations.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(20);
 /// Time before the end of a lease from which on a heartbeat may come too late.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// What somebody asks for.
+/// A request that excuses a loss or a repetition.
 #[derive(Clone, Copy)]
 pub(crate) enum Asked {
     /// A session is to be removed.
