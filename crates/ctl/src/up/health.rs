@@ -204,17 +204,12 @@ fn logs(paths: &Paths) -> String {
 mod tests {
     use super::*;
     use crate::supervisor_lock::Terms;
+    use crate::up::started::tests::pool_in;
 
     #[test]
     fn no_other_socket_is_served_beside_that_of_a_supervisor() {
         let dir = tempfile::tempdir().unwrap();
-        let env = protocol::paths::Env {
-            state_dir: Some(dir.path().as_os_str().to_owned()),
-            home: Some(dir.path().to_owned()),
-            ..Default::default()
-        };
-        let paths = Paths::new(&env).unwrap();
-        std::fs::create_dir_all(&paths.run).unwrap();
+        let paths = pool_in(dir.path());
         let other = dir.path().join("q.sock");
         let terms = Terms { socket: Some(other.as_path().into()), ..Terms::default() };
         supervisor_lock::leave_orphaned(&paths.up_lock, &terms);

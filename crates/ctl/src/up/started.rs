@@ -136,11 +136,11 @@ fn dir_id(paths: &Paths) -> Option<(u64, u64)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// The paths of an empty pool in this directory.
-    fn pool_in(dir: &Path) -> Paths {
+    pub(crate) fn pool_in(dir: &Path) -> Paths {
         let env = protocol::paths::Env {
             state_dir: Some(dir.as_os_str().to_owned()),
             home: Some(dir.to_owned()),

@@ -401,16 +401,12 @@ fn terminate(handle: &Handle, limit: Duration) -> Result<bool, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::up::started::tests::pool_in;
 
     #[test]
     fn a_daemon_that_could_not_be_recorded_is_recorded_later() {
         let dir = tempfile::tempdir().unwrap();
-        let env = protocol::paths::Env {
-            state_dir: Some(dir.path().as_os_str().to_owned()),
-            home: Some(dir.path().to_owned()),
-            ..Default::default()
-        };
-        let paths = Paths::new(&env).unwrap();
+        let paths = pool_in(dir.path());
         // A directory at the place of the record: nothing can be added to it.
         let record = paths.run.join("up.daemons");
         std::fs::create_dir_all(&record).unwrap();
