@@ -324,7 +324,7 @@ impl LockGuard {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::pin::pin;
 
     use protocol::{ErrorCode, OpId, Timestamp};
@@ -337,7 +337,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(5);
 
     /// A user's lock, granted under this token.
-    fn user_lock(token: Token) -> SessionLock {
+    pub(crate) fn user_lock(token: Token) -> SessionLock {
         SessionLock {
             token,
             purpose: "deploy".to_owned(),

@@ -1,7 +1,7 @@
 //! A daemon for unit tests of what it does outside of turns. Its tmux server is in memory, and the test says what the
 //! process table holds. Its clocks run with tokio's, which the test pauses: then time passes only while all tasks wait.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -18,9 +18,8 @@ use process::tree::marker_scan::{MarkedProcess, MarkerScanner};
 use protocol::job::{JOB_VERSION, Started};
 use protocol::paths::{Env, prepare_dir};
 use protocol::request::New;
-use protocol::session::SessionLock;
 use protocol::{
-    Event, Incarnation, Lifecycle, MessageId, MessageState, OpId, OsBytes, PROMPT, Paths, ProcId, ServerId,
+    Event, Incarnation, Lifecycle, MessageId, MessageState, OsBytes, PROMPT, Paths, ProcId, ServerId,
     SessionId, Timestamp, Token, Usage, millis,
 };
 use tempfile::TempDir;
@@ -36,6 +35,7 @@ use world::{BoxFuture, World};
 
 use crate::config::Config;
 use crate::decide::lock::grant_to_user;
+use crate::decide::lock::tests::user_lock;
 use crate::engine::tests::{create_session, open_database, queue_message};
 use crate::engine::{Daemon, Engine, EngineHandle, LoadedConfig, Publisher, Turn, pane_of};
 use crate::run::setup::{EngineMode, Site};
@@ -178,17 +178,7 @@ impl TestDaemon {
         let ticket = Ticket(self.daemon.engine.ticket());
         let grant = move |turn: &mut Turn<'_>| {
             let granted = turn.volatile.locks.request_user_lock(session, ticket, "deploy", false).unwrap();
-            let lock = SessionLock {
-                token: granted.token,
-                purpose: "deploy".to_owned(),
-                holder: None,
-                lease_ms: 60_000,
-                since: Timestamp(0),
-                op: OpId::Random([1; 16]),
-                prompts: BTreeSet::new(),
-                outer: None,
-            };
-            grant_to_user(turn, session, (ticket, lock));
+            grant_to_user(turn, session, (ticket, user_lock(granted.token)));
         };
         self.turn(grant).await;
     }
